@@ -1,4 +1,4 @@
-"""`cursor-gateway chat`: a prompt in; the agent's answer, live, as JSON or as text, out."""
+"""`cursor-gateway chat`: send a prompt to the agent and show its answer, live, as JSON or as text."""
 
 import asyncio
 import os

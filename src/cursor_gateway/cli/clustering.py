@@ -1,4 +1,4 @@
-"""The settings in; this process as a member of a cluster, out."""
+"""Make this process a member of a cluster."""
 
 import socket
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def cluster_of(store: Store) -> ClusterStore:
 
 
 def own_member(settings: Settings, process: str, *, takes_work: bool) -> Member:
-    """`process` names it on its machine. Whoever takes no work only runs what it starts itself."""
+    """`process` names it on its machine. Without `takes_work`, it runs only what it starts itself."""
     if settings.lease_seconds < 2 * settings.beat_seconds:
         raise SettingsError("`lease_seconds` must be at least twice `beat_seconds`.", param="lease_seconds")
     host = socket.gethostname()

@@ -1,4 +1,4 @@
-"""`cursor-gateway connect`: the name of a client in; the configuration that it keeps, printed or written, out."""
+"""`cursor-gateway connect`: print or write the configuration that makes a client use the gateway."""
 
 import asyncio
 import difflib

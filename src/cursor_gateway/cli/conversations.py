@@ -1,4 +1,4 @@
-"""`cursor-gateway conversations`: past conversations, listed, searched, shown, exported, deleted."""
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""`cursor-gateway doctor`: checks this machine, and says what to do about each problem.
+"""`cursor-gateway doctor`: check this machine, and suggest a fix for each problem.
 
 No check changes anything, waits forever, or stops the others when it fails.
 """

@@ -1,4 +1,4 @@
-"""`cursor-gateway launch`: the name of a client in; that client, connected to a gateway, in this terminal, out."""
+"""`cursor-gateway launch`: start a client in this terminal, connected to a gateway."""
 
 import asyncio
 import os

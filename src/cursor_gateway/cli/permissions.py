@@ -1,4 +1,4 @@
-"""`cursor-gateway permissions`: what the agent may do, listed and revoked, at a gateway or on this machine."""
+"""`cursor-gateway permissions`: list and revoke what the agent may do, at a gateway or on this machine."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The settings in; a client of the gateway that the commands talk to, or none where none runs, out.
+"""Find the gateway that the commands use, and connect to it.
 
 Which gateway it is does not depend on how fast it answers: only a refused connection means that there is none.
 A gateway on this machine is reached through its socket (see `local_socket`). What listens on its port, without a

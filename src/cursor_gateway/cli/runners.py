@@ -1,4 +1,4 @@
-"""`cursor-gateway runners`: the database in the settings in; the processes of its cluster, as a table, out."""
+"""`cursor-gateway runners`: list the processes of a cluster."""
 
 import asyncio
 import time

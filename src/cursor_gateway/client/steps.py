@@ -1,4 +1,4 @@
-"""What a client does, as values: generators (here, in `calls` and `following`) yield steps, and a shell performs them.
+"""The steps of a call, as values: generators (here, in `calls` and `following`) yield them, and a client performs them.
 
     generator ── Open, Read, Close, Pause ──▶ shell (HTTP and sleep; blocking or asynchronous)
     generator ◀── Head, bytes, Lost ───────── shell

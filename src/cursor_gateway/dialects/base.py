@@ -1,4 +1,4 @@
-"""The protocol of a dialect: what the HTTP server knows of the APIs that it speaks, which is all it knows.
+"""The protocol of a dialect: all that the HTTP server knows of the APIs that it speaks.
 
 A dialect is a folder beside this module. It reads the bodies of its routes (`Route`), encodes a run's events as a
 stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look an answer up by its id
@@ -66,7 +66,7 @@ def context_tokens(run: RunView, start: Start) -> int:
 
 class Encoder(Protocol):
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        """What came at once."""
+        """Events that arrived together."""
         ...
 
     def keep_alive(self) -> bytes:
@@ -75,17 +75,17 @@ class Encoder(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is to be said, whatever the run still does."""
+        """Whether it ignores all further events."""
         ...
 
     @property
     def is_cut(self) -> bool:
-        """It is over; the rest is not needed."""
+        """Whether it is over although the run is not: the rest is not needed."""
         ...
 
     @property
     def is_slow(self) -> bool:
-        """It renders, which is not for the loop, where everybody else waits."""
+        """Whether it renders, which would block the event loop."""
         ...
 
 
@@ -160,7 +160,7 @@ class Reply(_AnyReply, Protocol):
 
     @property
     def is_resumable(self) -> bool:
-        """A client whose stream ends early goes on at `/v1/chat/{id}/events`, after the last event that it has."""
+        """Whether a client whose stream ends early can continue at `/v1/chat/{id}/events`, after the last event that it has."""
         ...
 
     def stream(self, run: RunView, start: Start) -> Encoder: ...
@@ -301,13 +301,13 @@ class StoredAnswers(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True):
-    """A run's stream for readers who come back: one value of `?dialect=`."""
+    """A run's stream for readers that resume it: one value of `?dialect=`."""
 
     name: str
     form: Form
     open: Callable[[RunView, int], tuple[Encoder, int]]
-    """The number of the last event that the reader has in; an encoder, and after which event it must be given all, out.
-    """
+    """Takes the number of the last event that the reader has. Returns an encoder, and the number of the event after which
+    it must be given all."""
 
 
 class Sample(Struct, frozen=True):

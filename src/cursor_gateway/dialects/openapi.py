@@ -258,7 +258,7 @@ def list_of(name: str) -> Json:
 
 
 def record(title: str, about: str, fields: Fields, required: Iterable[str] | None = None) -> dict[str, Json]:
-    """A schema that no type of ours has. All fields are required by default."""
+    """A schema without a type. All fields are required by default."""
     properties = {name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()}
     names = list(properties if required is None else required)
     return {

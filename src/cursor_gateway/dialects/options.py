@@ -1,5 +1,4 @@
-"""A request's `cursor` object and its `x-cursor-…` headers in; the options that other companies' APIs have no field for
-out."""
+"""Gateway options in requests of other companies' APIs: the `cursor` object, or `x-cursor-…` headers."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -54,7 +53,7 @@ def header_names(options: type[CursorOptions]) -> dict[str, str]:
 
 
 def with_headers(options: T, headers: Mapping[str, str]) -> T:
-    """The body's options, and those of the headers, for clients that cannot send a field of ours. The body wins."""
+    """Adds the options in headers, for clients that cannot send a `cursor` object. The body wins."""
     ours = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
     if not ours:
         return options

@@ -1,4 +1,4 @@
-"""A run's events from its start in; the stream after the event that a reader had last out."""
+"""Continue a stream after the last event that a reader has."""
 
 from collections.abc import Callable
 from typing import Protocol

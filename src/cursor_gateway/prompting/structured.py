@@ -1,4 +1,4 @@
-"""Answers that must be JSON: the instructions, extracting the JSON, checking it, and the repair prompt.
+"""Answers that must be JSON: ask for them, find the JSON, check it, and ask again.
 
 The agent has no option for this, so the prompt asks for it and the answer is checked. References are resolved within
 the schema only, never over the network. Regular expressions and `uniqueItems` are requested but not checked: a schema

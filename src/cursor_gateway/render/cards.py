@@ -1,4 +1,4 @@
-"""A finished document in, what is printed of it out; a pure function of the document and the checklist."""
+"""Show a finished document in a terminal."""
 
 from typing import Any
 

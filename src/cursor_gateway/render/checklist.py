@@ -1,4 +1,4 @@
-"""A plan's to-dos and later changes of them in, the list as it stands now, for a terminal, out."""
+"""Show a plan's to-dos in a terminal, as they stand now."""
 
 from rich.text import Text
 

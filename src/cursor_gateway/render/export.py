@@ -1,4 +1,4 @@
-"""A conversation with its answers in; JSON, a readable Markdown document or plain text out."""
+"""Export a conversation with its answers as JSON, Markdown or plain text."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Texts in; their lines, and where two versions of them differ, out."""
+"""Split texts into lines, and compare two versions of them."""
 
 from difflib import SequenceMatcher
 from typing import TypeAlias

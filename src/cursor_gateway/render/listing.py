@@ -1,4 +1,4 @@
-"""Code, a change or a command's output in; its lines, each beside its gutter, out."""
+"""Lay out code, changes and output for a terminal, each line beside its gutter."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Document events in, a live view in a terminal out.
+"""Show a run in a terminal, live.
 
 What is finished is printed once and belongs to the scrollback. Only what is under way is drawn again
 and again, at the bottom, in a region that is never taller than the screen: the end of the open text

@@ -1,4 +1,4 @@
-"""A plan's to-dos and later changes of them in, the to-dos as they stand now out."""
+"""Apply changes to the to-dos of a plan."""
 
 from collections.abc import Mapping
 from typing import NamedTuple, TypeAlias

@@ -1,4 +1,4 @@
-"""Figures in; how people read them, in a terminal and on a page, out. Empty where they are unknown."""
+"""Durations, tokens and line numbers in words. Unknown figures are empty."""
 
 from cursor_gateway.model.documents import Usage
 

@@ -1,4 +1,4 @@
-"""The msgspec types in; a list of plain definitions out, from which every form of the reference is written."""
+"""List the definitions of the msgspec types, from which every form of the reference is generated."""
 
 from functools import reduce
 from operator import or_

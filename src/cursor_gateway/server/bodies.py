@@ -1,4 +1,4 @@
-"""The bodies of requests, read within the limits of size and time, and of JSON replies."""
+"""Read request bodies within the limits of size and time, and encode JSON replies."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What the agent changed in a conversation, over HTTP: the files are listed, and reverted."""
+"""The files that the agent changed in a conversation, over HTTP: list and revert them."""
 
 import msgspec
 from msgspec import Struct

@@ -1,4 +1,4 @@
-"""The history over HTTP: conversations are listed, searched, read, renamed, pinned, exported and deleted."""
+"""The history over HTTP: list, search, get, rename, pin, export and delete conversations."""
 
 from collections.abc import Sequence, Set
 

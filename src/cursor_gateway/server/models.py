@@ -1,4 +1,4 @@
-"""The models of the agent over HTTP: one body that OpenAI's, Anthropic's and Codex's clients all can read."""
+"""The agent's models over HTTP, in a form that clients of OpenAI, of Anthropic and Codex can all read."""
 
 import time
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""The gateway's version and its dialects in; the description of its HTTP API, an OpenAPI 3.1 document, out."""
+"""Put the OpenAPI 3.1 document of the gateway together, from the descriptions of its dialects and its own paths."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The paths that are no dialect's, for the OpenAPI document: history, permissions, workspaces, models, monitoring."""
+"""Describe the paths that belong to no dialect: history, permissions, workspaces, models, monitoring."""
 
 import msgspec
 

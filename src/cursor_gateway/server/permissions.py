@@ -1,4 +1,4 @@
-"""Permissions over HTTP: listed and revoked. They are granted at `/v1/chat/{id}/answer`."""
+"""Permissions over HTTP: list and revoke them. They are granted at `/v1/chat/{id}/answer`."""
 
 from starlette.requests import Request
 from starlette.responses import Response

@@ -1,4 +1,4 @@
-"""Runs over HTTP, whatever their dialect: get, stream, stop."""
+"""Runs over HTTP, whatever their dialect: get, stream and stop them."""
 
 import asyncio
 from collections.abc import Mapping

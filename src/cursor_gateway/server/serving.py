@@ -1,4 +1,4 @@
-"""Bound sockets and an application in; a server that drains its runs when it is stopped, out."""
+"""Serve an application on bound sockets, and drain its runs when it is stopped."""
 
 import asyncio
 import signal

@@ -1,4 +1,4 @@
-"""The folders that the agent may work in, over HTTP: their files, for completion, and the folders to choose from."""
+"""Workspaces over HTTP: find files, for completion, and folders to choose from."""
 
 from msgspec import Struct
 from starlette.requests import Request

@@ -1,4 +1,4 @@
-"""Recordings of cursor-agent in; one of them, chosen by the prompt and replayed at its own pace, out.
+"""Replay a recording of cursor-agent, chosen by the prompt, at its own pace.
 
 A recording is the agent's output, one event per line; plain text after the last event is its stderr.
 """

@@ -1,4 +1,4 @@
-"""What a client needs to talk to a gateway: for one process (`Start`), or to keep (`Kept`)."""
+"""What a client needs to use a gateway: for one process (`Start`), or in its configuration (`Kept`)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Claude Code: speaks Anthropic's Messages API; the environment says where."""
+"""Claude Code, a client of Anthropic's Messages API that is configured by environment variables."""
 
 from cursor_gateway.cli.clients.base import CONTEXT_TOKENS, Client, Endpoint, Folder, JsonFile, Launch, Start, to_json
 

@@ -1,4 +1,4 @@
-"""Codex: speaks OpenAI's Responses API; a provider of its own, and a file that describes the models."""
+"""Codex, a client of OpenAI's Responses API: its provider, and a file that describes the models."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Editors, and any other client: nothing to start, only something to configure."""
+"""Editors and any other client: configured, but not started."""
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,

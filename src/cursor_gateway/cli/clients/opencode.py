@@ -1,4 +1,4 @@
-"""OpenCode, and Kilo, which was made from it: a provider in a configuration that an environment variable can hold."""
+"""OpenCode and its fork Kilo: a provider in a configuration that fits in an environment variable."""
 
 import json
 from functools import partial

@@ -59,7 +59,7 @@ def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
 
 
 def completion_head(run: RunView, after: int = 0) -> CompletionHead:
-    """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
+    """The same for all readers of the run. Each reply of a run that pauses has its own id."""
     reply = f"-{after}" if after else ""
     id = f"{_PREFIX}{run.info.id.removeprefix(_RUN_PREFIX)}{reply}"
     return CompletionHead(id, run.created, run.info.model or "")

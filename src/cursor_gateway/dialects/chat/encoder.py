@@ -1,4 +1,4 @@
-"""OpenAI's chat completions: document events in; chunks as Server-Sent Events, or one completion, out.
+"""Encode document events as OpenAI's chat completions: chunks as Server-Sent Events, or one completion.
 
 Both are made of the same deltas. The rules that real clients depend on:
 a role in the first delta; one id, model and time in all chunks; a known finish reason or an error,

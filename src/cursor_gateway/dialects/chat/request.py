@@ -1,4 +1,4 @@
-"""OpenAI's chat request: the body in; what is asked for, with the conversation and its images, out.
+"""Read the body of OpenAI's chat request: the conversation, its images, the tools and the format of the answer.
 
 Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
 are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody

@@ -1,4 +1,4 @@
-"""The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
+"""Encode document events as the specification's Server-Sent Events, NDJSON or `ChatResponse`."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ class _Payload(msgspec.Struct, frozen=True):
 
 
 class _Payloads:
-    """Events of ours to events of the specification."""
+    """Translates document events into events of the specification."""
 
     def __init__(self) -> None:
         self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON

@@ -1,4 +1,4 @@
-"""The documents dialect described: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
+"""The description of the documents dialect: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample

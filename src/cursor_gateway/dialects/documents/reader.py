@@ -1,4 +1,4 @@
-"""The client's side of the documents dialect: Server-Sent Events of `POST /v1/chat` in, document events out.
+"""The client's side of the documents dialect: decode Server-Sent Events of `POST /v1/chat` as document events.
 
 With them a client folds and renders a remote run as if it were its own. What the dialect does not say is not there:
 thinking that is no document, and the agent's source where it differs from a document's content.

@@ -1,4 +1,4 @@
-"""The bodies of `POST /v1/chat` and of `/v1/chat/{id}/answer` in; checked requests of the documents dialect out."""
+"""Read and check the bodies of `POST /v1/chat` and `/v1/chat/{id}/answer`."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,4 +1,4 @@
-"""Anthropic's `system` and `messages` in; the conversation and its images out.
+"""Read Anthropic's `system` and `messages`: the conversation and its images.
 
 Blocks are read leniently: what carries nothing for the agent (thinking, server tools, kinds that are not known) is
 skipped, because a client sends its whole history with every request, and one block must not end the conversation.

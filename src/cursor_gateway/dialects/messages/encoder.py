@@ -1,4 +1,4 @@
-"""A message's steps in; Anthropic's events as Server-Sent Events, or one message, out.
+"""Encode the steps of a message as Anthropic's Server-Sent Events, or as one message.
 
     message_start ── per block: content_block_start, content_block_delta…, content_block_stop ── message_delta,
     message_stop; or `error` instead of the rest; `ping` anywhere between

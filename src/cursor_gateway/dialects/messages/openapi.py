@@ -1,4 +1,4 @@
-"""Anthropic's Messages API described: `POST /v1/messages` and `/v1/messages/count_tokens`.
+"""The description of Anthropic's Messages API: `POST /v1/messages` and `/v1/messages/count_tokens`.
 
 The schemas are written here, not generated: the reader is lenient, and a description has to say what to send.
 """

@@ -1,4 +1,4 @@
-"""Anthropic's Messages request: the body in; what is asked for, with the conversation, its images and its tools, out.
+"""Read the body of Anthropic's Messages request: the conversation, its images, the tools and the options.
 
 Unknown fields are ignored, as clients send new ones all the time; so are the fields of `IGNORED`, which change nothing
 here. Almost nothing is refused: Claude Code answers a refusal with five more requests. Ours is `cursor`, where a name

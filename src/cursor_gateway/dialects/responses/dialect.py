@@ -1,4 +1,4 @@
-"""OpenAI's Responses API as a dialect: `/v1/responses` and what is below it."""
+"""OpenAI's Responses API as a dialect: `/v1/responses` and the paths below it."""
 
 import hashlib
 from collections.abc import Callable, Mapping

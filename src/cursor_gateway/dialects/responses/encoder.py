@@ -1,4 +1,4 @@
-"""Document events in; a response as Server-Sent Events, or the whole response, out."""
+"""Encode document events as a response: Server-Sent Events, or the whole response."""
 
 from collections.abc import Set
 

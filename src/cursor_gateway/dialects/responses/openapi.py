@@ -1,4 +1,4 @@
-"""OpenAI's Responses API described: `/v1/responses` and the paths below it.
+"""The description of OpenAI's Responses API: `/v1/responses` and the paths below it.
 
 The schemas are written here, not generated: the reader is lenient, and a description has to say what to send.
 """

@@ -1,4 +1,4 @@
-"""Deltas and documents in; the events of a response, and the response that they add up to, out.
+"""Build a response from deltas and documents, event by event.
 
 A response begins once, has one item open at a time, and ends once. The stream sends each event; the whole answer is the
 response of the last one.

@@ -1,4 +1,4 @@
-"""OpenAI's request for a response: the body and the headers in; what is asked for out.
+"""Read OpenAI's request for a response: its body and its headers.
 
 Unknown fields are ignored, as clients send new ones all the time. `IGNORED` are those that are known and change nothing
 here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a name that is not known is a mistake.

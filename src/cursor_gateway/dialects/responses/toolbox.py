@@ -1,4 +1,4 @@
-"""The tools that a request declares in; those that the agent can call, and the form of each call, out.
+"""Turn the tools that a request declares into tools that the agent can call, and its calls back.
 
 Functions and custom tools, alone or in a namespace, become tools with unique names. The response then calls each in
 the form in which it was declared. Every other type (web search, file search, MCP servers, shells, …) is accepted and

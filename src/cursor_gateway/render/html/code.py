@@ -1,4 +1,4 @@
-"""Code in, its lines beside their numbers out: coloured by Pygments, where it knows the language by name."""
+"""Render code with line numbers, highlighted by Pygments if it knows the language."""
 
 import re
 from functools import cache

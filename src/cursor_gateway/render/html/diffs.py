@@ -1,4 +1,4 @@
-"""A change of a file in, a unified diff out: the old and the new number, and the sign, beside each line."""
+"""Render the change of a file as a unified diff with line numbers."""
 
 from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple, TypeAlias

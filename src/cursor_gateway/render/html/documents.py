@@ -1,4 +1,4 @@
-"""A document in, one `article` out: the same for a page, a stream's end and an exported file.
+"""Render a document as an `article`: the same for a page, the end of a stream and an exported file.
 
 An article's `data-part`s are what a live page replaces or appends to; its `aria-label` is its name.
 """

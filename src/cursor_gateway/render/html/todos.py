@@ -1,4 +1,4 @@
-"""Plans and later changes of their to-dos in, each list as it stands now, as HTML, out."""
+"""Render a plan's to-dos as HTML, as they stand now."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""A turn in; agent events from a long-lived agent process out."""
+"""Run turns in long-lived agents, over ACP."""
 
 import asyncio
 import base64

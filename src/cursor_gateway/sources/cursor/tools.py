@@ -1,4 +1,4 @@
-"""Cursor's tool calls (name, arguments, result) in, actions and outcomes out.
+"""Read Cursor's tool calls (name, arguments, result) as actions and outcomes.
 
 One table lists every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool` with its
 arguments and its result unchanged. Payloads are protobuf-JSON: messages may have unknown fields, an enum is its

@@ -1,4 +1,4 @@
-"""Events of the SDK's stream, as plain data, in; agent events out.
+"""Decode the events of the SDK's stream as agent events.
 
 The stream contains everything twice, as deltas and as complete messages. Text and tools are taken from the deltas, and
 from the messages only what no delta has: the prompt, the usage, the run's state.

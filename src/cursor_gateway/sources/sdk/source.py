@@ -1,4 +1,4 @@
-"""A turn in; agent events from an SDK agent, through the shared bridge, out."""
+"""Run turns in agents of Cursor's SDK, through the shared bridge."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
