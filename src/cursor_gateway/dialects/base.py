@@ -160,7 +160,7 @@ class Reply(_AnyReply, Protocol):
 
     @property
     def is_resumable(self) -> bool:
-        """Whether a client whose stream ends early can continue at `/v1/chat/{id}/events`, after the last event that it has."""
+        """Whether a stream that ends early can be continued at `/v1/chat/{id}/events`, after its last event."""
         ...
 
     def stream(self, run: RunView, start: Start) -> Encoder: ...
@@ -306,8 +306,8 @@ class Replay(Struct, frozen=True):
     name: str
     form: Form
     open: Callable[[RunView, int], tuple[Encoder, int]]
-    """Takes the number of the last event that the reader has. Returns an encoder, and the number of the event after which
-    it must be given all."""
+    """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
+    given all."""
 
 
 class Sample(Struct, frozen=True):

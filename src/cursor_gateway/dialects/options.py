@@ -11,21 +11,21 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The request's `cursor`."""
 
     mode: Mode | None = None
-    workspace: _NonEmpty | None = None
+    workspace: NonEmpty | None = None
     fences: Fences | None = None
     include: tuple[Include, ...] | None = None
-    conversation_id: _NonEmpty | None = None
+    conversation_id: NonEmpty | None = None
     when_client_leaves: WhenClientLeaves | None = None
     when_runner_lost: WhenRunnerLost | None = None
     needs: Labels | None = None
-    source: _NonEmpty | None = None
+    source: NonEmpty | None = None
 
 
 def one_of(names: Iterable[str]) -> str:

@@ -80,7 +80,7 @@ class OperationEndpoints:
         return error_response(failure, body=encode_error(failure, msgspec.to_builtins(found)))
 
     async def livez(self, request: Request) -> Response:
-        """A process that answers is alive. The database is not asked: restarting all gateways would not bring it back."""
+        """A process that answers is alive. The database is not asked: a restart would not bring it back."""
         return Response(b"ok\n", media_type="text/plain")
 
     async def readyz(self, request: Request) -> Response:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -78,9 +78,6 @@ REFUSED: dict[str, str] = {
 
 
 # --- what is asked for ------------------------------------------------------------------------------
-
-
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True):
@@ -188,7 +185,7 @@ _WireMessage: TypeAlias = (
 
 
 class _FunctionDefinition(Struct, frozen=True):
-    name: _NonEmpty
+    name: NonEmpty
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -237,12 +234,12 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 class _Request(Struct, frozen=True, kw_only=True):
     messages: Annotated[list[_WireMessage], Meta(min_length=1)]
-    model: _NonEmpty | None = None
+    model: NonEmpty | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     max_tokens: _Limit | None = None
     max_completion_tokens: _Limit | None = None
-    stop: _NonEmpty | Annotated[list[_NonEmpty], Meta(max_length=4)] | None = None
+    stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None = None
     response_format: _WireFormat | None = None
     tools: list[_Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -107,7 +107,6 @@ def countable(body: bytes) -> list[str]:
 
 # --- the body's shape -------------------------------------------------------------------------------
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Object: TypeAlias = dict[str, Any]
 
 
@@ -118,10 +117,10 @@ class _Counted(Struct, frozen=True, kw_only=True):
 
 
 class _Body(_Counted, frozen=True, kw_only=True):
-    model: _NonEmpty
+    model: NonEmpty
     max_tokens: Annotated[int, Meta(ge=1)]
     stream: bool | None = None
-    stop_sequences: list[_NonEmpty] | None = None
+    stop_sequences: list[NonEmpty] | None = None
     thinking: _Object | None = None
     tool_choice: _Object | None = None
     output_config: _Object | None = None

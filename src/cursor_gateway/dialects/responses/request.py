@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, with_headers
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
@@ -60,8 +60,6 @@ REFUSED: dict[str, str] = {
 
 
 # --- what is asked for ------------------------------------------------------------------------------
-
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -122,7 +120,7 @@ class _TextOptions(Struct, frozen=True):
 
 
 class _Reference(Struct, frozen=True):
-    id: _NonEmpty
+    id: NonEmpty
 
 
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -130,13 +128,13 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 class Body(Struct, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
-    model: _NonEmpty | None = None
+    model: NonEmpty | None = None
     instructions: str | list[Any] | None = None
     stream: bool | None = None
     store: bool | None = None
     background: bool | None = None
-    previous_response_id: _NonEmpty | None = None
-    conversation: _NonEmpty | _Reference | None = None
+    previous_response_id: NonEmpty | None = None
+    conversation: NonEmpty | _Reference | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
