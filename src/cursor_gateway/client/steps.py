@@ -128,6 +128,19 @@ class Tries:
         return max(self.link.pauses[self.used - 1], min(error.retry_after or 0, _LONGEST_WAIT))
 
 
+def next_batch(steps: BatchCall[T]) -> Call[list[T] | None]:
+    """None at the end."""
+    result: Result = None
+    while True:
+        try:
+            step = steps.send(result)
+        except StopIteration:
+            return None
+        if isinstance(step, Batch):
+            return step.items
+        result = yield step
+
+
 def opened(request: Request) -> Call[Head | Lost]:
     result = yield Open(request)
     assert isinstance(result, Head | Lost)

@@ -151,6 +151,10 @@ def json_content(schema: Json, example: Json) -> Json:
     return {"application/json": {"schema": schema, "example": example}}
 
 
+def json_ok(about: str, schema: str, example: Json) -> Json:
+    return ok(about, json_content(ref(schema), example))
+
+
 def stream(about: str, item: Json, example: str) -> Json:
     # What a stream consists of is `itemSchema` from OpenAPI 3.2 on; a `schema` would be about all of it at once.
     return {"x-itemSchema": {**item, "description": about}, "example": example}

@@ -28,10 +28,7 @@ def _history() -> dict[str, Json]:
             "List or search conversations",
             "Newest first. With `q`, only those that contain all its words: in messages, documents, commands and "
             "paths.",
-            replies=api.ok(
-                "A page.",
-                api.json_content(api.ref("ConversationList"), {"conversations": [_CONVERSATION], "next": None}),
-            ),
+            replies=api.json_ok("A page.", "ConversationList", {"conversations": [_CONVERSATION], "next": None}),
             errors=[errors.StoreUnavailable],
             parameters=[
                 api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
@@ -44,7 +41,7 @@ def _history() -> dict[str, Json]:
             "getConversation",
             "Get a conversation",
             "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
-            replies=api.ok("The conversation.", api.json_content(api.ref("ConversationDetail"), _DETAIL)),
+            replies=api.json_ok("The conversation.", "ConversationDetail", _DETAIL),
             errors=api.OF_STORED,
             parameters=[id],
         ),
@@ -53,7 +50,7 @@ def _history() -> dict[str, Json]:
             "Rename or pin a conversation",
             "Omitted fields do not change.",
             body=api.json_body("ConversationChange", rename=("Rename and pin", {"title": "Login", "pinned": True})),
-            replies=api.ok("The changed conversation.", api.json_content(api.ref("ConversationEntry"), _CONVERSATION)),
+            replies=api.json_ok("The changed conversation.", "ConversationEntry", _CONVERSATION),
             errors=(*api.OF_STORED, *api.OF_BODIES),
             parameters=[id],
         ),
@@ -106,7 +103,7 @@ def _history() -> dict[str, Json]:
             "Fails with 409, and changes nothing, if a file is no longer as the agent left it, or its earlier text is "
             "not known.",
             body=api.json_body("RevertRequest", file=("One file", {"path": "src/app.py"})),
-            replies=api.ok("The reverted files.", api.json_content(api.ref("RevertedFiles"), _REVERTED)),
+            replies=api.json_ok("The reverted files.", "RevertedFiles", _REVERTED),
             errors=(
                 *api.OF_STORED,
                 *api.OF_BODIES,
@@ -120,7 +117,7 @@ def _history() -> dict[str, Json]:
             "listRuns",
             "List recent runs",
             "Of all conversations, newest first.",
-            replies=api.ok("The runs.", api.json_content(api.ref("RunList"), {"runs": [_RECENT]})),
+            replies=api.json_ok("The runs.", "RunList", {"runs": [_RECENT]}),
             errors=[errors.StoreUnavailable],
             parameters=[api.page_size(50)],
         ),
@@ -133,7 +130,7 @@ def _permissions() -> dict[str, Json]:
             "listPermissions",
             "List permissions",
             "The caller's own decisions, newest first, and the operator's rules.",
-            replies=api.ok("The permissions.", api.json_content(api.ref("PermissionList"), _PERMISSIONS)),
+            replies=api.json_ok("The permissions.", "PermissionList", _PERMISSIONS),
         ),
         "DELETE /v1/permissions/{id}": api.operation(
             "revokePermission",
@@ -152,7 +149,7 @@ def _workspace() -> dict[str, Json]:
             "findFiles",
             "Find files",
             "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
-            replies=api.ok("The files.", api.json_content(api.ref("WorkspaceFiles"), {"files": ["src/app.py"]})),
+            replies=api.json_ok("The files.", "WorkspaceFiles", {"files": ["src/app.py"]}),
             errors=[errors.WorkspaceForbidden],
             parameters=[
                 api.query("q", "Part of a path.", _SEARCH),
@@ -163,9 +160,7 @@ def _workspace() -> dict[str, Json]:
             "findFolders",
             "Find folders",
             "At most 20 folders that a conversation may use as its workspace.",
-            replies=api.ok(
-                "The folders.", api.json_content(api.ref("WorkspaceFolders"), {"folders": ["/home/me/calculator"]})
-            ),
+            replies=api.json_ok("The folders.", "WorkspaceFolders", {"folders": ["/home/me/calculator"]}),
             parameters=[api.query("q", "The beginning of a path.", _SEARCH)],
         ),
     }
@@ -211,7 +206,7 @@ def _models() -> dict[str, Json]:
             "getModel",
             "Get a model",
             "Returns a model of the list. Claude's model names are accepted too.",
-            replies=api.ok("The model.", api.json_content(api.ref("Model"), model)),
+            replies=api.json_ok("The model.", "Model", model),
             errors={*failures, errors.ModelUnavailable},
             parameters=[api.path_id("The model's id.", "auto")],
         ),
@@ -225,7 +220,7 @@ def _monitoring() -> dict[str, Json]:
             "Health",
             "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if the "
             "agent is no longer installed.",
-            replies=api.ok("The gateway is running.", api.json_content(api.ref("Health"), _HEALTH)),
+            replies=api.json_ok("The gateway is running.", "Health", _HEALTH),
             errors=[errors.AgentMissing],
             is_open=True,
         ),

@@ -144,7 +144,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Stops the agent and every process it started, and waits until they have ended. A run that is over does "
             "not change. The body may be empty, but needs a `Content-Type`.",
             body=api.EMPTY_BODY,
-            replies=api.ok("The run's `done` payload.", api.json_content(api.ref("DonePayload"), cancelled)),
+            replies=api.json_ok("The run's `done` payload.", "DonePayload", cancelled),
             errors=(*api.OF_STORED, MediaTypeRefused),
             parameters=[_CHAT_ID],
         ),

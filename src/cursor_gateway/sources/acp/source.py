@@ -19,7 +19,7 @@ from cursor_gateway.sources.acp.process import InteractiveProcess
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for
-from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable, user_configuration
+from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor.confinement import ALLOWED_TOOLS, check_confinable, confine, without_proxy
 from cursor_gateway.sources.cursor.failures import nearest_names
 from cursor_gateway.sources.cursor.program import InstalledAgent
@@ -167,10 +167,7 @@ class CursorAcpSource:
     def _note(self, turn: Turn, session_id: str) -> None:
         """A shared agent keeps its sessions outside the conversation's folder."""
         if turn.offered is None:
-            try:
-                note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
-            except OSError as error:
-                raise unusable(error) from error
+            note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
 
     # --- agents -------------------------------------------------------------------------------------
 

@@ -328,10 +328,7 @@ def _workspace(turn: Turn) -> str:
 
 def _note(turn: Turn, opened: _Opened) -> None:
     """The SDK keeps its agents in its own store, outside the conversation's folder."""
-    try:
-        note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
-    except OSError as error:
-        raise unusable(error) from error
+    note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
 
 
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":
