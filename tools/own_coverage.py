@@ -42,7 +42,7 @@ PURE = [
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"
-        for name in ("tools", "native_requests", "command", "records", "failures", "permissions")
+        for name in ("tools", "native_requests", "command", "records", "failures", "outcomes", "permissions")
     ),
     *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),
     *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")),

@@ -391,14 +391,15 @@ def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
 
 def error_of(failure: Failure) -> GatewayError:
     """The error that this failure was made of; one that is not known here is the gateway's fault."""
-    kind = _by_code(GatewayError).get(failure.code, GatewayFault)
+    kind = errors_by_code().get(failure.code, GatewayFault)
     error = kind(failure.message, details=failure.details, param=failure.param)
     error.retry_after = failure.retry_after
     return error
 
 
-def _by_code(kind: type[GatewayError]) -> dict[str, type[GatewayError]]:
+def errors_by_code(kind: type[GatewayError] = GatewayError) -> dict[str, type[GatewayError]]:
+    """All errors of this kind."""
     found = {kind.code: kind} if "code" in vars(kind) else {}
     for narrower in kind.__subclasses__():
-        found |= _by_code(narrower)
+        found |= errors_by_code(narrower)
     return found

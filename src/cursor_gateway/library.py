@@ -1,4 +1,4 @@
-"""What the package offers to programs: all of its public names, put together from where they are made."""
+"""The public names of the package, imported from where they are defined."""
 
 from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.calls import Health, ModelEntry

@@ -1,4 +1,4 @@
-"""cursor-agent's output in, as bytes in any pieces; document events, or the whole response, out.
+"""Read the output of cursor-agent, in pieces of any size, as document events or as a whole response.
 
 This is the library's front door: the pure stages put together, and short loops that drive them.
 """

@@ -1,6 +1,6 @@
-"""What the operator decides, as one typed object: each setting with its default and its meaning.
+"""The operator's settings as one typed object: each with its default and its meaning.
 
-Defaults, the parsed file, the environment and flags in; the settings, each with where it came from, out.
+They are merged from the defaults, the file, the environment and flags, and each remembers where it came from.
 An unknown name is an error: a misspelt setting is worse than none.
 """
 

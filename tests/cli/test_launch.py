@@ -44,7 +44,7 @@ def home(tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     install(home / "bin", knobs={"log": str(home / "agent.log"), **KNOBS})
     for client in LAUNCHED.values():
         assert client.launch is not None
-        fake_client.install(home / "clients", client.launch.programs[0])
+        fake_client.install(home / "clients", client.programs[0])
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("TMPDIR", str(temporary))
     monkeypatch.setenv("PATH", os.pathsep.join([str(home / "bin"), str(home / "clients"), "/usr/bin", "/bin"]))

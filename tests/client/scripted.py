@@ -6,7 +6,6 @@ from typing import TypeAlias, TypeVar
 from msgspec import Struct
 
 from cursor_gateway.client.steps import (
-    Batch,
     BatchCall,
     Call,
     Close,
@@ -19,6 +18,7 @@ from cursor_gateway.client.steps import (
     Request,
     Result,
     Step,
+    next_batch,
 )
 
 T = TypeVar("T")
@@ -53,13 +53,17 @@ class Shell:
         self._pieces: list[bytes | Lost] = []
 
     def asked(self, steps: Call[T]) -> T:
+        value = self._performed(steps)
+        assert not self.is_open, "whoever is finished has closed the reply"
+        return value
+
+    def _performed(self, steps: Call[T]) -> T:
         result: Result = None
         while True:
             try:
                 result = self._do(steps.send(result))
             except StopIteration as end:
                 value: T = end.value
-                assert not self.is_open, "whoever is finished has closed the reply"
                 return value
 
     def batches(self, steps: BatchCall[T]) -> list[list[T]]:
@@ -69,16 +73,9 @@ class Shell:
         return found
 
     def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
-        result: Result = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration:
-                assert not self.is_open
-                return None
-            if isinstance(step, Batch):
-                return step.items
-            result = self._do(step)
+        batch = self._performed(next_batch(steps))
+        assert batch is not None or not self.is_open
+        return batch
 
     def _do(self, step: Step) -> Result:
         match step:

@@ -3,7 +3,7 @@
 import pytest
 
 from cursor_gateway.client.failures import CallFailed, CannotReach
-from cursor_gateway.client.steps import Link, Lost, Reply, Request, Tries, ask, once, read_value
+from cursor_gateway.client.steps import Batch, BatchCall, Link, Lost, Reply, Request, Tries, ask, once, read_value
 from tests.client.scripted import LINK, LOST, REFUSED, Answer, Scripted, Shell, answer
 
 REQUEST = Request(method="GET", path=("health",))
@@ -86,3 +86,12 @@ def test_what_is_no_value(body: bytes) -> None:
     with pytest.raises(CallFailed, match="cannot be used") as caught:
         read_value(LINK, Reply(200, {}, body), list[int])
     assert caught.value.code == "not_a_gateway"
+
+
+def test_batches_come_one_by_one_between_the_steps() -> None:
+    def numbers() -> BatchCall[int]:
+        yield Batch([1, 2])
+        reply = yield from ask(REQUEST, Tries(LINK))
+        yield Batch([len(reply.body)])
+
+    assert Shell(LOST, FINE).batches(numbers()) == [[1, 2], [4]]

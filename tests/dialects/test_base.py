@@ -12,6 +12,7 @@ from cursor_gateway.dialects.base import (
     Start,
     StartRun,
     context_tokens,
+    described_in,
 )
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.encoder import SseEncoder
@@ -37,6 +38,17 @@ def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None
 
 def test_a_dialect_need_not_be_described() -> None:
     assert Dialect(routes=[], replays=[], errors=OPENAI_ERRORS).describe(SAMPLE) is None
+
+
+def test_a_description_is_imported_when_it_is_asked_for() -> None:
+    assert described_in("cursor_gateway.dialects.documents.openapi")(SAMPLE).tag == "Documents"
+
+
+def test_an_encoder_takes_several_events_at_once() -> None:
+    encoder = SseEncoder()
+    one_by_one = b"".join(map(encoder.push, SAMPLE.events))
+    assert SseEncoder().push_all(SAMPLE.events) == one_by_one
+    assert encoder.keep_alive() == SSE.keep_alive
 
 
 def test_each_dialect_translates_its_own_ids_and_others_stay() -> None:

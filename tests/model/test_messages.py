@@ -1,5 +1,8 @@
 """Conversations."""
 
+import pytest
+
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import (
     AssistantMessage,
     Call,
@@ -7,6 +10,8 @@ from cursor_gateway.model.messages import (
     Message,
     ToolMessage,
     UserMessage,
+    check_content,
+    check_length,
     has_content,
     without_call_ids,
 )
@@ -34,3 +39,12 @@ def test_a_message_has_content_if_it_has_text_an_image_or_a_call() -> None:
         AssistantMessage(""),
     ]
     assert not any(map(has_content, empty))
+
+
+def test_a_conversation_says_something_and_has_an_end() -> None:
+    check_length(10_000)
+    with pytest.raises(InvalidRequest, match="10,000"):
+        check_length(10_001)
+    check_content([Instructions(""), UserMessage("hello")])
+    with pytest.raises(InvalidRequest, match="no text"):
+        check_content([UserMessage(" \n")])

@@ -21,6 +21,7 @@ from cursor_gateway.prompting.structured import (
     check_schema,
     extract_json,
     instructions,
+    read_format,
     repair_prompt,
     violation,
 )
@@ -230,6 +231,14 @@ def test_a_schema_that_is_none_is_the_callers_mistake(
     assert str(caught.value).startswith("response_format.json_schema.schema ")
     with pytest.raises(InvalidRequest, match=r"^text\.format\.schema "):
         check_schema(schema, "text.format.schema")
+
+
+def test_a_format_is_read_with_its_schema_unless_that_is_too_large() -> None:
+    assert read_format(None, "a", None, None, strict=False) == JsonSchema({})
+    assert read_format(PERSON, "a", "person", "Who it is.", strict=True) == FORMATS[1]
+    with pytest.raises(InvalidRequest, match=r"^a\.b: The schema is larger") as caught:
+        read_format({"const": "x" * 200_000}, "a.b", strict=True)
+    assert caught.value.param == "a.b"
 
 
 # --- asking -----------------------------------------------------------------------------------------

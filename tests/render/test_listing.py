@@ -5,6 +5,7 @@ from io import StringIO
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
+from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
     Row,
@@ -14,7 +15,6 @@ from cursor_gateway.render.listing import (
     folded_in_the_middle,
     numbered_rows,
     plain_rows,
-    split_lines,
 )
 from cursor_gateway.render.terminal import make_console
 from tests.render.screen import screen

@@ -23,7 +23,7 @@ from cursor_gateway.model.agent_events import CallerAwaited, CallerToolAnswered,
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
 from cursor_gateway.model.document_events import Paused
 from cursor_gateway.model.documents import MODES, DocumentType
-from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
+from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
 from cursor_gateway.stages.partial_run import PartialRun
 from tests.laws.laws import RUN, assemble
 from tests.schema.specification import needs_specification

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 from cursor_gateway.cli.main import cli
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.documents import DocumentType
+from cursor_gateway.model.stream_events import StreamEventType
 from cursor_gateway.schema.catalogue import Record, definitions
-from cursor_gateway.schema.stream_events import StreamEventType
 from cursor_gateway.sources.cursor import tools
 from tools.reference import __main__ as reference
 from tools.reference.markdown import code, one_of, table

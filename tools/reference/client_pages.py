@@ -104,7 +104,7 @@ def _start(client: Client) -> str:
     start = client.launch.start(_ENDPOINT, "/tmp/cursor-gateway-x")
     lines = [f"unset {name}" for name, value in start.environment.items() if value is None]
     lines += [f"{name}={shlex.quote(value)}" for name, value in start.environment.items() if value is not None]
-    lines.append(shlex.join([client.launch.programs[0], *start.arguments]))
+    lines.append(shlex.join([client.programs[0], *start.arguments]))
     shown = [code("\n".join(lines), "sh")]
     for name, text in start.files.items():
         shown += [f"`/tmp/cursor-gateway-x/{name}`, removed afterwards:", code(text, _language(name))]

@@ -1,4 +1,4 @@
-"""A running gateway in; its addresses, backend and first steps, as text for a terminal, out."""
+"""Print the addresses, the backend and the first steps of a gateway that has started."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING

@@ -1,34 +1,30 @@
-"""`cursor-gateway chat`: a prompt in; the agent's answer, live, as JSON or as text, out."""
+"""`cursor-gateway chat`: send a prompt to the agent and show its answer, live, as JSON or as text."""
 
 import asyncio
 import os
 import select
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.forms import Form, output_of
+from cursor_gateway.cli.forms import Form
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
-from cursor_gateway.cli.interview import Answer, Interview, can_be_asked
+from cursor_gateway.cli.interview import Answer, can_be_asked
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.path_completion import complete_folder
+from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
-from cursor_gateway.cli.terminals import unechoed
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
-from cursor_gateway.errors import Failure, RequestError, RunCancelled
-from cursor_gateway.model.document_events import (
-    DocumentEvent,
-    Done,
-    Paused,
-)
+from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.messages import UserMessage
@@ -41,9 +37,6 @@ if TYPE_CHECKING:
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Service
     from cursor_gateway.store.base import Store
-
-Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
-Follow: TypeAlias = Callable[[str], Batches]  # the events of the run of that id
 
 _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 
@@ -262,7 +255,7 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
                 await remote.client.cancel(run_id)
 
     events = _gateway_events(remote, command.request.message, options, is_folder_named=named is not None)
-    done = await _present(events, command, answer, follow)
+    done = await present(events, command.form, answer, follow, is_interactive=command.is_interactive)
     _print_how_to_continue(command, done)
     return _status(done.failure, command.form)
 
@@ -332,7 +325,8 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
         assert isinstance(run, Run)  # a new one: no idempotency key was given
         try:
             answer, follow = answer_to(gateway.service, owner), _follow_in(gateway.service, owner)
-            done = await _present(_agent_events(run), command, answer, follow)
+            interactive = command.is_interactive
+            done = await present(_agent_events(run), command.form, answer, follow, is_interactive=interactive)
         except BaseException:  # Ctrl-C: the agent needs time to end its own processes
             run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
             await run.gone()
@@ -437,42 +431,3 @@ def _status(failure: Failure | None, form: Form) -> int:
     if form != "view":  # which has shown it
         raise RunFailed(f"the run failed: {failure.message}")
     return 1
-
-
-# --- showing --------------------------------------------------------------------------------------------
-
-
-async def _present(batches: Batches, command: ChatCommand, answer: Answer, follow: Follow) -> Done:
-    """Includes the runs that follow from decisions at the end of one."""
-    from cursor_gateway.client.failures import CallFailed
-
-    if command.form == "view":
-        aside()
-    while True:
-        interview = Interview()
-        async with aclosing(batches):
-            while not isinstance(last := await _shown(batches, command.form, interview), Done):
-                if (reply := await interview.hold(last)) is not None:
-                    await answer(last.envelope.id, reply)
-        if not command.is_interactive or last.failure is not None or (reply := await interview.after()) is None:
-            return last
-        try:
-            next_id = await answer(last.envelope.id, reply)
-        except (CallFailed, RequestError) as error:  # the run itself is complete
-            aside(str(error))
-            return last
-        if next_id == last.envelope.id:  # nothing new for the agent
-            return last
-        batches = follow(next_id)
-
-
-async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused | Done:
-    """Up to the end, or to a question, for which the live view makes room."""
-    with unechoed(), output_of(form) as output:
-        async for events in batches:
-            for event in events:
-                output.push(event)
-                interview.push(event)
-            if isinstance(events[-1], Paused | Done):
-                return events[-1]
-    raise AssertionError("both sources end with `Done`, or raise")

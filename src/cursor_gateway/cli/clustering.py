@@ -1,4 +1,4 @@
-"""The settings in; this process as a member of a cluster, out."""
+"""Make this process a member of a cluster."""
 
 import socket
 from collections.abc import Callable
@@ -25,7 +25,7 @@ def cluster_of(store: Store) -> ClusterStore:
 
 
 def own_member(settings: Settings, process: str, *, takes_work: bool) -> Member:
-    """`process` names it on its machine. Whoever takes no work only runs what it starts itself."""
+    """`process` names it on its machine. Without `takes_work`, it runs only what it starts itself."""
     if settings.lease_seconds < 2 * settings.beat_seconds:
         raise SettingsError("`lease_seconds` must be at least twice `beat_seconds`.", param="lease_seconds")
     host = socket.gethostname()
@@ -51,7 +51,6 @@ def node_of(
     defaults: Defaults,
     now_ms: Callable[[], int],
     warn: Callable[[str], None],
-    fault: Callable[[Exception], None] = lambda error: None,
 ) -> Node:
     options = NodeOptions(
         own=own,
@@ -59,4 +58,4 @@ def node_of(
         limits=FrontLimits(queue_seconds=settings.queue_seconds, max_runs_per_key=settings.max_runs_per_key),
         defaults=defaults,
     )
-    return Node(options, cluster_of(store), store, local, now_ms, warn, fault)
+    return Node(options, cluster_of(store), store, local, now_ms, warn)

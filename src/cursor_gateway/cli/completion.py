@@ -1,4 +1,4 @@
-"""`cursor-gateway completion`: the name of a shell in; its completion script out."""
+"""`cursor-gateway completion`: print a shell completion script."""
 
 import click
 

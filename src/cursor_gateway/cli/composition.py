@@ -1,4 +1,4 @@
-"""The settings in; the parts of a gateway, chosen and put together, out."""
+"""Choose the parts of a gateway and put them together, as the settings say."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The configuration file, the environment and flags in; the settings, with where each came from, out."""
+"""Read the settings from the configuration file, the environment and flags, and remember where each came from."""
 
 import os
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`cursor-gateway connect`: the name of a client in; the configuration that it keeps, printed or written, out."""
+"""`cursor-gateway connect`: print or write the configuration that makes a client use the gateway."""
 
 import asyncio
 import difflib
@@ -7,7 +7,18 @@ from pathlib import Path
 
 import click
 
-from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, JsonFile, Kept, NewFile, Offered, Steps, to_json
+from cursor_gateway.cli.clients.base import (
+    NO_KEY,
+    Client,
+    Endpoint,
+    JsonFile,
+    Kept,
+    NewFile,
+    Offered,
+    Steps,
+    listed,
+    to_json,
+)
 from cursor_gateway.cli.clients.json_text import NotEditable
 from cursor_gateway.cli.clients.merging import Change, merged, nested
 from cursor_gateway.cli.clients.table import CLIENTS
@@ -19,15 +30,10 @@ from cursor_gateway.cli.remote import local_url, url_option
 from cursor_gateway.settings import Settings
 
 
-def _list_of_clients() -> str:
-    width = max(map(len, CLIENTS))
-    return "\n".join(f"      {name:{width}}  {client.title}" for name, client in CLIENTS.items())
-
-
 @click.command(
     epilog=f"""\b
     Clients:
-{_list_of_clients()}
+{listed(CLIENTS)}
 
     \b
     Examples:

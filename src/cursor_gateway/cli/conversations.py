@@ -1,4 +1,4 @@
-"""`cursor-gateway conversations`: past conversations, listed, searched, shown, exported, deleted."""
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations."""
 
 import asyncio
 import re
@@ -356,7 +356,8 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
     from rich.console import Group
     from rich.text import Text
 
-    from cursor_gateway.render.listing import Listing, Row, plain_rows, split_lines
+    from cursor_gateway.render.lines import split_lines
+    from cursor_gateway.render.listing import Listing, Row, plain_rows
     from cursor_gateway.render.markdown import AgentMarkdown
     from cursor_gateway.render.terminal import TerminalView
 

@@ -1,4 +1,4 @@
-"""`cursor-gateway convert`: a recorded or piped stream of cursor-agent in, another form of it out."""
+"""`cursor-gateway convert`: convert the output of cursor-agent, recorded or piped, to another format."""
 
 import sys
 from datetime import UTC, datetime

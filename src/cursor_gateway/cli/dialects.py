@@ -1,4 +1,4 @@
-"""The settings in; the APIs that a gateway speaks out."""
+"""The APIs that a gateway speaks."""
 
 from time import time
 
@@ -11,7 +11,7 @@ from cursor_gateway.settings import Settings
 
 
 def dialects_of(settings: Settings) -> list[Dialect]:
-    """The first is for readers who name none."""
+    """The first is the default of `?dialect=`."""
     return [
         documents_dialect(settings.max_images),
         chat_dialect(settings.max_images, settings.agent_tools),

@@ -1,4 +1,4 @@
-"""`cursor-gateway doctor`: checks this machine, and says what to do about each problem.
+"""`cursor-gateway doctor`: check this machine, and suggest a fix for each problem.
 
 No check changes anything, waits forever, or stops the others when it fails.
 """
@@ -142,6 +142,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         findings.append(of_settings(loaded, path, path is not None and path.is_file()))
     except SettingsError as error:
         findings.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
+    packages, has_key = _versions("agent-client-protocol", "cursor-sdk"), bool(environ.get("CURSOR_API_KEY"))
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
@@ -153,7 +154,11 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
         _checked("account errors", _FILES_SECONDS, lambda: _in_thread(lambda: _account_errors(settings, environ))),
         _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
-        _checked("source", _FILES_SECONDS, lambda: _at_once([_source(settings, environ)])),
+        _checked(
+            "source",
+            _FILES_SECONDS,
+            lambda: _at_once([of_source(settings, packages, has_key)]),
+        ),
         _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
     ]
     for found in await asyncio.gather(*looks):
@@ -219,10 +224,6 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     if worst(login) == "broken" and worst(models) == "broken":
         models = [Finding("warning", "models", "not known without a login")]
     return [*findings, *login, *models]
-
-
-def _source(settings: Settings, environ: Mapping[str, str]) -> Finding:
-    return of_source(settings, _versions("agent-client-protocol", "cursor-sdk"), bool(environ.get("CURSOR_API_KEY")))
 
 
 def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""`cursor-gateway drain`: a process of a cluster in; the same, which takes no new work any more, out."""
+"""`cursor-gateway drain`: tell a process of a cluster to accept no new work."""
 
 import asyncio
 

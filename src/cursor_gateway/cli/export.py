@@ -1,4 +1,4 @@
-"""`cursor-gateway export`: a stored answer or a recording in; one file, to be kept or shown to others, out."""
+"""`cursor-gateway export`: write a stored answer or a recording to one file."""
 
 import sys
 from datetime import UTC, datetime

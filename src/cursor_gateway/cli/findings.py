@@ -1,4 +1,4 @@
-"""What a check of `cursor-gateway doctor` found in; how bad it is, and what to do about it, out."""
+"""Rate what the checks of `cursor-gateway doctor` found, and say what to do about it."""
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A program in the foreground of the terminal, as if the shell had started it; its exit status out.
+"""Run a program in the foreground of the terminal, as the shell would.
 
 It stays in this process's group, so Ctrl-C, Ctrl-Z and the terminal itself reach it directly. This process ignores
 Ctrl-C meanwhile, and forwards the signals that only it receives.

@@ -1,4 +1,4 @@
-"""The events of a run in; the form of its answer that `chat` was asked for, on the standard output, out."""
+"""Write the answer of `chat` to standard output, in the format that was asked for."""
 
 from types import TracebackType
 from typing import Literal, Protocol, Self, TypeAlias

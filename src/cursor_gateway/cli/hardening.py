@@ -1,4 +1,4 @@
-"""What keeps agents from reading the gateway's own secrets.
+"""Keep agents from reading the gateway's own secrets.
 
 Agents run as the gateway's user, and processes of one user may read each other's memory and environment, where the URL
 of the database has its password. On Linux, a process can opt out of that; only root can then look into it.

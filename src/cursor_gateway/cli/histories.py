@@ -1,4 +1,4 @@
-"""The settings in; past conversations out: from a gateway, or, if none runs, from the history's own file."""
+"""Read and delete past conversations: those of a gateway or, if none runs, of the history's own file."""
 
 import asyncio
 import os

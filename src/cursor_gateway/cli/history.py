@@ -1,4 +1,4 @@
-"""`cursor-gateway history copy`: the history in this machine's file in; the same in a PostgreSQL database, out."""
+"""`cursor-gateway history copy`: copy this machine's history to a PostgreSQL database."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""The agent's questions in; the user's answers, typed at the terminal, out.
+"""Ask the user the agent's questions at the terminal.
 
 Some agents wait for the answer. Others continue without it; those questions are asked at the end of the run.
 """

@@ -1,4 +1,4 @@
-"""The configuration files of clients: where they are, how they are changed, and what was done to them."""
+"""Find, change and restore the configuration files of clients."""
 
 import os
 import sys

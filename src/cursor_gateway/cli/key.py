@@ -1,4 +1,4 @@
-"""`cursor-gateway key`: a name in; a new API key out, once. Its hash goes to the database, or to the configuration."""
+"""`cursor-gateway key`: create, list and revoke API keys. Only their hashes are stored."""
 
 import asyncio
 import sys

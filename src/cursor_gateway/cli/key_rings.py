@@ -1,4 +1,4 @@
-"""The settings in; the API keys that are valid, kept up to date with the database, out."""
+"""Keep the valid API keys up to date with the database."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""`cursor-gateway launch`: the name of a client in; that client, connected to a gateway, in this terminal, out."""
+"""`cursor-gateway launch`: start a client in this terminal, connected to a gateway."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start
+from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start, listed
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import Trouble, aside, aside_demo, write_text
@@ -31,16 +31,11 @@ class NotInstalled(Trouble):
     exit_code = 127  # as in a shell
 
 
-def _list_of_clients() -> str:
-    width = max(map(len, LAUNCHED))
-    return "\n".join(f"      {name:{width}}  {client.title}" for name, client in LAUNCHED.items())
-
-
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=f"""\b
     Clients:
-{_list_of_clients()}
+{listed(LAUNCHED)}
 
     \b
     Examples:
@@ -95,10 +90,10 @@ class LaunchOptions(Struct, frozen=True):
 
 
 def _program(client: Client, how: Launch) -> str:
-    for name in how.programs:
+    for name in client.programs:
         if (found := shutil.which(name)) is not None:
             return found
-    raise NotInstalled(f"{client.title} is not installed (no `{how.programs[0]}` on PATH); run `{how.install}`.")
+    raise NotInstalled(f"{client.title} is not installed (no `{client.programs[0]}` on PATH); run `{how.install}`.")
 
 
 # --- running it -----------------------------------------------------------------------------------------

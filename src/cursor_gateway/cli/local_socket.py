@@ -1,4 +1,4 @@
-"""A gateway's Unix socket: how the commands of the same user know that it is their gateway that answers.
+"""A gateway's Unix socket, by which the commands of the same user recognize their own gateway.
 
 Any user of this machine can bind a port on loopback first. The socket lies in a folder
 below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check

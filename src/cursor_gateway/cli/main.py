@@ -1,4 +1,4 @@
-"""Arguments in, an exit status out."""
+"""The command `cursor-gateway`: its subcommands, its errors and its exit status."""
 
 import signal
 import sys

@@ -1,4 +1,4 @@
-"""`cursor-gateway mcp`: MCP requests on standard input in; what the agent did for them, on standard output, out."""
+"""`cursor-gateway mcp`: serve MCP requests on standard input and output."""
 
 import asyncio
 import os

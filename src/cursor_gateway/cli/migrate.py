@@ -1,4 +1,4 @@
-"""`cursor-gateway migrate`: the database in the settings in; the same with the tables of this version, out."""
+"""`cursor-gateway migrate`: create or update the tables of the database."""
 
 import asyncio
 

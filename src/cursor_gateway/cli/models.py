@@ -1,4 +1,4 @@
-"""`cursor-gateway models`: a gateway, or the agent here, in; the models that it can use out."""
+"""`cursor-gateway models`: list the models of a gateway, or of the agent on this machine."""
 
 import asyncio
 import sys

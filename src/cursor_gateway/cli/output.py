@@ -1,4 +1,4 @@
-"""What the commands write: results to the standard output, lines for people to stderr.
+"""What the commands write: results to standard output, messages for people to standard error.
 
 Both may contain an agent's text, and with it control sequences. These are made visible on a terminal; a pipe gets
 them unchanged, and JSON with the same values.
@@ -29,7 +29,7 @@ output_option = click.option(
 
 
 class Trouble(click.ClickException):
-    """Told in one line, like everything that goes wrong in this command. This one: it could not begin."""
+    """An error that ends a command before it has begun. Like all errors, it is shown in one line."""
 
     exit_code = 2
 
@@ -42,7 +42,7 @@ class RunFailed(Trouble):
 
 
 def aside(text: str = "", **style: bool) -> None:
-    """A line for people, never in the pipe that wants the answer; without text, an empty one for their eyes."""
+    """Print a line for people to stderr; without text, an empty line, on a terminal only."""
     if sys.stderr is None or not (text or sys.stderr.isatty()):
         return
     text = visible_line(text)
@@ -64,14 +64,14 @@ def write_text(text: str, *, raw: bool = False) -> None:
 
 
 def write_json(json: bytes, *, indented: bool | None = None) -> None:
-    """As a line; for people, in several."""
+    """On one line, or indented on a terminal."""
     if sys.stdout.isatty() if indented is None else indented:
         json = msgspec.json.format(json, indent=2)
     _write(visible_json(json) + b"\n")
 
 
 def write_frames(frames: bytes) -> None:
-    """Of a stream: JSON, and what frames it."""
+    """Frames of a stream: JSON and its framing."""
     _write(visible_json(frames))
 
 

@@ -1,4 +1,4 @@
-"""A gateway within this process, for as long as something else runs: on a free port, for the current folder."""
+"""Run a gateway within this process, on a free port, for as long as it is needed."""
 
 import asyncio
 import os

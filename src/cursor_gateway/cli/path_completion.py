@@ -1,4 +1,4 @@
-"""What is typed so far in; that the shell itself completes it, with files or folders, out."""
+"""Let the shell complete files and folders."""
 
 from typing import TYPE_CHECKING
 

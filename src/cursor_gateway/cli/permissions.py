@@ -1,4 +1,4 @@
-"""`cursor-gateway permissions`: what the agent may do, listed and revoked, at a gateway or on this machine."""
+"""`cursor-gateway permissions`: list and revoke what the agent may do, at a gateway or on this machine."""
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ import msgspec
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.histories import owner_here
 from cursor_gateway.cli.output import Trouble, aside, write_json
-from cursor_gateway.cli.remote import Remote, open_gateway, url_option
+from cursor_gateway.cli.remote import open_gateway, url_option
 from cursor_gateway.model.permissions import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -24,9 +24,11 @@ _SHORT_ID = 13  # characters: enough to tell thousands apart
 
 
 class Permitting(Protocol):
-    async def every(self) -> PermissionList: ...
+    """A gateway's client, or this machine's files."""
 
-    async def revoke(self, id: str) -> None: ...
+    async def permissions(self) -> PermissionList: ...
+
+    async def revoke_permission(self, id: str) -> None: ...
 
 
 def where(command: Command) -> Command:
@@ -55,7 +57,7 @@ def permissions(context: click.Context, config: str | None, url: str | None, dir
         given = {"config": config, "url": url, "direct": direct}
         context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
         return 0
-    found = _with(config, url, direct, lambda permitting: permitting.every())
+    found = _with(config, url, direct, lambda permitting: permitting.permissions())
     if as_json:
         write_json(msgspec.json.encode(found))
     else:
@@ -77,13 +79,13 @@ def revoke(ids: tuple[str, ...], config: str | None, url: str | None, direct: bo
 
 
 async def _revoke(permitting: Permitting, ids: tuple[str, ...]) -> int:
-    entries = (await permitting.every()).permissions
+    entries = (await permitting.permissions()).permissions
     if ids:
         chosen = [_named(entries, id) for id in dict.fromkeys(ids)]
     else:
         chosen = [entry for entry in entries if _is_rule(entry)]
     for entry in chosen:
-        await permitting.revoke(entry.id)
+        await permitting.revoke_permission(entry.id)
     return len(chosen)
 
 
@@ -98,17 +100,6 @@ def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
 # --- where they are -------------------------------------------------------------------------------------
 
 
-class _AtGateway:
-    def __init__(self, remote: Remote) -> None:
-        self._client = remote.client
-
-    async def every(self) -> PermissionList:
-        return await self._client.permissions()
-
-    async def revoke(self, id: str) -> None:
-        await self._client.revoke_permission(id)
-
-
 class _Here:
     def __init__(self, settings: Settings) -> None:
         from cursor_gateway.runs.permissions import Permissions
@@ -117,7 +108,7 @@ class _Here:
         self._permissions = Permissions(data_dir(settings), lambda: 0, can_allow=can_allow)
         self._settings, self._owner = settings, owner_here(settings)
 
-    async def every(self) -> PermissionList:
+    async def permissions(self) -> PermissionList:
         return PermissionList(
             permissions=self._permissions.every(self._owner),
             settings=self._settings.allow,
@@ -125,7 +116,7 @@ class _Here:
             allows_everything=self._settings.force,
         )
 
-    async def revoke(self, id: str) -> None:
+    async def revoke_permission(self, id: str) -> None:
         self._permissions.revoke(self._owner, id)
 
 
@@ -134,7 +125,7 @@ async def _open(settings: Settings, url: str | None, direct: bool) -> AsyncItera
     if not direct:
         async with open_gateway(settings, url) as remote:
             if remote is not None:
-                yield _AtGateway(remote)
+                yield remote.client
                 return
     yield _Here(settings)
 

@@ -1,4 +1,4 @@
-"""A file or standard input in; the run's document events, as they arrive, out."""
+"""Read a run from a file or standard input, as it arrives."""
 
 import select
 import sys

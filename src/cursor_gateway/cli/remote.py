@@ -1,4 +1,4 @@
-"""The settings in; a client of the gateway that the commands talk to, or none where none runs, out.
+"""Find the gateway that the commands use, and connect to it.
 
 Which gateway it is does not depend on how fast it answers: only a refused connection means that there is none.
 A gateway on this machine is reached through its socket (see `local_socket`). What listens on its port, without a
@@ -20,7 +20,7 @@ from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.local_socket import find_socket, short_path
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.serve import url_of
-from cursor_gateway.errors import AgentError, GatewayError, KeyRefused
+from cursor_gateway.errors import AgentError, KeyRefused, errors_by_code
 from cursor_gateway.settings import Settings, is_loopback
 
 if TYPE_CHECKING:
@@ -200,10 +200,6 @@ async def ask_health(url: str, seconds: float) -> "Health | None":
 # --- what goes wrong ------------------------------------------------------------------------------------
 
 
-def _codes(kind: type[GatewayError]) -> set[str]:
-    return {code for below in kind.__subclasses__() for code in (below.code, *_codes(below))}
-
-
 def _trouble(url: str, error: "CallFailed") -> Trouble:
     from cursor_gateway.client.failures import NOT_A_GATEWAY, CannotReach
 
@@ -217,7 +213,7 @@ def _trouble(url: str, error: "CallFailed") -> Trouble:
     if error.code == KeyRefused.code:
         return Trouble(f"{error.message} For this command, set `api_key` (CURSOR_GATEWAY_API_KEY).")
     # A run that the agent could not even begin has failed like any other.
-    return RunFailed(error.message) if error.code in _codes(AgentError) else Trouble(error.message)
+    return RunFailed(error.message) if error.code in errors_by_code(AgentError) else Trouble(error.message)
 
 
 def _unreachable(url: str, reason: str) -> Trouble:

@@ -1,4 +1,4 @@
-"""`cursor-gateway runners`: the database in the settings in; the processes of its cluster, as a table, out."""
+"""`cursor-gateway runners`: list the processes of a cluster."""
 
 import asyncio
 import time
@@ -93,17 +93,8 @@ def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
-    for name in (
-        "id",
-        "role",
-        "host",
-        "volumes",
-        "labels",
-        "runs",
-        "state",
-        "version",
-        *(("beat",) if ages is not None else ()),
-    ):
+    columns = ["id", "role", "host", "volumes", "labels", "runs", "state", "version"]
+    for name in [*columns, "beat"] if ages is not None else columns:
         table.add_column(name, overflow="fold")
     for one in members:
         table.add_row(

@@ -1,4 +1,4 @@
-"""`cursor-gateway schema`: nothing in, the definitions of all documents out."""
+"""`cursor-gateway schema`: print the definitions of all documents."""
 
 from typing import Literal, TypeAlias
 

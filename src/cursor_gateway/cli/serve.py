@@ -1,4 +1,4 @@
-"""`cursor-gateway serve`: the settings in, a running gateway out."""
+"""`cursor-gateway serve`: run the gateway."""
 
 import asyncio
 import gc

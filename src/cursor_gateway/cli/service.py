@@ -1,4 +1,4 @@
-"""`cursor-gateway service`: the settings in; the gateway as a service of this user, installed or removed, out."""
+"""`cursor-gateway service`: install or remove the gateway as a service of this user."""
 
 import os
 import shlex

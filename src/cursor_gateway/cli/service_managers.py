@@ -1,4 +1,4 @@
-"""What a service runs in; the file and the commands with which systemd or launchd runs it, out.
+"""The files and commands with which systemd and launchd run a service.
 
 Both start it when the user logs in, as that user, and again if it fails.
 """

@@ -1,4 +1,4 @@
-"""`cursor-gateway settings`: each setting with its value, its meaning and where it came from."""
+"""`cursor-gateway settings`: show each setting with its value, its meaning and its origin."""
 
 from collections.abc import Iterator
 from itertools import groupby

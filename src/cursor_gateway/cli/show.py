@@ -1,4 +1,4 @@
-"""`cursor-gateway show` and `demo`: a stream of cursor-agent in, a live view in the terminal out."""
+"""`cursor-gateway show` and `demo`: show the output of cursor-agent in the terminal, live."""
 
 import time
 from collections.abc import Iterable, Iterator

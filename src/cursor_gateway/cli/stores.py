@@ -1,4 +1,4 @@
-"""The settings in; the store of the history that they name, out."""
+"""Open the store of the history that the settings name."""
 
 import re
 from importlib.util import find_spec

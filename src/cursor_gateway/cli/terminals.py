@@ -1,4 +1,4 @@
-"""The standard output in; a console that suits it, and one that no typed key disturbs, out."""
+"""A console for standard output, and a terminal that does not echo typed keys into the live view."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Nothing in; the version of this program, with the commit if it was built from one, out."""
+"""The version of this program, with the commit that it was built from."""
 
 from importlib import resources
 from importlib.metadata import version

@@ -1,1 +1,1 @@
-"""A gateway, from Python: see docs/client.md."""
+"""The Python client of a gateway: see docs/client.md."""

@@ -18,7 +18,7 @@ from cursor_gateway.client.connection import (
     request_of,
 )
 from cursor_gateway.client.following import Following, Prose, Reading
-from cursor_gateway.client.steps import Batch, BatchCall, Call, Close, Head, Link, Open, Pause, Read, Result, Step
+from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
@@ -109,7 +109,7 @@ class AsyncClient:
     ) -> AsyncIterator[ConversationEntry]:
         """Newest first; with `query`, those that contain all its words. Fetched page by page."""
         steps, connection = calls.conversations(self._link, query, limit), _Connection(self._http)
-        while (page := await connection.next_batch(steps)) is not None:
+        while (page := await connection.run(next_batch(steps))) is not None:
             for entry in page:
                 yield entry
 
@@ -152,7 +152,7 @@ class AsyncStream(Reading):
     async def __aenter__(self) -> "AsyncStream":
         """Raises `CallFailed` if the gateway rejects the request."""
         try:
-            self._take(await self._connection.next_batch(self._steps))
+            self._take(await self._connection.run(next_batch(self._steps)))
         except BaseException:
             await self.close()
             raise
@@ -201,7 +201,7 @@ class AsyncStream(Reading):
     async def _fill(self) -> bool:
         """Whether there are more events."""
         while not self._pending:
-            batch = await self._connection.next_batch(self._steps)
+            batch = await self._connection.run(next_batch(self._steps))
             if batch is None:
                 return False
             self._take(batch)
@@ -224,18 +224,6 @@ class _Connection:
             except StopIteration as end:
                 value: T = end.value
                 return value
-            result = await self._do(step)
-
-    async def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
-        """None at the end."""
-        result: Result = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration:
-                return None
-            if isinstance(step, Batch):
-                return step.items
             result = await self._do(step)
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The calls of a gateway: the request of each, and the meaning of its reply."""
+"""The calls of a gateway: the request of each, and how its reply is read."""
 
 from collections.abc import Iterable
 from contextlib import suppress

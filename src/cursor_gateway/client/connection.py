@@ -1,4 +1,4 @@
-"""Shared by both shells: a URL, a key and images in; httpx2's arguments, and the meaning of its errors, out.
+"""What both clients share: URLs, keys and images as arguments of httpx2, and its errors as reasons.
 
 httpx2 is imported where it is used, so that reading recordings does not wait for it.
 """

@@ -176,7 +176,7 @@ class Following:
 
 
 class Prose:
-    """Events in; the agent's text and code, ready to print, out."""
+    """The agent's text and code in the events, ready to print."""
 
     def __init__(self) -> None:
         self._last = ""  # the document that grew last

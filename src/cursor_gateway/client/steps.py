@@ -1,4 +1,4 @@
-"""What a client does, as values: generators (here, in `calls` and `following`) yield steps, and a shell performs them.
+"""The steps of a call, as values: generators (here, in `calls` and `following`) yield them, and a client performs them.
 
     generator ── Open, Read, Close, Pause ──▶ shell (HTTP and sleep; blocking or asynchronous)
     generator ◀── Head, bytes, Lost ───────── shell
@@ -126,6 +126,19 @@ class Tries:
             raise error
         self.used += 1
         return max(self.link.pauses[self.used - 1], min(error.retry_after or 0, _LONGEST_WAIT))
+
+
+def next_batch(steps: BatchCall[T]) -> Call[list[T] | None]:
+    """None at the end."""
+    result: Result = None
+    while True:
+        try:
+            step = steps.send(result)
+        except StopIteration:
+            return None
+        if isinstance(step, Batch):
+            return step.items
+        result = yield step
 
 
 def opened(request: Request) -> Call[Head | Lost]:

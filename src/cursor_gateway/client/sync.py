@@ -19,7 +19,7 @@ from cursor_gateway.client.connection import (
     request_of,
 )
 from cursor_gateway.client.following import Following, Prose, Reading
-from cursor_gateway.client.steps import Batch, BatchCall, Call, Close, Head, Link, Open, Pause, Read, Result, Step
+from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
@@ -108,7 +108,7 @@ class Client:
     def conversations(self, query: str | None = None, limit: int | None = None) -> Iterator[ConversationEntry]:
         """Newest first; with `query`, those that contain all its words. Fetched page by page."""
         steps, connection = calls.conversations(self._link, query, limit), _Connection(self._http)
-        while (page := connection.next_batch(steps)) is not None:
+        while (page := connection.run(next_batch(steps))) is not None:
             yield from page
 
     def conversation(self, id: str) -> ConversationDetail:
@@ -150,7 +150,7 @@ class Stream(Reading):
     def __enter__(self) -> "Stream":
         """Raises `CallFailed` if the gateway rejects the request."""
         try:
-            self._take(self._connection.next_batch(self._steps))
+            self._take(self._connection.run(next_batch(self._steps)))
         except BaseException:
             self.close()
             raise
@@ -199,7 +199,7 @@ class Stream(Reading):
     def _fill(self) -> bool:
         """Whether there are more events."""
         while not self._pending:
-            batch = self._connection.next_batch(self._steps)
+            batch = self._connection.run(next_batch(self._steps))
             if batch is None:
                 return False
             self._take(batch)
@@ -222,18 +222,6 @@ class _Connection:
             except StopIteration as end:
                 value: T = end.value
                 return value
-            result = self._do(step)
-
-    def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
-        """None at the end."""
-        result: Result = None
-        while True:
-            try:
-                step = steps.send(result)
-            except StopIteration:
-                return None
-            if isinstance(step, Batch):
-                return step.items
             result = self._do(step)
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""How a run is said to others: document events in, bytes of a foreign protocol out. No dialect knows another."""
+"""The APIs of a gateway: each encodes document events in its own protocol, and knows no other."""

@@ -1,4 +1,4 @@
-"""A document in; the tool call that it stands for, with its arguments and its result as text, out.
+"""Show a document as the tool call that it stands for, with its arguments and its result as text.
 
 For dialects that show what the agent did itself: its commands, edits, searches, plans and to-dos.
 """

@@ -1,4 +1,4 @@
-"""The headers of a request in; which attempt it is out, if an SDK of OpenAI's or Anthropic's counts them."""
+"""Tell from a request's headers which attempt it is, if an SDK of OpenAI's or Anthropic's counts them."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""The protocol of a dialect: what the HTTP server knows of the APIs that it speaks, which is all it knows.
+"""The protocol of a dialect: all that the HTTP server knows of the APIs that it speaks.
 
 A dialect is a folder beside this module. It reads the bodies of its routes (`Route`), encodes a run's events as a
 stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look an answer up by its id
@@ -6,7 +6,9 @@ stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look a
 writes the bytes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
+from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -64,7 +66,7 @@ def context_tokens(run: RunView, start: Start) -> int:
 
 class Encoder(Protocol):
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        """What came at once."""
+        """Events that arrived together."""
         ...
 
     def keep_alive(self) -> bytes:
@@ -73,18 +75,33 @@ class Encoder(Protocol):
 
     @property
     def is_over(self) -> bool:
-        """Nothing more is to be said, whatever the run still does."""
+        """Whether it ignores all further events."""
         ...
 
     @property
     def is_cut(self) -> bool:
-        """It is over; the rest is not needed."""
+        """Whether it is over although the run is not: the rest is not needed."""
         ...
 
     @property
     def is_slow(self) -> bool:
-        """It renders, which is not for the loop, where everybody else waits."""
+        """Whether it renders, which would block the event loop."""
         ...
+
+
+class EventEncoder(ABC):
+    """An `Encoder` that encodes each event by itself, and fast."""
+
+    is_slow = False
+
+    @abstractmethod
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
 
 
 class Whole(Protocol):
@@ -117,9 +134,7 @@ class Whole(Protocol):
         ...
 
 
-class Reply(Protocol):
-    """How one request wants its answer."""
-
+class _AnyReply(Protocol):
     @property
     def form(self) -> Form:
         """Of the stream."""
@@ -131,11 +146,6 @@ class Reply(Protocol):
         ...
 
     @property
-    def is_resumable(self) -> bool:
-        """A client whose stream ends early goes on at `/v1/chat/{id}/events`, after the last event that it has."""
-        ...
-
-    @property
     def streams_failures(self) -> bool:
         """Whether a stream reports a run that failed before its first event. Otherwise the reply's status does."""
         ...
@@ -144,24 +154,22 @@ class Reply(Protocol):
         """Beside those of every reply."""
         ...
 
+
+class Reply(_AnyReply, Protocol):
+    """How one request wants its answer."""
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a stream that ends early can be continued at `/v1/chat/{id}/events`, after its last event."""
+        ...
+
     def stream(self, run: RunView, start: Start) -> Encoder: ...
 
     def whole(self, run: RunView, start: Start) -> Whole: ...
 
 
-class TextReply(Protocol):
+class TextReply(_AnyReply, Protocol):
     """How one request wants an answer that is checked before it is shown."""
-
-    @property
-    def form(self) -> Form: ...
-
-    @property
-    def media_type(self) -> str: ...
-
-    @property
-    def streams_failures(self) -> bool: ...
-
-    def headers(self, run: RunView) -> Mapping[str, str]: ...
 
     def fold(self, run: RunView, start: Start) -> AnswerFold: ...
 
@@ -293,13 +301,13 @@ class StoredAnswers(Struct, frozen=True, kw_only=True):
 
 
 class Replay(Struct, frozen=True):
-    """A run's stream for readers who come back: one value of `?dialect=`."""
+    """A run's stream for readers that resume it: one value of `?dialect=`."""
 
     name: str
     form: Form
     open: Callable[[RunView, int], tuple[Encoder, int]]
-    """The number of the last event that the reader has in; an encoder, and after which event it must be given all, out.
-    """
+    """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
+    given all."""
 
 
 class Sample(Struct, frozen=True):
@@ -324,6 +332,11 @@ def _no_answer(id: str) -> AnswerId | None:
 
 def _no_description(sample: Sample) -> Description | None:
     return None
+
+
+def described_in(module: str) -> Callable[[Sample], Description]:
+    """By the function `describe` of this module. It is imported late: few gateways are asked for it."""
+    return lambda sample: import_module(module).describe(sample)
 
 
 class Dialect(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Document events in; the deltas that every text dialect is made of, and the answer they add up to, out.
+"""Translate document events into the deltas that every text dialect encodes, and join them into an answer.
 
 Five kinds: the agent's text, its reasoning, a tool call, a question that is left open, and the end. The end is where
 the run is done, where it pauses for its caller, or where a cutter says so. `Translator` makes deltas of events,

@@ -1,4 +1,4 @@
-"""A failure in; the error that the gateway's own API and OpenAI's have in common out."""
+"""Encode a failure in the form that the gateway's own API shares with OpenAI's."""
 
 from collections.abc import Callable, Mapping
 

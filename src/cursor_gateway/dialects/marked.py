@@ -1,4 +1,4 @@
-"""Text that the gateway writes if the agent wrote none: marked, so that it is recognized when a client sends it back.
+"""Mark text that the gateway writes because the agent wrote none, to recognize it when a client sends it back.
 
 Conversations are found by what was said in them, so the history must contain the agent's own words only.
 """

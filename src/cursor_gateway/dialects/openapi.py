@@ -1,8 +1,8 @@
 """The parts of an OpenAPI 3.1 document: operations, parameters, replies, errors and schemas.
 
-Each dialect describes its own paths in its `openapi.py`; `server/openapi.py` describes the others and puts everything
-together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples of replies from a
-sample run through the dialect's own encoders, so none of them can fall behind.
+Each dialect describes its own paths in its `openapi.py`, and `server/openapi_paths.py` the others; `server/openapi.py`
+puts everything together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples
+of replies from a sample run through the dialect's own encoders, so none of them can fall behind.
 """
 
 import re
@@ -151,6 +151,10 @@ def json_content(schema: Json, example: Json) -> Json:
     return {"application/json": {"schema": schema, "example": example}}
 
 
+def json_ok(about: str, schema: str, example: Json) -> Json:
+    return ok(about, json_content(ref(schema), example))
+
+
 def stream(about: str, item: Json, example: str) -> Json:
     # What a stream consists of is `itemSchema` from OpenAPI 3.2 on; a `schema` would be about all of it at once.
     return {"x-itemSchema": {**item, "description": about}, "example": example}
@@ -258,7 +262,7 @@ def list_of(name: str) -> Json:
 
 
 def record(title: str, about: str, fields: Fields, required: Iterable[str] | None = None) -> dict[str, Json]:
-    """A schema that no type of ours has. All fields are required by default."""
+    """A schema without a type. All fields are required by default."""
     properties = {name: {**schema, "description": meaning} for name, (schema, meaning) in fields.items()}
     names = list(properties if required is None else required)
     return {

@@ -1,5 +1,4 @@
-"""A request's `cursor` object and its `x-cursor-…` headers in; the options that other companies' APIs have no field for
-out."""
+"""Gateway options in requests of other companies' APIs: the `cursor` object, or `x-cursor-…` headers."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -12,21 +11,21 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The request's `cursor`."""
 
     mode: Mode | None = None
-    workspace: _NonEmpty | None = None
+    workspace: NonEmpty | None = None
     fences: Fences | None = None
     include: tuple[Include, ...] | None = None
-    conversation_id: _NonEmpty | None = None
+    conversation_id: NonEmpty | None = None
     when_client_leaves: WhenClientLeaves | None = None
     when_runner_lost: WhenRunnerLost | None = None
     needs: Labels | None = None
-    source: _NonEmpty | None = None
+    source: NonEmpty | None = None
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -54,7 +53,7 @@ def header_names(options: type[CursorOptions]) -> dict[str, str]:
 
 
 def with_headers(options: T, headers: Mapping[str, str]) -> T:
-    """The body's options, and those of the headers, for clients that cannot send a field of ours. The body wins."""
+    """Adds the options in headers, for clients that cannot send a `cursor` object. The body wins."""
     ours = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
     if not ours:
         return options

@@ -1,8 +1,9 @@
-"""A run's events from its start in; the stream after the event that a reader had last out."""
+"""Continue a stream after the last event that a reader has."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
+from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 
 
@@ -20,13 +21,11 @@ class NumberedEncoder(Protocol):
     def is_cut(self) -> bool: ...
 
 
-class Resumed:
+class Resumed(EventEncoder):
     """All events are pushed, also those before: what was sent already decides how it continues.
 
     A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it.
     """
-
-    is_slow = False
 
     def __init__(self, encoder: Callable[[int], NumberedEncoder], after: int) -> None:
         self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
@@ -50,9 +49,6 @@ class Resumed:
         if isinstance(event, Paused):
             self._encoder = self._make(self._number)
         return b""
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
 
 def numbered(frames: bytes, number: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Document events in, the agent's plain text out, to the byte."""
+"""Write the agent's plain text, byte for byte."""
 
 from cursor_gateway.model.document_events import DocumentEvent, source_text
 

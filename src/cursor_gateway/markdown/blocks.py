@@ -1,4 +1,4 @@
-"""Markdown lines in; for each line its role in a fence out: CommonMark's block structure, line by line.
+"""Parse CommonMark's block structure line by line, to find the role of each line in a fence.
 
 Only the part of CommonMark that decides what a fence is: block quotes, list items, indented code, HTML blocks,
 headings and thematic breaks (they end a paragraph), lazy continuation. Tabs are four columns.

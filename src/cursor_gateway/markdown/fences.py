@@ -1,4 +1,4 @@
-"""Streamed Markdown in, prose and fenced code out, without delay and without loss.
+"""Split streamed Markdown into prose and fenced code, without delay and without loss.
 
 The current line is in one of three states:
 

@@ -1,4 +1,4 @@
-"""A tool's arguments in; calls of a gateway, and the response that they led to, out.
+"""Perform a tool call: call the gateway, and return the response.
 
 A run that was started here and is no longer wanted (the host cancelled its request, or ended) is stopped.
 """

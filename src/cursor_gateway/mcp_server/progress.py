@@ -1,4 +1,4 @@
-"""Document events in; a line for each thing that the agent does, out."""
+"""Report what the agent does, one line for each document event."""
 
 from cursor_gateway.model.document_events import (
     ContentDelta,

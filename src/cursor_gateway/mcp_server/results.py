@@ -1,4 +1,4 @@
-"""A response in; what a tool returns, as text for a model and as structured content, out."""
+"""Show a response as the result of a tool: as text for a model, and as structured content."""
 
 from collections.abc import Iterator
 from typing import Any

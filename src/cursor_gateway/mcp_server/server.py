@@ -1,4 +1,4 @@
-"""MCP requests on standard input in; tool results and progress notifications on standard output out.
+"""Serve MCP requests on standard input and output, with results and progress notifications.
 
 Imported late: the SDK takes most of a second.
 """

@@ -1,4 +1,4 @@
-"""The tools: their arguments as types, and their names, descriptions and JSON Schemas as values."""
+"""The tools: their arguments, names, descriptions and JSON Schemas."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias

@@ -1,1 +1,1 @@
-"""The data model: the closed unions and shapes that every layer shares."""
+"""The data model that every layer shares: closed unions and plain values."""

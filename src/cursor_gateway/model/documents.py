@@ -4,7 +4,7 @@ Fields that the specification does not have are marked as extensions; they are o
 set, so that clients written for the specification alone rarely see them.
 """
 
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, cast, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -289,18 +289,11 @@ DocumentType: TypeAlias = Literal[
 ]
 
 
+METADATA_TYPES: dict[str, type[Metadata]] = {
+    document.__struct_config__.tag: get_type_hints(document)["metadata"] for document in get_args(Document)
+}
 _TYPES: dict[type[Metadata], DocumentType] = {
-    TextMetadata: "text",
-    CodeReferenceMetadata: "code_reference",
-    CodeBlockMetadata: "code_block",
-    FileEditMetadata: "file_edit",
-    ToolCallMetadata: "tool_call",
-    TerminalCommandMetadata: "terminal_command",
-    PlanMetadata: "plan",
-    ClarificationMetadata: "clarification",
-    ErrorMetadata: "error",
-    TodoUpdateMetadata: "todo_update",
-    ThinkingMetadata: "thinking",
+    metadata: cast(DocumentType, type) for type, metadata in METADATA_TYPES.items()
 }
 
 
@@ -437,14 +430,4 @@ class ChatResponse(_Wire, frozen=True, kw_only=True):
 
 
 def whole_response(envelope: Envelope, documents: list[Document]) -> ChatResponse:
-    return ChatResponse(
-        id=envelope.id,
-        conversation_id=envelope.conversation_id,
-        model=envelope.model,
-        mode=envelope.mode,
-        created=envelope.created,
-        status=envelope.status,
-        documents=documents,
-        usage=envelope.usage,
-        metadata=envelope.metadata,
-    )
+    return ChatResponse(**msgspec.structs.asdict(envelope), documents=documents)

@@ -1,4 +1,4 @@
-"""Images in a request: a data: URI in, an image with a file name out; and messages with the files' paths."""
+"""Images in a request: read data: URIs, and put the paths of their files into messages."""
 
 import base64
 import hashlib

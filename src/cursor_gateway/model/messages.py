@@ -6,6 +6,8 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cursor_gateway.errors import InvalidRequest
+
 
 class Instructions(Struct, frozen=True, tag=True):
     """What OpenAI calls a system or developer message."""
@@ -44,6 +46,23 @@ class ToolMessage(Struct, frozen=True, tag=True):
 
 
 Message: TypeAlias = Instructions | UserMessage | AssistantMessage | ToolMessage
+
+_MOST = 10_000  # a conversation of some days has a thousand
+
+
+def check_length(count: int) -> None:
+    """Raises `InvalidRequest` for more messages than a request may have."""
+    if count > _MOST:
+        raise InvalidRequest(
+            f"messages: The limit is {_MOST:,} messages; start a new conversation, or send a summary.",
+            param="messages",
+        )
+
+
+def check_content(messages: Sequence[Message]) -> None:
+    """Raises `InvalidRequest` if nothing is said in them."""
+    if not any(has_content(message) for message in messages):
+        raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
 
 
 def without_call_ids(messages: Sequence[Message]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""What is decided about a run before it starts; passed in, because the pure modules have no clock and no randomness."""
+"""The options of a run, decided before it starts; passed in, because pure modules have no clock and no randomness."""
 
 from collections.abc import Set
 from typing import Annotated, Literal, TypeAlias

@@ -1,1 +1,1 @@
-"""Messages in; one prompt out."""
+"""Turn messages into one prompt."""

@@ -1,4 +1,4 @@
-"""A conversation as a client sends it in; a hash that is the same for the same conversation out.
+"""Hash a conversation, so that it is recognized when a client sends it again.
 
 Plain clients of OpenAI's API send the whole history with every request and no id for it. The fingerprint finds the
 agent's session with this history; a history that was edited, shortened or reordered has another fingerprint.

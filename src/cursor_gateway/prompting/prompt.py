@@ -1,4 +1,4 @@
-"""A conversation in, one prompt out: the agent takes a single text, callers send messages.
+"""Write a conversation as one prompt: the agent takes a single text, callers send messages.
 
 A single user message is the prompt, byte for byte, in a new session. Anything more is written as sections, and no text
 can pretend to be a section: they are separated by a marker that occurs in none of the texts and that cannot be guessed

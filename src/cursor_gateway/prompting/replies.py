@@ -1,4 +1,4 @@
-"""A user's answers to an agent's questions, or decisions on its plan or on commands, in; the message to the agent out.
+"""Write a user's answers and decisions as a message to the agent.
 
 For agents that cannot wait for an answer: it becomes the next message of the conversation.
 """

@@ -1,4 +1,4 @@
-"""Answers that must be JSON: the instructions, extracting the JSON, checking it, and the repair prompt.
+"""Answers that must be JSON: ask for them, find the JSON, check it, and ask again.
 
 The agent has no option for this, so the prompt asks for it and the answer is checked. References are resolved within
 the schema only, never over the network. Regular expressions and `uniqueItems` are requested but not checked: a schema
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.markdown.blocks import BlockParser, Closed, Content, Opened, Prose
+from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
@@ -140,6 +141,19 @@ def _is_json(text: str) -> bool:
 
 
 # --- checking ---------------------------------------------------------------------------------------
+
+
+def read_format(
+    schema: dict[str, Any] | None, param: str, name: str | None = "", description: str | None = "", *, strict: bool
+) -> JsonSchema:
+    """The format that a request asks for. Raises `InvalidRequest`."""
+    schema = schema or {}
+    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
+        raise InvalidRequest(
+            f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
+        )
+    check_schema(schema, param)
+    return JsonSchema(schema, name or "", description or "", strict)
 
 
 def check_schema(schema: dict[str, Any], param: str = "response_format.json_schema.schema") -> None:

@@ -1,1 +1,1 @@
-"""How a run is shown to people: document events in, something to look at out."""
+"""Show a run to people: in a terminal, on a page, or as a file."""

@@ -1,4 +1,4 @@
-"""A finished document in, what is printed of it out; a pure function of the document and the checklist."""
+"""Show a finished document in a terminal."""
 
 from typing import Any
 
@@ -26,6 +26,7 @@ from cursor_gateway.model.documents import (
     ToolTrace,
 )
 from cursor_gateway.render.checklist import Checklist
+from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
     Row,
@@ -35,11 +36,10 @@ from cursor_gateway.render.listing import (
     folded_in_the_middle,
     numbered_rows,
     plain_rows,
-    split_lines,
 )
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
-from cursor_gateway.render.words import duration, tokens
+from cursor_gateway.render.words import duration, line_range, tokens
 from cursor_gateway.stages.summary import main_argument
 
 _NEW_FILE_LINES = 20
@@ -116,8 +116,7 @@ def code_headline(language: str) -> Headline:
 
 
 def reference_headline(path: str, first: int, last: int) -> Listing:
-    lines = f"line {first}" if first == last else f"lines {first}-{last}"
-    return _path_line(Text(visible_line(path), "cyan"), Text(lines, "dim"))
+    return _path_line(Text(visible_line(path), "cyan"), Text(line_range(first, last), "dim"))
 
 
 def _path_line(path: Text, note: Text) -> Listing:

@@ -1,8 +1,7 @@
-"""A conversation with its answers in; JSON, a readable Markdown document or plain text out."""
+"""Export a conversation with its answers as JSON, Markdown or plain text."""
 
 import re
 from collections.abc import Iterator, Sequence
-from difflib import SequenceMatcher
 from typing import Literal
 
 import msgspec
@@ -29,10 +28,11 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
+from cursor_gateway.render.lines import changes, split_lines
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
+from cursor_gateway.render.words import duration, line_range
 from cursor_gateway.stages.summary import main_argument
 
-_COMPARED = 4_000  # lines; beyond that comparing them takes too long
 _DETAILS = 20  # lines of what an error says about itself
 _WHO: dict[Literal["user", "assistant"], str] = {"user": "You", "assistant": "Agent"}
 _BOXES: dict[TodoStatus, str] = {
@@ -109,8 +109,6 @@ def _parts(conversation: WholeConversation) -> Iterator[str]:
 
 
 def _facts(response: ChatResponse) -> Iterator[str]:
-    from cursor_gateway.render.words import duration
-
     yield _escaped(response.model)
     yield response.mode
     took = duration(response.metadata.duration_ms)
@@ -147,8 +145,7 @@ def _document(document: Document) -> str:
         case CodeBlockDocument(content=content, metadata=metadata):
             return fenced(metadata.language, visible(content))
         case CodeReferenceDocument(content=content, metadata=metadata):
-            lines = f"lines {metadata.start_line}-{metadata.end_line}"
-            lines = lines if metadata.start_line != metadata.end_line else f"line {metadata.start_line}"
+            lines = line_range(metadata.start_line, metadata.end_line)
             return f"{_code(metadata.file_path)}, {lines}:\n\n{fenced(metadata.language, visible(content))}"
         case FileEditDocument():
             return _edit(document)
@@ -200,11 +197,9 @@ def _edit(document: FileEditDocument) -> str:
 
 def _diff(diff: Diff) -> str:
     """A unified diff, without the files' names."""
-    old, new = (
-        visible(text).removesuffix("\n").split("\n") if text else [] for text in (diff.old_string, diff.new_string)
-    )
+    old, new = (split_lines(visible(text)) for text in (diff.old_string, diff.new_string))
     lines: list[str] = []
-    for group in _groups(old, new):
+    for group in changes(old, new):
         first, last = group[0], group[-1]
         before = f"{diff.start_line + first[1]},{last[2] - first[1]}"
         after = f"{diff.start_line + first[3]},{last[4] - first[3]}"
@@ -218,15 +213,7 @@ def _diff(diff: Diff) -> str:
     return "\n".join(lines)
 
 
-def _groups(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, int, int]]]:
-    if len(old) + len(new) > _COMPARED:
-        return [[("replace", 0, len(old), 0, len(new))]]
-    return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(3)]
-
-
 def _command(document: TerminalCommandDocument) -> str:
-    from cursor_gateway.render.words import duration
-
     metadata = document.metadata
     output = visible_output(metadata.output).rstrip("\n")
     command = "\n> ".join(visible(metadata.command).strip().split("\n"))  # as a shell shows a second line

@@ -1,7 +1,6 @@
-"""Code, a change or a command's output in; its lines, each beside its gutter, out."""
+"""Lay out code, changes and output for a terminal, each line beside its gutter."""
 
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -9,11 +8,11 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
+from cursor_gateway.render.lines import changes, split_lines
 from cursor_gateway.render.visible import visible
 
 _THEME = "ansi_dark"  # the terminal's own sixteen colours, so that it fits any background
 _HIGHLIGHTED = 200_000  # characters; beyond that colours are not worth the wait
-_COMPARED = 4_000  # lines; beyond that comparing them takes too long
 _TAB = 4
 
 
@@ -38,11 +37,6 @@ class Listing:
                 text = Text.assemble(gutter if number == 0 else (again.rjust(width), "dim"), piece)
                 text.rstrip()
                 yield text
-
-
-def split_lines(text: str) -> list[str]:
-    """A line feed ends a line; it does not begin another."""
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def highlighted(code: str, language: str) -> list[Text]:
@@ -93,7 +87,7 @@ def change(diff: Diff) -> Change:
         rows.append(Row(gutter, Text(line, style)))
 
     shown = 0  # old lines so far
-    for group in _groups(old, new):
+    for group in changes(old, new):
         if hidden := group[0][1] - shown:
             rows.append(note_row(f"⋮ {hidden} unchanged line{'s' if hidden > 1 else ''}"))
         for tag, old_start, old_end, new_start, new_end in group:
@@ -109,12 +103,6 @@ def change(diff: Diff) -> Change:
             added += new_end - new_start
         shown = group[-1][2]
     return Change(added, removed, rows)
-
-
-def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
-    if len(old) + len(new) > _COMPARED:
-        return [[("replace", 0, len(old), 0, len(new))]]
-    return SequenceMatcher(None, old, new).get_grouped_opcodes(3)
 
 
 def folded(rows: list[Row], limit: int) -> list[Row]:

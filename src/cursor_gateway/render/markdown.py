@@ -1,4 +1,4 @@
-"""Markdown of the agent in, a rendering of it out; and where in it the finished blocks end."""
+"""Show the agent's Markdown in a terminal, and find its finished blocks."""
 
 from collections.abc import Iterator
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Document events in, a live view in a terminal out.
+"""Show a run in a terminal, live.
 
 What is finished is printed once and belongs to the scrollback. Only what is under way is drawn again
 and again, at the bottom, in a region that is never taller than the screen: the end of the open text
@@ -45,7 +45,8 @@ from cursor_gateway.render.cards import (
     tool_line,
 )
 from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.listing import Listing, code_rows, numbered_rows, split_lines
+from cursor_gateway.render.lines import split_lines
+from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.stages.summary import main_argument

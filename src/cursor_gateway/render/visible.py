@@ -1,4 +1,4 @@
-"""Text of the agent in, text that is safe to print on a terminal out.
+"""Make the agent's text safe to print on a terminal.
 
 What an agent says or reads may hold escape sequences: they could move the cursor, rename the window
 or hide what really stands in a file. Sequences are taken out, other control characters are shown.

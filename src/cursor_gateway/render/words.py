@@ -1,4 +1,4 @@
-"""Figures in; how people read them, in a terminal and on a page, out. Empty where they are unknown."""
+"""Durations, tokens and line numbers in words. Unknown figures are empty."""
 
 from cursor_gateway.model.documents import Usage
 
@@ -21,3 +21,7 @@ def tokens(usage: Usage, unit: str = "") -> str:
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     estimated = ", estimated" if usage.estimated is True else ""
     return f"{usage.prompt_tokens:,} {unit}in{cached}, {usage.completion_tokens:,} out{estimated}"
+
+
+def line_range(first: int, last: int) -> str:
+    return f"line {first}" if first == last else f"lines {first}-{last}"

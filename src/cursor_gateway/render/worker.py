@@ -1,4 +1,4 @@
-"""Rendering jobs on standard input, their results on standard output: `python -m cursor_gateway.render.worker`
+"""Do rendering jobs from standard input: `python -m cursor_gateway.render.worker`
 
 A process of its own, so that a job can be killed: no thread can be, and a regular expression holds the interpreter's
 lock. The kernel does it, at the CPU time that comes with the job. When standard input ends, so does the process.

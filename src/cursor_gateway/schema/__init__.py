@@ -1,4 +1,4 @@
-"""The msgspec types in; their JSON Schema, OpenAPI components and TypeScript definitions out."""
+"""Generate JSON Schema, OpenAPI components and TypeScript definitions from the msgspec types."""
 
 from cursor_gateway.schema.json_schema import json_schema, openapi_components
 from cursor_gateway.schema.typescript import typescript

@@ -1,4 +1,4 @@
-"""The msgspec types in; a list of plain definitions out, from which every form of the reference is written."""
+"""List the definitions of the msgspec types, from which every form of the reference is generated."""
 
 from functools import reduce
 from operator import or_
@@ -9,8 +9,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.model.documents import ChatResponse, Document, DocumentType, Envelope, Metadata, Usage
+from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
 from cursor_gateway.schema.meanings import MEANINGS
-from cursor_gateway.schema.stream_events import StreamEvent, StreamEventType
 
 # --- the shape of a value -----------------------------------------------------------------------
 

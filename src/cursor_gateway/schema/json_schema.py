@@ -1,4 +1,4 @@
-"""The definitions in; JSON Schema 2020-12, or the schemas of an OpenAPI 3.1 document, out."""
+"""Write the definitions as JSON Schema 2020-12, or as the schemas of an OpenAPI 3.1 document."""
 
 from typing import Any
 

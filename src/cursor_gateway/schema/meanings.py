@@ -1,4 +1,4 @@
-"""The meaning of each definition and field, in a sentence: `Type`, `Type.field`, or `.field` wherever it stands.
+"""The meaning of each definition and field, in a sentence: `Type`, `Type.field`, or `.field` in any type.
 
 A sentence that begins with `Extension:` is about something that the specification does not have.
 A definition with a docstring needs no entry. The schema tests see to it that nothing lacks a sentence.

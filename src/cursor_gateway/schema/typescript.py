@@ -1,4 +1,4 @@
-"""The definitions in; TypeScript out, under the names of the specification's own interfaces."""
+"""Write the definitions as TypeScript, with the names of the specification's own interfaces."""
 
 import json
 

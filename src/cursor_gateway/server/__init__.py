@@ -1,1 +1,1 @@
-"""The gateway over HTTP: access, requests, and streams of running answers."""
+"""The gateway over HTTP: access control, requests, and streams of answers."""

@@ -1,4 +1,4 @@
-"""A run in; the text of its answer out: unchanged, or checked to be the requested JSON, with one retry."""
+"""Wait for the text of an answer, and check that it is the requested JSON, with one retry."""
 
 import asyncio
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The OpenAPI document in; a page for people, and its style, out.
+"""Render the OpenAPI document as a page for people.
 
 The page needs no script and no external resources, so it works with the strictest Content-Security-Policy. All text is
 escaped, because even the base URL comes from a request.

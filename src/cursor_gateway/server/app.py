@@ -1,4 +1,4 @@
-"""The service, the settings and the dialects in; the whole HTTP application out."""
+"""Build the HTTP application from the service, the settings and the dialects."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,13 @@
-"""A request in; its body, within the limits of size and time, out."""
+"""Read request bodies within the limits of size and time, and encode JSON replies."""
 
 import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
+import msgspec
+from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow
 from cursor_gateway.settings import Settings
@@ -54,3 +57,7 @@ def idempotency_key(request: Request) -> str | None:
     if key is not None and not (0 < len(key) <= 255 and key.isprintable()):
         raise InvalidRequest("`Idempotency-Key` must be 1 to 255 printable characters.", param="Idempotency-Key")
     return key
+
+
+def json_response(value: Struct, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

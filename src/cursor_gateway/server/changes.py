@@ -1,4 +1,4 @@
-"""What the agent changed in a conversation, over HTTP: the files are listed, and reverted."""
+"""The files that the agent changed in a conversation, over HTTP: list and revert them."""
 
 import msgspec
 from msgspec import Struct
@@ -10,8 +10,8 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import RevertRequest
 from cursor_gateway.runs.reverting import RevertedFile, edits_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.bodies import read_body
-from cursor_gateway.server.history import no_conversation
+from cursor_gateway.server.bodies import json_response, read_body
+from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.settings import Settings
@@ -41,14 +41,14 @@ class ChangeEndpoints:
         form = request.query_params.get("dialect") or "json"
         if form not in ("json", "html"):
             raise InvalidRequest("`dialect` must be json or html.", param="dialect")
-        conversation = await self._conversation(request)
+        conversation = await find_conversation(self._service, request)
         responses = await self._responses(request.state.owner, await self._runs(conversation))
         found = file_changes(document for response, _ in responses for document in response.documents)
         edits = edits_of(responses)
         fitting = await self._service.revertible(conversation, edits) if edits else set()
         files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in found]
         if form == "json":
-            return _json(ConversationChanges(files))
+            return json_response(ConversationChanges(files))
         renderings = self._renderings
         return await renderings.run_for(request, lambda: _as_html(files, renderings))
 
@@ -56,7 +56,7 @@ class ChangeEndpoints:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)
         if wanted.path is None and wanted.chat_id is None:
             raise InvalidRequest("Send `path`, `chatId`, or both; nothing else says what to revert.", param="path")
-        conversation = await self._conversation(request)
+        conversation = await find_conversation(self._service, request)
         runs = await self._runs(conversation)
         if any(run.state == "running" for run in runs):
             raise ConversationBusy("The agent is still working in this conversation; revert when it is done.")
@@ -67,14 +67,7 @@ class ChangeEndpoints:
             files = [file for file in files if file.path == wanted.path]
         if not files:
             raise NotFound("The agent changed no such file; see GET /v1/conversations/{id}/changes.", param="path")
-        return _json(RevertedFiles(await self._service.revert(conversation, files)))
-
-    async def _conversation(self, request: Request) -> ConversationRecord:
-        id = request.path_params["id"]
-        found = await self._service.store.conversation(id, request.state.owner)
-        if found is None:
-            raise no_conversation(id)
-        return found
+        return json_response(RevertedFiles(await self._service.revert(conversation, files)))
 
     async def _runs(self, conversation: ConversationRecord) -> list[RunRecord]:
         return await self._service.store.runs_of(conversation.id, conversation.owner)
@@ -87,7 +80,3 @@ def _as_html(changes: list[FileChange], renderings: Renderings) -> Response:
     from cursor_gateway.render.html import render_changes
 
     return Response(render_changes(changes, renderings.do), media_type="text/html", headers=HTML_HEADERS)
-
-
-def _json(value: Struct) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

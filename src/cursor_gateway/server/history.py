@@ -1,9 +1,7 @@
-"""The history over HTTP: conversations are listed, searched, read, renamed, pinned, exported and deleted."""
+"""The history over HTTP: list, search, get, rename, pin, export and delete conversations."""
 
 from collections.abc import Sequence, Set
 
-import msgspec
-from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,7 +17,7 @@ from cursor_gateway.model.history import (
 )
 from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.bodies import read_body
+from cursor_gateway.server.bodies import json_response, read_body
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
@@ -45,7 +43,7 @@ class HistoryEndpoints:
         query = request.query_params
         if query.get("pinned"):
             pinned = await self._service.store.pinned_conversations(request.state.owner)
-            return _json(
+            return json_response(
                 ConversationList(
                     conversations=await self._entries([FoundConversation(one) for one in pinned]), next=None
                 )
@@ -56,10 +54,10 @@ class HistoryEndpoints:
             before=query.get("before") or None,
             query=query.get("q"),
         )
-        return _json(ConversationList(conversations=await self._entries(page.found), next=page.next))
+        return json_response(ConversationList(conversations=await self._entries(page.found), next=page.next))
 
     async def conversation(self, request: Request) -> Response:
-        return _json(await self._detail(request))
+        return json_response(await self._detail(request))
 
     async def change(self, request: Request) -> Response:
         change = read_json(await read_body(request, self._settings), ConversationChange)
@@ -68,9 +66,9 @@ class HistoryEndpoints:
             raise InvalidRequest("`title` is empty; send some text.", param="title")
         id, owner = request.path_params["id"], request.state.owner
         if not await self._service.store.change_conversation(id, owner, title, change.pinned):
-            raise no_conversation(id)
-        (entry,) = await self._entries([FoundConversation(await self._found(request))])
-        return _json(entry)
+            raise _no_conversation(id)
+        (entry,) = await self._entries([FoundConversation(await find_conversation(self._service, request))])
+        return json_response(entry)
 
     async def export(self, request: Request) -> Response:
         """The whole conversation as a file: `format` is markdown, json or text."""
@@ -92,15 +90,8 @@ class HistoryEndpoints:
         can_decide = self._settings.permissions == "ask"
         return held | {one.id for one in conversations if can_decide and one.needs_decision}
 
-    async def _found(self, request: Request) -> ConversationRecord:
-        id = request.path_params["id"]
-        found = await self._service.store.conversation(id, request.state.owner)
-        if found is None:
-            raise no_conversation(id)
-        return found
-
     async def _detail(self, request: Request) -> ConversationDetail:
-        found = await self._found(request)
+        found = await find_conversation(self._service, request)
         is_waiting = found.id in await self._waiting([found])
         return await detail_of(self._service.store, found, is_waiting=is_waiting)
 
@@ -112,15 +103,17 @@ class HistoryEndpoints:
         """The newest of all conversations."""
         found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
         runner_of = self._service.runner_of
-        return _json(RunList(runs=[recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found]))
+        return json_response(
+            RunList(runs=[recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found])
+        )
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]
         match await self._service.remove(id, request.state.owner):
             case "unknown":
-                raise no_conversation(id)
+                raise _no_conversation(id)
             case "pending":  # gone from the history, and not yet from all that agents keep
-                return _json(RemovalPending(_PENDING), 202)
+                return json_response(RemovalPending(_PENDING), 202)
             case "removed":
                 return Response(status_code=204)
 
@@ -141,9 +134,14 @@ def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: s
     return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
 
 
-def no_conversation(id: str) -> NotFound:
+async def find_conversation(service: RunService, request: Request) -> ConversationRecord:
+    """The one of the path. Raises `NotFound`."""
+    id = request.path_params["id"]
+    found = await service.store.conversation(id, request.state.owner)
+    if found is None:
+        raise _no_conversation(id)
+    return found
+
+
+def _no_conversation(id: str) -> NotFound:
     return NotFound(f"Unknown conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
-
-
-def _json(value: Struct, status: int = 200) -> Response:
-    return Response(msgspec.json.encode(value), status, media_type="application/json")

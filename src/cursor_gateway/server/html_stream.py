@@ -1,4 +1,4 @@
-"""Document events in; what a page must do to show them, as numbered Server-Sent Events, out."""
+"""Encode a run as HTML fragments in numbered Server-Sent Events, for the page."""
 
 from collections.abc import Iterable, Iterator, Sequence
 

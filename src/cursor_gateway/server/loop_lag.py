@@ -1,4 +1,4 @@
-"""How late the event loop is: a timer that should fire ten times a second, and by how much it does not.
+"""Measure how late the event loop is, with a timer that should fire ten times a second.
 
 All clients wait while one callback runs. The time is in `/metrics`; over 100 ms it is also logged,
 at most one a minute, with the largest since the line before. The CPU time of the loop's thread shows whether the

@@ -1,10 +1,9 @@
-"""The models of the agent over HTTP: one body that OpenAI's, Anthropic's and Codex's clients all can read."""
+"""The agent's models over HTTP, in a form that clients of OpenAI, of Anthropic and Codex can all read."""
 
 import time
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +11,7 @@ from starlette.responses import Response
 from cursor_gateway.errors import InvalidRequest, unknown_model
 from cursor_gateway.runs.model_aliases import is_alias, name_for_claude_code, resolve
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response
 from cursor_gateway.sources.base import Model
 
 _WINDOW = 200_000  # tokens; an assumption
@@ -87,9 +87,9 @@ class ModelEndpoints:
     async def models(self, request: Request) -> Response:
         models = await self._service.models()
         if "anthropic-version" in request.headers:
-            return _json(self._page(models, request))
+            return json_response(self._page(models, request))
         entries = [self._entry(model.id, model.label) for model in models]
-        return _json(
+        return json_response(
             ModelList(
                 data=entries,
                 models=[_for_codex(number, model) for number, model in enumerate(models)],
@@ -106,7 +106,7 @@ class ModelEndpoints:
         meant = resolve(id, aliases, models) if is_alias(id, aliases) else id
         for model in models:
             if model.id == meant:
-                return _json(self._entry(id, model.label))
+                return json_response(self._entry(id, model.label))
         self._service.check_model(meant)
         raise unknown_model(id, [])
 
@@ -145,7 +145,3 @@ def _for_codex(number: int, model: Model) -> CodexModel:
 
 def _first(entries: list[ModelEntry]) -> str | None:
     return entries[0].id if entries else None
-
-
-def _json(value: Struct) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")

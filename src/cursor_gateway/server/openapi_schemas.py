@@ -1,4 +1,4 @@
-"""The schemas of the server's own replies, with their descriptions, for the OpenAPI document."""
+"""Describe the server's own replies: their schemas, and the meaning of each field."""
 
 from msgspec import Struct
 

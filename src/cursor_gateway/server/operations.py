@@ -17,6 +17,7 @@ from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 
@@ -74,12 +75,12 @@ class OperationEndpoints:
             workspace=UNSET if is_exposed else service.workspace,
         )
         if not state.missing:
-            return Response(msgspec.json.encode(found), media_type="application/json")
+            return json_response(found)
         failure = AgentMissing(state.missing).failure()
         return error_response(failure, body=encode_error(failure, msgspec.to_builtins(found)))
 
     async def livez(self, request: Request) -> Response:
-        """Whoever answers lives. The database is not asked: restarting all gateways would not bring it back."""
+        """A process that answers is alive. The database is not asked: a restart would not bring it back."""
         return Response(b"ok\n", media_type="text/plain")
 
     async def readyz(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The page at `/`: its files as they are, with a policy that lets them load nothing from elsewhere."""
+"""Serve the files of the page at `/`, with a policy that lets them load nothing from elsewhere."""
 
 import hashlib
 from functools import cache

@@ -1,12 +1,12 @@
-"""Permissions over HTTP: listed and revoked. They are granted at `/v1/chat/{id}/answer`."""
+"""Permissions over HTTP: list and revoke them. They are granted at `/v1/chat/{id}/answer`."""
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response
 from cursor_gateway.settings import Settings
 
 
@@ -22,7 +22,7 @@ class PermissionEndpoints:
             can_allow=self._settings.permissions == "ask",
             allows_everything=self._settings.force,
         )
-        return Response(msgspec.json.encode(listed), media_type="application/json")
+        return json_response(listed)
 
     async def revoke(self, request: Request) -> Response:
         id = request.path_params["id"]

@@ -1,4 +1,4 @@
-"""Work that renders HTML in, its result out, while the event loop serves all other clients.
+"""Render HTML in worker processes, while the event loop serves other clients.
 
 Highlighting and Markdown take quadratic time for some texts, in C code that holds the interpreter's lock. A thread
 would only hide that: the loop would wait for the lock. So there are a few threads, each with a worker process. A reply

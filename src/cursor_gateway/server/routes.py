@@ -1,4 +1,4 @@
-"""A path and a method in; the endpoint that answers, or an error that says what there is, out."""
+"""Find the endpoint for a path and a method, or say what there is instead."""
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -74,7 +74,7 @@ class Routes:
         raise NotFound(f"No endpoint at {shown}; {self._meant(shown)}see /docs for the list.")
 
     def _meant(self, path: str) -> str:
-        """Most who miss have set a base URL with a slash too many, or without its `/v1`, or with two of them."""
+        """Most wrong paths come from a base URL with an extra slash, without its `/v1`, or with two of them."""
         tidy = _SLASHES.sub("/", path[:_LONGEST]).rstrip("/")
         for likely in (tidy, f"/v1{tidy}", tidy.replace("/v1/v1/", "/v1/")):
             if likely in self._fixed:

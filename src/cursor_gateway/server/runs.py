@@ -1,4 +1,4 @@
-"""Runs over HTTP, whatever their dialect: get, stream, stop."""
+"""Runs over HTTP, whatever their dialect: get, stream and stop them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
 
@@ -70,7 +71,7 @@ class RunEndpoints:
     async def cancel(self, request: Request) -> Response:
         """Replies with the run's `done` payload."""
         envelope = await self._service.cancel(self._id(request), request.state.owner)
-        return Response(msgspec.json.encode(envelope), media_type="application/json")
+        return json_response(envelope)
 
     def _id(self, request: Request) -> str:
         return self._dialects.run_id(request.path_params["id"])

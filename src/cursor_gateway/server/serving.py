@@ -1,4 +1,4 @@
-"""Bound sockets and an application in; a server that drains its runs when it is stopped, out."""
+"""Serve an application on bound sockets, and drain its runs when it is stopped."""
 
 import asyncio
 import signal
@@ -65,7 +65,7 @@ async def serve_app(
         await server.listen(sock)
     try:
         ready()
-        _log.info("listening", addresses=[sock.getsockname()[:2] for sock in sockets if not _is_unix(sock)])
+        _log.info("listening", addresses=[one.getsockname()[:2] for one in sockets if one.family != socket.AF_UNIX])
         await stopped.wait()
         _log.info("stopping", runs=service.state().running)
         await service.retire()
@@ -76,10 +76,6 @@ async def serve_app(
     finally:
         server.abort()
         await service.close()
-
-
-def _is_unix(sock: socket.socket) -> bool:
-    return sock.family == socket.AF_UNIX
 
 
 async def _drained(service: RunService, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:

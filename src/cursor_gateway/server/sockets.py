@@ -1,4 +1,4 @@
-"""An address in; a socket that listens there, before anything else is loaded, out."""
+"""Bind a socket and listen on it, before anything else is loaded."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""An answer's id in; the answer as it is now, its stream, its cancellation or its deletion out, in its own dialect."""
+"""Answers by their ids, in their own dialect: get, stream, cancel and delete them."""
 
 from starlette.requests import Request
 from starlette.responses import Response

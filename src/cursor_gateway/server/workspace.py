@@ -1,11 +1,11 @@
-"""The folders that the agent may work in, over HTTP: their files, for completion, and the folders to choose from."""
+"""Workspaces over HTTP: find files, for completion, and folders to choose from."""
 
-import msgspec
 from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response
 
 _MOST = 20
 
@@ -30,10 +30,10 @@ class WorkspaceEndpoints:
         """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
         workspace, query = request.query_params.get("workspace") or None, request.query_params.get("q", "")
         found = await self._service.files(workspace, query, _MOST)
-        return Response(msgspec.json.encode(WorkspaceFiles(found)), media_type="application/json")
+        return json_response(WorkspaceFiles(found))
 
     async def folders(self, request: Request) -> Response:
         """`q` is the beginning of a path."""
         query = request.query_params.get("q", "")
         found = await self._service.folders(query, _MOST)
-        return Response(msgspec.json.encode(WorkspaceFolders(found)), media_type="application/json")
+        return json_response(WorkspaceFolders(found))

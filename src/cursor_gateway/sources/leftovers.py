@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.sources.cursor.configuration import user_configuration
+from cursor_gateway.sources.cursor.configuration import unusable, user_configuration
 from cursor_gateway.sources.private_files import PathOrText, private_folder, write_private
 
 NOTE = "sessions.json"  # in a conversation's folder
@@ -32,11 +32,15 @@ class NotedSession(Struct, frozen=True):
 
 
 def note_session(folder: Path, data: PathOrText, session: NotedSession) -> None:
-    """Called before the session's first prompt. Raises `OSError`."""
+    """Called before the session's first prompt. Raises `AgentMisconfigured`, `HostExhausted`."""
     noted = noted_sessions(folder)
-    if session not in noted:
+    if session in noted:
+        return
+    try:
         with private_folder(data, folder) as opened:
             write_private(opened, NOTE, msgspec.json.encode([*noted, session]))
+    except OSError as error:
+        raise unusable(error) from error
 
 
 def noted_sessions(folder: Path, source: SharedSource | None = None) -> list[NotedSession]:

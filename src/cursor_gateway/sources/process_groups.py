@@ -1,4 +1,4 @@
-"""Process ids in; their start times, the members of their groups, and signals to them, out.
+"""Process groups: the start times of processes, the members of groups, and signals to them.
 
 A process is identified by its pid and its start time, because pids are reused.
 """

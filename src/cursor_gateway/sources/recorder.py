@@ -1,4 +1,4 @@
-"""The agent's output in, as it arrives; a file that can be replayed out. A failure here never fails the run."""
+"""Record the agent's output in a file that can be replayed. A failure here never fails the run."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Recordings of cursor-agent in; one of them, chosen by the prompt and replayed at its own pace, out.
+"""Replay a recording of cursor-agent, chosen by the prompt, at its own pace.
 
 A recording is the agent's output, one event per line; plain text after the last event is its stderr.
 """
@@ -185,6 +185,10 @@ def split_stderr(data: bytes) -> tuple[bytes, str]:
 
 
 class ReplaySource:
+    holds_questions = False
+    offers_tools = False  # recordings run no tools
+    tools_server = TOOLS_SERVER
+
     def __init__(
         self,
         recordings: Sequence[Recording],
@@ -223,19 +227,6 @@ class ReplaySource:
 
     def has_session(self, turn: Turn) -> bool:
         return True  # a recording has no memory, so the history need not be sent again
-
-    @property
-    def holds_questions(self) -> bool:
-        return False
-
-    @property
-    def tools_server(self) -> str:
-        return TOOLS_SERVER
-
-    @property
-    def offers_tools(self) -> bool:
-        """Recordings run no tools."""
-        return False
 
     def account(self) -> None:
         """Recordings need no account."""

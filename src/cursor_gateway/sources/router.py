@@ -1,4 +1,4 @@
-"""Several sources in; one that passes each turn to the source that it names, or to the default, out."""
+"""Pass each turn to the source that it names, or to the default."""
 
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from pathlib import Path

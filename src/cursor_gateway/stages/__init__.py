@@ -1,1 +1,1 @@
-"""Pure stages: items in, items out."""
+"""Pure stages: items are pushed, and other items come out."""

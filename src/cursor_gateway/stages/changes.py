@@ -1,4 +1,4 @@
-"""The documents of a conversation in; each file that the agent changed, with all edits combined into one, out."""
+"""Combine the agent's edits of each file in a conversation."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""The tokens that all model calls of a turn read in; the tokens that the last of them read out.
+"""Estimate the tokens that the last model call of a turn read, from those that all calls read.
 
 An agent answers one prompt with several model calls: the model calls tools, reads their results, and is called again.
 Each call reads the whole context, so the agent's totals, which are sums over all calls, are the cost of the turn and

@@ -1,4 +1,4 @@
-"""Pieces of an answer in; the answer up to a stop sequence or a token limit out.
+"""Cut an answer at a stop sequence or a token limit.
 
 The position of the cut depends only on the whole text, never on how it was split. Both searches take linear time,
 whatever the pieces and the sequences are.

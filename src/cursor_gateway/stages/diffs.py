@@ -1,4 +1,4 @@
-"""Two versions of a file, or a patch, in; one change that covers all differences out."""
+"""Describe the differences between two versions of a file, or those of a patch, as one change."""
 
 import re
 

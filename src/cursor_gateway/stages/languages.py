@@ -1,4 +1,4 @@
-"""A file's path in, the name of its language out."""
+"""Find the language of a file by its path."""
 
 _BY_EXTENSION = {
     "c": "c", "h": "c", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hpp": "cpp", "cs": "csharp",

@@ -1,4 +1,4 @@
-"""Tool calls and their results in; whether the agent is stuck in a loop out.
+"""Detect an agent that repeats the same calls.
 
 The same call twice is not a loop: an agent that waits for a build repeats its call, too. A call counts as a repetition
 only if its result is also the same, and only an unbroken series of fast repetitions, of any calls, is a loop.

@@ -1,4 +1,4 @@
-"""The events of a run without an end in; a snapshot of it, or the events that end it, out."""
+"""End a run that has no end, or take a snapshot of it."""
 
 from collections.abc import Iterable
 from typing import Any, TypeGuard

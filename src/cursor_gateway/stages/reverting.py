@@ -1,4 +1,4 @@
-"""A file and the agent's edits of it in; the file as it was before them, or why it cannot be known, out.
+"""Undo the agent's edits of a file, or say why that is not possible.
 
 An edit's document has the lines that it replaced and those that it wrote. It is reverted only where the written lines
 still are: at the recorded place if the file has not changed since, else only if they are in the file exactly once.

@@ -1,4 +1,4 @@
-"""Agent events in; the same with paths relative to the agent's scratch folder out.
+"""Make paths in agent events relative to the agent's scratch folder.
 
 An agent that works with its caller's tools has an empty folder of the gateway's as its workspace. Its full path means
 nothing to the caller, who must not see it either, so it is made relative in tool calls and thinking. The agent's

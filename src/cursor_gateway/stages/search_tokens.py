@@ -1,4 +1,4 @@
-"""Text in, the tokens it is searched by out; a query in, the tokens a text must have out.
+"""Split texts and queries into the tokens of the full-text search.
 
 A text is a sequence of words: runs of letters and digits, where each CJK character is a word of its own. Its tokens are
 

@@ -1,4 +1,4 @@
-"""A tool's document in, one readable line about it out, for clients that cannot show documents."""
+"""Sum up a tool's document in one line, for clients that cannot show documents."""
 
 from collections import Counter
 from typing import Any

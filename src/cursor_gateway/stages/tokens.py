@@ -1,4 +1,4 @@
-"""Text in, an estimate of its tokens out, for what the agent does not report.
+"""Estimate the tokens of a text, for what the agent does not report.
 
 A tokenizer with its vocabulary takes 140 MB of memory and is exact for one model family only, so this counts the
 pieces that byte-pair vocabularies agree on: short words, three digits, a few punctuation marks, a line end with its

@@ -1,4 +1,4 @@
-"""An action and its outcome in; the document's metadata and content out."""
+"""Turn an action and its outcome into a document's metadata and content."""
 
 from typing import Any, Literal, TypeAlias, TypedDict
 

@@ -1,4 +1,4 @@
-"""Document events in, the response out: for non-streaming answers, storage and tests."""
+"""Fold document events into the response: for non-streaming answers, storage and tests."""
 
 from cursor_gateway.model.document_events import (
     ContentDelta,

@@ -1,4 +1,4 @@
-"""A model's output and tool calls in; the number of turns out."""
+"""Count the turns of a model by its output and tool calls."""
 
 
 class Turns:

@@ -1,4 +1,4 @@
-"""An agent's output, tools and reported figures in; the tokens of its run, and of its last model call, out."""
+"""Compute the tokens of a run and of its last model call, from the agent's output and its reported figures."""
 
 from collections.abc import Iterable
 from typing import TypeGuard

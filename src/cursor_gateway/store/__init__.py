@@ -1,1 +1,1 @@
-"""What outlives a request and a restart: conversations, runs and their events, kept and found again."""
+"""The history: conversations, runs and their events, which outlive a restart."""

@@ -1,4 +1,4 @@
-"""A conversation on its way from one engine to another: what a store has of it, as rows.
+"""A conversation on its way from one engine to another, as rows.
 
 Both engines have columns of the same names, listed here in one order. The keys of rows are not copied, except those of
 runs: lists and search results are ordered by them, and the copies must have the same order.

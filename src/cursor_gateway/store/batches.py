@@ -1,4 +1,4 @@
-"""A batch of events in, the bytes to store out, and back.
+"""Encode batches of events for storage, and decode them.
 
 A tool's result is in two consecutive events and may be a whole file, so it is stored only once.
 """

@@ -1,4 +1,4 @@
-"""A place in a list in, the opaque cursor of its next page out, and back."""
+"""Encode a place in a list as the opaque cursor of the next page, and decode it."""
 
 import base64
 from typing import Annotated, TypeVar

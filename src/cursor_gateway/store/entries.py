@@ -1,4 +1,4 @@
-"""Stored records in; history entries for the API and the command line out."""
+"""Turn stored records into history entries for the API and the command line."""
 
 from datetime import UTC, datetime
 

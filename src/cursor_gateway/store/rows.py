@@ -1,4 +1,4 @@
-"""Rows of an engine in, records out. Columns are named like the fields; flags may be numbers."""
+"""Turn rows of an engine into records. Columns are named like the fields; flags may be numbers."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A search query in, its words out; documents in, their searchable text out; both, and the text around a match, out."""
+"""The words of a search query, the searchable text of documents, and the text around a match."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

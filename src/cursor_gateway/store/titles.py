@@ -1,4 +1,4 @@
-"""A first message in, the title of its conversation out."""
+"""Make the title of a conversation from its first message."""
 
 _LONGEST = 80
 _LOOKED_AT = 10_000  # characters: a message may be a whole file

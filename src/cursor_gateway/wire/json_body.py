@@ -1,4 +1,4 @@
-"""A JSON body in; a value of the expected type, or an error that names the field, out."""
+"""Decode a JSON body as the expected type, or report the field that is wrong."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A line of JSON in; a line that is cheap to decode out.
+"""Shorten a line of JSON that would take long to decode.
 
 An MCP server can return millions of empty lists in a few megabytes. As Python objects they take a hundred times the
 memory, and looking at each of them takes seconds. A value with too many values inside is therefore replaced with a

@@ -1,4 +1,4 @@
-"""Bytes in, lines out."""
+"""Split bytes into lines."""
 
 
 class LineSplitter:

@@ -1,4 +1,4 @@
-"""An untrusted JSON object in, typed lookups out: a missing field, or one of another type, reads as empty."""
+"""Typed lookups in an untrusted JSON object: a missing field, or one of another type, reads as empty."""
 
 import re
 from typing import Any

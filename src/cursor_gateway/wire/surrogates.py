@@ -1,4 +1,4 @@
-"""Text that may have halves of surrogate pairs in; text that can be encoded as UTF-8 out.
+"""Repair text with halves of surrogate pairs, which UTF-8 cannot encode.
 
 JSON can hold half a character: JavaScript programs cut strings anywhere, and an agent may split a character between two
 deltas.

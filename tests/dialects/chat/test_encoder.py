@@ -244,6 +244,11 @@ def test_there_is_no_completion_before_the_run_is_done() -> None:
     for event in TEXT:
         fold.push(event)
         assert fold.completion() is None
+    with pytest.raises(ValueError, match="not over"):
+        fold.body()
+    fold.push(done())
+    assert fold.body() == encode_completion(msgspec.json.decode(fold.body(), type=ChatCompletion))
+    assert fold.error_body(AgentCrashed().failure()) is None  # the error alone
 
 
 def test_the_completion_has_every_field_that_clients_ask_for() -> None:

@@ -58,7 +58,7 @@ def head(**asked: Any) -> Head:
 
 def sent(events: list[Event]) -> Response:
     """What a client reads of these events."""
-    return read_stream(b"".join(frame(msgspec.json.encode(e), event=str(e.__struct_config__.tag)) for e in events))
+    return read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
 
 
 def document(metadata: Metadata, content: str | None = None) -> Document:

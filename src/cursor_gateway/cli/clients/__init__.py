@@ -1,1 +1,1 @@
-"""The clients that `launch` starts and `connect` configures: what each one needs, as values."""
+"""The clients that `launch` starts and `connect` configures, as values."""

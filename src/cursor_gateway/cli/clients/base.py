@@ -1,4 +1,4 @@
-"""What a client needs to talk to a gateway: for one process (`Start`), or to keep (`Kept`)."""
+"""What a client needs to use a gateway: for one process (`Start`), or in its configuration (`Kept`)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -87,22 +87,33 @@ Kept: TypeAlias = JsonFile | NewFile | Steps
 
 
 class Launch(Struct, frozen=True, kw_only=True):
-    programs: Sequence[str]  # the first on PATH is started
     install: str
     start: Callable[[Endpoint, str], Start]  # the second: the temporary folder
-    once: str  # arguments that ask one question and print the answer
+    once: str = '-p "What is this project?"'  # arguments that ask one question and print the answer
+    aliases: Sequence[str] = ()  # other names of the program
 
 
 class Client(Struct, frozen=True, kw_only=True):
     name: str
     title: str
-    wire: Wire
+    wire: Wire = "chat"
     launch: Launch | None = None
     keep: Callable[[Endpoint], Kept]
     then: str  # how to use what is kept
     works: Sequence[str]
     limits: Sequence[str] = ()
 
+    @property
+    def programs(self) -> Sequence[str]:
+        """The first on PATH is started."""
+        return (self.name, *(self.launch.aliases if self.launch is not None else ()))
+
 
 def to_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def listed(clients: Mapping[str, Client]) -> str:
+    """Their names and titles, for the help of a command."""
+    width = max(map(len, clients))
+    return "\n".join(f"      {name:{width}}  {client.title}" for name, client in clients.items())

@@ -66,13 +66,7 @@ def _keep_qwen(endpoint: Endpoint) -> JsonFile:
 QWEN = Client(
     name="qwen",
     title="Qwen Code",
-    wire="chat",
-    launch=Launch(
-        programs=("qwen",),
-        install="npm install -g @qwen-code/qwen-code",
-        start=_start_qwen,
-        once='-p "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
     keep=_keep_qwen,
     then="qwen",
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
@@ -122,13 +116,7 @@ def _keep_pi(endpoint: Endpoint) -> JsonFile:
 PI = Client(
     name="pi",
     title="pi",
-    wire="chat",
-    launch=Launch(
-        programs=("pi",),
-        install="npm install -g @mariozechner/pi-coding-agent",
-        start=_start_pi,
-        once='-p "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
     keep=_keep_pi,
     then=f"pi --provider {PROVIDER} --model auto",
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
@@ -171,13 +159,7 @@ def _start_cn(endpoint: Endpoint, folder: str) -> Start:
 CN = Client(
     name="cn",
     title="Continue (command line)",
-    wire="chat",
-    launch=Launch(
-        programs=("cn",),
-        install="npm install -g @continuedev/cli",
-        start=_start_cn,
-        once='-p "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @continuedev/cli", start=_start_cn),
     keep=keep_continue,
     then="cn",
     works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
@@ -229,13 +211,7 @@ def _keep_cline(endpoint: Endpoint) -> JsonFile:
 CLINE = Client(
     name="cline",
     title="Cline (command line)",
-    wire="chat",
-    launch=Launch(
-        programs=("cline",),
-        install="npm install -g cline",
-        start=_start_cline,
-        once='"What is this project?"',
-    ),
+    launch=Launch(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
     keep=_keep_cline,
     then="cline",
     works=(_TOOLS, _SESSIONS),
@@ -306,13 +282,7 @@ def _keep_aider(endpoint: Endpoint) -> NewFile:
 AIDER = Client(
     name="aider",
     title="aider",
-    wire="chat",
-    launch=Launch(
-        programs=("aider",),
-        install="uv tool install aider-chat",
-        start=_start_aider,
-        once='--message "What is this project?"',
-    ),
+    launch=Launch(install="uv tool install aider-chat", start=_start_aider, once='--message "What is this project?"'),
     keep=_keep_aider,
     then="aider",
     works=(
@@ -369,13 +339,7 @@ def _keep_llm(endpoint: Endpoint) -> NewFile:
 LLM = Client(
     name="llm",
     title="llm",
-    wire="chat",
-    launch=Launch(
-        programs=("llm",),
-        install="uv tool install llm",
-        start=_start_llm,
-        once='"What is this project?"',
-    ),
+    launch=Launch(install="uv tool install llm", start=_start_llm, once='"What is this project?"'),
     keep=_keep_llm,
     then=f"llm -m {PROVIDER}/auto",
     works=(

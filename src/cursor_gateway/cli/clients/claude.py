@@ -1,4 +1,4 @@
-"""Claude Code: speaks Anthropic's Messages API; the environment says where."""
+"""Claude Code, a client of Anthropic's Messages API that is configured by environment variables."""
 
 from cursor_gateway.cli.clients.base import CONTEXT_TOKENS, Client, Endpoint, Folder, JsonFile, Launch, Start, to_json
 
@@ -52,12 +52,7 @@ CLAUDE = Client(
     name="claude",
     title="Claude Code",
     wire="messages",
-    launch=Launch(
-        programs=("claude",),
-        install="npm install -g @anthropic-ai/claude-code",
-        start=_start,
-        once='-p "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @anthropic-ai/claude-code", start=_start),
     keep=_keep,
     then="claude",
     works=(

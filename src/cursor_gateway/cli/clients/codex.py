@@ -1,4 +1,4 @@
-"""Codex: speaks OpenAI's Responses API; a provider of its own, and a file that describes the models."""
+"""Codex, a client of OpenAI's Responses API: its provider, and a file that describes the models."""
 
 import json
 
@@ -52,10 +52,6 @@ def _model(model: Offered, priority: int) -> dict[str, object]:
     }
 
 
-def _catalogue(endpoint: Endpoint) -> str:
-    return to_json({"models": [_model(model, number) for number, model in enumerate(endpoint.models)]})
-
-
 def _provider(endpoint: Endpoint) -> dict[str, object]:
     headers = {"http_headers": endpoint.headers} if endpoint.headers else {}
     return {"name": TITLE, "base_url": endpoint.openai_url, "wire_api": "responses", **headers}
@@ -68,10 +64,11 @@ def _start(endpoint: Endpoint, folder: str) -> Start:
         "model_catalog_json": f"{folder}/{_CATALOGUE}",
         f"model_providers.{PROVIDER}": {**_provider(endpoint), "env_key": _KEY},
     }
+    models = [_model(model, number) for number, model in enumerate(endpoint.models)]
     return Start(
         arguments=[part for name, value in values.items() for part in ("-c", f"{name}={_toml(value)}")],
         environment={_KEY: endpoint.key},
-        files={_CATALOGUE: _catalogue(endpoint)},
+        files={_CATALOGUE: to_json({"models": models})},
     )
 
 
@@ -91,12 +88,7 @@ CODEX = Client(
     name="codex",
     title="Codex",
     wire="responses",
-    launch=Launch(
-        programs=("codex",),
-        install="npm install -g @openai/codex",
-        start=_start,
-        once='exec "What is this project?"',
-    ),
+    launch=Launch(install="npm install -g @openai/codex", start=_start, once='exec "What is this project?"'),
     keep=_keep,
     then="codex -p cursor",
     works=(

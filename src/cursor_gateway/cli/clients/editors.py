@@ -1,4 +1,4 @@
-"""Editors, and any other client: nothing to start, only something to configure."""
+"""Editors and any other client: configured, but not started."""
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
@@ -37,7 +37,6 @@ def _keep_zed(endpoint: Endpoint) -> JsonFile:
 ZED = Client(
     name="zed",
     title="Zed",
-    wire="chat",
     keep=_keep_zed,
     then=f"Open the agent panel and choose a model of {TITLE}. If Zed asks for a key, enter the gateway's, or any word",
     works=(_TOOLS, "the gateway's models in the model picker"),
@@ -47,7 +46,6 @@ ZED = Client(
 CONTINUE = Client(
     name="continue",
     title="Continue (VS Code, JetBrains)",
-    wire="chat",
     keep=keep_continue,
     then=f"Choose the configuration `{TITLE}` in Continue's panel",
     works=(_TOOLS, "the gateway's models in the model picker"),
@@ -71,7 +69,6 @@ def _keep_cline(endpoint: Endpoint) -> Steps:
 CLINE_EDITOR = Client(
     name="cline-editor",
     title="Cline (VS Code)",
-    wire="chat",
     keep=_keep_cline,
     then="Enter a prompt in Cline's panel",
     works=(_TOOLS,),
@@ -94,7 +91,6 @@ def _keep_jetbrains(endpoint: Endpoint) -> Steps:
 JETBRAINS = Client(
     name="jetbrains",
     title="JetBrains AI Assistant",
-    wire="chat",
     keep=_keep_jetbrains,
     then="Choose the model in the AI chat",
     works=("chat", _TOOLS),
@@ -117,7 +113,6 @@ def _keep_any(endpoint: Endpoint) -> Steps:
 ANY = Client(
     name="any",
     title="Any other client",
-    wire="chat",
     keep=_keep_any,
     then="The OpenAI and Anthropic SDKs read these variables; other clients have fields for the same values",
     works=("chat completions, Responses, Messages and the list of models",),

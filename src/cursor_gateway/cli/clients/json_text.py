@@ -1,4 +1,4 @@
-"""JSON as text: one value set or removed, and every other byte left as it is, comments and trailing commas too."""
+"""Set or remove one value in JSON text. Every other byte stays, including comments and trailing commas."""
 
 import json
 import re

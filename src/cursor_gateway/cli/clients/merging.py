@@ -1,4 +1,4 @@
-"""Values into a user's JSON file, and out of it again."""
+"""Add values to a user's JSON file, and take them out again."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,6 +1,7 @@
-"""OpenCode, and Kilo, which was made from it: a provider in a configuration that an environment variable can hold."""
+"""OpenCode and its fork Kilo: a provider in a configuration that fits in an environment variable."""
 
 import json
+from functools import partial
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
@@ -35,27 +36,15 @@ def _provider(endpoint: Endpoint) -> dict[str, object]:
     }
 
 
-def _configuration(endpoint: Endpoint) -> str:
+def _start(name: str, endpoint: Endpoint, folder: str) -> Start:
     model = f"{PROVIDER}/{endpoint.model}"
-    return json.dumps({"provider": {PROVIDER: _provider(endpoint)}, "model": model, "small_model": model})
+    values = {"provider": {PROVIDER: _provider(endpoint)}, "model": model, "small_model": model}
+    return Start(environment={f"{name.upper()}_CONFIG_CONTENT": json.dumps(values)})
 
 
-def _start_opencode(endpoint: Endpoint, folder: str) -> Start:
-    return Start(environment={"OPENCODE_CONFIG_CONTENT": _configuration(endpoint)})
-
-
-def _start_kilo(endpoint: Endpoint, folder: str) -> Start:
-    return Start(environment={"KILO_CONFIG_CONTENT": _configuration(endpoint)})
-
-
-def _keep_opencode(endpoint: Endpoint) -> JsonFile:
-    folder = Folder("~/.config/opencode", below_config="opencode")
-    return JsonFile(folder, "opencode.json", [(("provider", PROVIDER), _provider(endpoint))])
-
-
-def _keep_kilo(endpoint: Endpoint) -> JsonFile:
-    folder = Folder("~/.config/kilo", below_config="kilo")
-    return JsonFile(folder, "kilo.json", [(("provider", PROVIDER), _provider(endpoint))])
+def _keep(name: str, endpoint: Endpoint) -> JsonFile:
+    folder = Folder(f"~/.config/{name}", below_config=name)
+    return JsonFile(folder, f"{name}.json", [(("provider", PROVIDER), _provider(endpoint))])
 
 
 _WORKS = (
@@ -68,14 +57,10 @@ _WORKS = (
 OPENCODE = Client(
     name="opencode",
     title="OpenCode",
-    wire="chat",
     launch=Launch(
-        programs=("opencode",),
-        install="npm install -g opencode-ai",
-        start=_start_opencode,
-        once='run "What is this project?"',
+        install="npm install -g opencode-ai", start=partial(_start, "opencode"), once='run "What is this project?"'
     ),
-    keep=_keep_opencode,
+    keep=partial(_keep, "opencode"),
     then=f"opencode --model {PROVIDER}/auto",
     works=_WORKS,
 )
@@ -83,14 +68,13 @@ OPENCODE = Client(
 KILO = Client(
     name="kilo",
     title="Kilo",
-    wire="chat",
     launch=Launch(
-        programs=("kilo", "kilocode"),
+        aliases=["kilocode"],
         install="npm install -g @kilocode/cli",
-        start=_start_kilo,
+        start=partial(_start, "kilo"),
         once='run "What is this project?"',
     ),
-    keep=_keep_kilo,
+    keep=partial(_keep, "kilo"),
     then=f"kilo --model {PROVIDER}/auto",
     works=_WORKS,
 )

@@ -9,17 +9,16 @@ from cursor_gateway.dialects.base import (
     SSE,
     AnswerId,
     CheckedReply,
-    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
-    Sample,
     Start,
     StartRun,
     context_tokens,
+    described_in,
 )
 from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
@@ -51,22 +50,16 @@ def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
         ],
         replays=[Replay("openai", SSE, partial(_resumed, agent_tools=agent_tools))],
         errors=OPENAI_ERRORS,
-        describe=_describe,
+        describe=described_in("cursor_gateway.dialects.chat.openapi"),
         answer_id=answer_id,
     )
-
-
-def _describe(sample: Sample) -> Description:
-    from cursor_gateway.dialects.chat.openapi import describe  # late: few gateways are asked for it
-
-    return describe(sample)
 
 
 # --- ids --------------------------------------------------------------------------------------------
 
 
 def completion_head(run: RunView, after: int = 0) -> CompletionHead:
-    """The same for everybody who reads the run as chunks; each reply of a run that pauses has an id of its own."""
+    """The same for all readers of the run. Each reply of a run that pauses has its own id."""
     reply = f"-{after}" if after else ""
     id = f"{_PREFIX}{run.info.id.removeprefix(_RUN_PREFIX)}{reply}"
     return CompletionHead(id, run.created, run.info.model or "")
@@ -106,8 +99,14 @@ class ChatReply(Struct, frozen=True, kw_only=True):
             after=start.after,
         )
 
-    def whole(self, run: RunView, start: Start) -> "WholeCompletion":
-        return WholeCompletion(self, run, start)
+    def whole(self, run: RunView, start: Start) -> CompletionFold:
+        return CompletionFold(
+            completion_head(run, start.after),
+            agent_tools=self.agent_tools,
+            cutter=self.cutter(),
+            prompt_tokens=self.prompt_tokens(run, start),
+            after=start.after,
+        )
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
         head, prompt_tokens = completion_head(run, start.after), self.prompt_tokens(run, start)
@@ -131,26 +130,6 @@ class ChatReply(Struct, frozen=True, kw_only=True):
     @property
     def _is_limited(self) -> bool:
         return bool(self.stop) or self.max_tokens is not None
-
-
-class WholeCompletion(CompletionFold):
-    def __init__(self, reply: ChatReply, run: RunView, start: Start) -> None:
-        self.after = start.after
-        super().__init__(
-            completion_head(run, start.after),
-            agent_tools=reply.agent_tools,
-            cutter=reply.cutter(),
-            prompt_tokens=reply.prompt_tokens(run, start),
-        )
-
-    def error_body(self, failure: Failure) -> bytes | None:
-        return None
-
-    def body(self) -> bytes:
-        completion = self.completion()
-        if completion is None:
-            raise ValueError("the answer is not over yet")
-        return encode_completion(completion)
 
 
 def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:

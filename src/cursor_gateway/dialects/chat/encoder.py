@@ -1,18 +1,17 @@
-"""OpenAI's chat completions: document events in; chunks as Server-Sent Events, or one completion, out.
+"""Encode document events as OpenAI's chat completions: chunks as Server-Sent Events, or one completion.
 
 Both are made of the same deltas. The rules that real clients depend on:
 a role in the first delta; one id, model and time in all chunks; a known finish reason or an error,
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE
+from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import (
     AgentTools,
     Answer,
@@ -171,7 +170,7 @@ def _usage(usage: Usage) -> CompletionUsage:
 # --- the two replies --------------------------------------------------------------------------------
 
 
-class ChunkEncoder:
+class ChunkEncoder(EventEncoder):
     """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
 
     It ends where the run pauses for its caller. With a cutter it may be over before the run is, which then serves
@@ -181,8 +180,6 @@ class ChunkEncoder:
     has it, so a reader that got only some of them gets them all again. With a cutter there are no ids: text that is
     held back belongs to an event whose number was sent already.
     """
-
-    is_slow = False
 
     def __init__(
         self,
@@ -243,12 +240,6 @@ class ChunkEncoder:
         joined = b"".join(frames)
         return joined if self._cutter is not None else numbered(joined, self._number)
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
-
     def _whole(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""
         deltas: list[Delta] = []
@@ -302,7 +293,10 @@ class CompletionFold:
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
+        after: int = 0,
     ) -> None:
+        """`after` is the number of the last event before this reply."""
+        self.after = after
         self._head = head
         self._fold = AnswerFold(head.run, agent_tools, cutter, prompt_tokens)
 
@@ -326,3 +320,12 @@ class CompletionFold:
         """None until the run is done, or cut."""
         answer = self._fold.answer()
         return None if answer is None else completion_of(self._head, with_question(answer))
+
+    def error_body(self, failure: Failure) -> bytes | None:
+        return None
+
+    def body(self) -> bytes:
+        completion = self.completion()
+        if completion is None:
+            raise ValueError("the answer is not over yet")
+        return encode_completion(completion)

@@ -1,4 +1,4 @@
-"""OpenAI's chat completions described: `POST /v1/chat/completions`."""
+"""The description of OpenAI's chat completions: `POST /v1/chat/completions`."""
 
 from typing import Literal
 

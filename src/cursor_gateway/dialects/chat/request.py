@@ -1,4 +1,4 @@
-"""OpenAI's chat request: the body in; what is asked for, with the conversation and its images, out.
+"""Read the body of OpenAI's chat request: the conversation, its images, the tools and the format of the answer.
 
 Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
 are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody
@@ -7,14 +7,12 @@ takes it for what was asked for. Ours is `cursor`, where a name that is not know
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
-    LARGEST_SCHEMA,
     AutoTool,
     NamedTool,
     NoTool,
@@ -32,9 +30,10 @@ from cursor_gateway.model.messages import (
     Message,
     ToolMessage,
     UserMessage,
-    has_content,
+    check_content,
+    check_length,
 )
-from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such option."
@@ -81,9 +80,6 @@ REFUSED: dict[str, str] = {
 # --- what is asked for ------------------------------------------------------------------------------
 
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-
 class ChatRequest(Struct, frozen=True, kw_only=True):
     model: str | None
     messages: tuple[Message, ...]  # with the names of their images
@@ -101,11 +97,7 @@ def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Request, _HINTS)
     _refuse_what_would_be_wrong(wire)
-    if len(wire.messages) > _MOST_MESSAGES:
-        raise InvalidRequest(
-            f"messages: The limit is {_MOST_MESSAGES:,} messages; start a new conversation, or send a summary.",
-            param="messages",
-        )
+    check_length(len(wire.messages))
     check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
     limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
@@ -193,7 +185,7 @@ _WireMessage: TypeAlias = (
 
 
 class _FunctionDefinition(Struct, frozen=True):
-    name: _NonEmpty
+    name: NonEmpty
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -242,12 +234,12 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 class _Request(Struct, frozen=True, kw_only=True):
     messages: Annotated[list[_WireMessage], Meta(min_length=1)]
-    model: _NonEmpty | None = None
+    model: NonEmpty | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     max_tokens: _Limit | None = None
     max_completion_tokens: _Limit | None = None
-    stop: _NonEmpty | Annotated[list[_NonEmpty], Meta(max_length=4)] | None = None
+    stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None = None
     response_format: _WireFormat | None = None
     tools: list[_Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
@@ -275,7 +267,6 @@ class _Request(Struct, frozen=True, kw_only=True):
 
 
 # What to say beside the value that is wrong, by its field.
-_MOST_MESSAGES = 10_000  # a conversation of some days has a thousand
 _HINTS = {
     "messages[].role": one_of(("system", "developer", "user", "assistant", "tool", "function")),
     "messages[].content[].type": REFUSED["messages[].content[].type"],
@@ -335,8 +326,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
                 messages.append(ToolMessage(text, call_id, called.get(call_id) or name or "", names))
             case _FunctionMessage(name=name):
                 messages.append(ToolMessage(text, "", name))
-    if not any(has_content(message) for message in messages):
-        raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
+    check_content(messages)
     return messages, images
 
 
@@ -406,14 +396,4 @@ def _format(wire: _WireFormat | None) -> Format | None:
         case _JsonSchemaFormat(
             json_schema=_JsonSchema(name=name, description=description, schema=schema, strict=strict)
         ):
-            _check_size(schema or {})
-            check_schema(schema or {})
-            return JsonSchema(schema or {}, name or "", description or "", strict or False)
-
-
-def _check_size(schema: dict[str, Any]) -> None:
-    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-        raise InvalidRequest(
-            f"response_format.json_schema.schema: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.",
-            param="response_format.json_schema.schema",
-        )
+            return read_format(schema, "response_format.json_schema.schema", name, description, strict=bool(strict))

@@ -10,7 +10,6 @@ from cursor_gateway.dialects.base import (
     NDJSON,
     SSE,
     ContinueRun,
-    Description,
     Dialect,
     Encoder,
     Form,
@@ -20,10 +19,10 @@ from cursor_gateway.dialects.base import (
     Replay,
     Route,
     RunView,
-    Sample,
     Start,
     StartRun,
     ToolResults,
+    described_in,
 )
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -55,14 +54,8 @@ def documents_dialect(max_images: int) -> Dialect:
             Replay("ndjson", NDJSON, lambda run, after: (NdjsonEncoder(after), after)),
         ],
         errors=OPENAI_ERRORS,
-        describe=_describe,
+        describe=described_in("cursor_gateway.dialects.documents.openapi"),
     )
-
-
-def _describe(sample: Sample) -> Description:
-    from cursor_gateway.dialects.documents.openapi import describe  # late: few gateways are asked for it
-
-    return describe(sample)
 
 
 class DocumentsReply(Struct, frozen=True):

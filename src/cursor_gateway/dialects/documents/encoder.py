@@ -1,11 +1,11 @@
-"""The documents dialect: document events in; the specification's Server-Sent Events, NDJSON or ChatResponse out."""
+"""Encode document events as the specification's Server-Sent Events, NDJSON or `ChatResponse`."""
 
-from collections.abc import Sequence
+from abc import abstractmethod
 from typing import Any
 
 import msgspec
 
-from cursor_gateway.dialects.base import NDJSON, SSE
+from cursor_gateway.dialects.base import NDJSON, EventEncoder
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -37,7 +37,7 @@ class _Payload(msgspec.Struct, frozen=True):
 
 
 class _Payloads:
-    """Events of ours to events of the specification."""
+    """Translates document events into events of the specification."""
 
     def __init__(self) -> None:
         self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON
@@ -80,11 +80,8 @@ class _Payloads:
         return _encode(document.metadata)
 
 
-class SseEncoder:
-    """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
-
-    is_cut = False  # it says all that the run says
-    is_slow = False
+class _PayloadEncoder(EventEncoder):
+    is_cut = False  # it encodes all events
 
     def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
         """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
@@ -92,55 +89,44 @@ class SseEncoder:
         self._until_pause = until_pause
         self._payloads = _Payloads()
         self._number = after
-        self._growing = ""  # the document that grew last
-        self._delta_head = b""  # what all its deltas begin with
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
-        if self.is_over:
+        payload = None if self.is_over else self._payloads.of(event)
+        if payload is None:
             return b""
-        if event.__class__ is ContentDelta and event.text:  # nearly every event
+        self.is_over = self._until_pause and isinstance(event, Paused)
+        return self._framed(payload)
+
+    @abstractmethod
+    def _framed(self, payload: _Payload) -> bytes: ...
+
+
+class SseEncoder(_PayloadEncoder):
+    """Each event is one frame; its id is the event's number in the run, so a reader can resume after it."""
+
+    _growing = ""  # the document that grew last
+    _delta_head = b""  # what all its deltas begin with
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        if event.__class__ is ContentDelta and event.text and not self.is_over:  # nearly every event
+            self._number += 1
             if event.id != self._growing:
                 self._growing = event.id
                 self._delta_head = b'event: content_delta\ndata: {"documentId":%b,"delta":' % _encode(event.id)
             return b"id: %d\n%b%b}\n\n" % (self._number, self._delta_head, _encode(event.text))
-        payload = self._payloads.of(event)
-        if payload is None:
-            return b""
-        self.is_over = self._until_pause and isinstance(event, Paused)
+        return super().push(event)
+
+    def _framed(self, payload: _Payload) -> bytes:
         return frame(payload.data, event=payload.name, id=str(self._number))
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
-
-
-class NdjsonEncoder:
+class NdjsonEncoder(_PayloadEncoder):
     """The specification's `StreamEvent`, one a line; `data` is the frame's payload, `id` its number in the run."""
 
-    is_cut = False
-    is_slow = False
-
-    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
-        """As `SseEncoder`."""
-        self.is_over = False
-        self._until_pause = until_pause
-        self._payloads = _Payloads()
-        self._number = after
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        payload = self._payloads.of(event)
-        if payload is None or self.is_over:
-            return b""
-        self.is_over = self._until_pause and isinstance(event, Paused)
+    def _framed(self, payload: _Payload) -> bytes:
         about = b',"documentId":' + _encode(payload.document_id) if payload.document_id else b""
         return b'{"id":%d,"type":%b%b,"data":%b}\n' % (self._number, _encode(payload.name), about, payload.data)
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
     def keep_alive(self) -> bytes:
         return NDJSON.keep_alive

@@ -1,4 +1,4 @@
-"""The documents dialect described: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
+"""The description of the documents dialect: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample
@@ -144,7 +144,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Stops the agent and every process it started, and waits until they have ended. A run that is over does "
             "not change. The body may be empty, but needs a `Content-Type`.",
             body=api.EMPTY_BODY,
-            replies=api.ok("The run's `done` payload.", api.json_content(api.ref("DonePayload"), cancelled)),
+            replies=api.json_ok("The run's `done` payload.", "DonePayload", cancelled),
             errors=(*api.OF_STORED, MediaTypeRefused),
             parameters=[_CHAT_ID],
         ),

@@ -1,11 +1,12 @@
-"""The bodies of `POST /v1/chat` and of `/v1/chat/{id}/answer` in; checked requests of the documents dialect out."""
+"""Read and check the bodies of `POST /v1/chat` and `/v1/chat/{id}/answer`."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -27,13 +28,11 @@ from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import too_deep
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
-
 
 class OfferedFunction(Struct, frozen=True, kw_only=True):
     """A tool in OpenAI's form, below `function`."""
 
-    name: _NonEmpty
+    name: NonEmpty
     description: str | None = None
     parameters: dict[str, Any] | None = None  # JSON Schema of an object
 
@@ -41,7 +40,7 @@ class OfferedFunction(Struct, frozen=True, kw_only=True):
 class OfferedTool(Struct, frozen=True, kw_only=True):
     """A tool that the caller runs: its name and what belongs to it; or all of that in `function`, as OpenAI has it."""
 
-    name: _NonEmpty | None = None
+    name: NonEmpty | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     function: OfferedFunction | None = None
@@ -50,7 +49,7 @@ class OfferedTool(Struct, frozen=True, kw_only=True):
 class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one tool that must be called."""
 
-    name: _NonEmpty
+    name: NonEmpty
 
 
 class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -79,7 +78,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """What one of the caller's tools gave."""
 
-    tool_call_id: _NonEmpty
+    tool_call_id: NonEmpty
     content: Any  # a text; a list of parts, text and images as OpenAI has them; or any other JSON value
     is_error: bool = False
 
@@ -87,7 +86,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The answer to one of the agent's questions."""
 
-    question_id: _NonEmpty
+    question_id: NonEmpty
     selected_option_ids: list[str] = []
     text: str = ""
 
@@ -95,7 +94,7 @@ class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The decision about a document with `metadata.permission`."""
 
-    document_id: _NonEmpty
+    document_id: NonEmpty
     decision: PermissionDecision
     reason: str = ""  # with `deny`: passed on to the agent
 

@@ -1,4 +1,4 @@
-"""A document of one of the agent's own tools in; how a message shows it out: a line of text, or a server tool's blocks.
+"""Show what the agent's own tools did in a message: as a line of text, or as the blocks of a server tool.
 
 Blocks of server tools have run already, so no client runs them again. Only kinds that every client accepts are used:
 some reject a server tool that they do not know.

@@ -1,4 +1,4 @@
-"""Document events in; the content blocks of a message, step by step, out.
+"""Turn document events into the content blocks of a message, step by step.
 
     no block ──Opened──▶ text or thinking ──Grew…──Closed──▶ no block          (a block is final once it is closed)
     no block ──Whole (a call, a server tool's result)──▶ no block

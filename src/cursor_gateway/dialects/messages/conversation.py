@@ -1,4 +1,4 @@
-"""Anthropic's `system` and `messages` in; the conversation and its images out.
+"""Read Anthropic's `system` and `messages`: the conversation and its images.
 
 Blocks are read leniently: what carries nothing for the agent (thinking, server tools, kinds that are not known) is
 skipped, because a client sends its whole history with every request, and one block must not end the conversation.
@@ -22,14 +22,14 @@ from cursor_gateway.model.messages import (
     Message,
     ToolMessage,
     UserMessage,
-    has_content,
+    check_content,
+    check_length,
 )
 from cursor_gateway.wire.payload import Fields
 
 Block: TypeAlias = dict[str, Any]
 Content: TypeAlias = str | list[Block]
 
-_MOST_MESSAGES = 10_000  # a conversation of some days has a thousand
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's; it varies from request to request
 _REMINDER = "<system-reminder>"
 
@@ -46,19 +46,14 @@ class Conversation(Struct, frozen=True):
 
 def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_images: int) -> Conversation:
     """Raises `InvalidRequest`."""
-    if len(wire) > _MOST_MESSAGES:
-        raise InvalidRequest(
-            f"messages: The limit is {_MOST_MESSAGES:,} messages; start a new conversation, or send a summary.",
-            param="messages",
-        )
+    check_length(len(wire))
     check_images(sum(map(_count_images, wire)), max_images, "messages")
     reader = _Reader()
     if text := _text(system or ""):
         reader.messages.append(Instructions(text))
     for number, message in enumerate(wire):
         reader.read(message, f"messages[{number}].content")
-    if not any(has_content(message) for message in reader.messages):
-        raise InvalidRequest("messages: They contain no text and no image; add a user message.", param="messages")
+    check_content(reader.messages)
     return Conversation(tuple(reader.messages), tuple(reader.images))
 
 

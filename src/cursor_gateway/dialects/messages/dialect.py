@@ -13,17 +13,16 @@ from cursor_gateway.dialects.base import (
     AnswerId,
     CheckedReply,
     ComputedRoute,
-    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
-    Sample,
     Start,
     StartRun,
     context_tokens,
+    described_in,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
@@ -61,15 +60,9 @@ def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
         replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
         errors=ANTHROPIC_ERRORS,
         header="anthropic-version",
-        describe=_describe,
+        describe=described_in("cursor_gateway.dialects.messages.openapi"),
         answer_id=_answer_id,
     )
-
-
-def _describe(sample: Sample) -> Description:
-    from cursor_gateway.dialects.messages.openapi import describe  # late: few gateways are asked for it
-
-    return describe(sample)
 
 
 def _answer_id(id: str) -> AnswerId | None:

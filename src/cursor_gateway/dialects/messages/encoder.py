@@ -1,4 +1,4 @@
-"""A message's steps in; Anthropic's events as Server-Sent Events, or one message, out.
+"""Encode the steps of a message as Anthropic's Server-Sent Events, or as one message.
 
     message_start ── per block: content_block_start, content_block_delta…, content_block_stop ── message_delta,
     message_stop; or `error` instead of the rest; `ping` anywhere between
@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import Answer
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
@@ -90,14 +91,12 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
     )
 
 
-class MessageEncoder:
+class MessageEncoder(EventEncoder):
     """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed.
 
     A numbered stream has the number of the event of the run as the id of the last frame that the event gives, so that
     a reader can resume after it.
     """
-
-    is_slow = False
 
     def __init__(self, head: MessageHead, composer: Composer, *, after: int = 0, is_numbered: bool = False) -> None:
         """`after` is the number of the last event before this reply."""
@@ -130,9 +129,6 @@ class MessageEncoder:
             composer.translator.thinks_on(event.text)
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
         return self._frames(composer.push(event))
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
 
     def whole(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""

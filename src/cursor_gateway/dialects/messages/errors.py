@@ -1,4 +1,4 @@
-"""A failure in; Anthropic's error, as the body of a reply or as the last event of a stream, out."""
+"""Encode a failure as Anthropic's error: the body of a reply, or the last event of a stream."""
 
 from typing import Literal, TypeAlias
 

@@ -1,4 +1,4 @@
-"""A run in; the ids of its messages and server tool calls out, and back."""
+"""The ids of messages and server tool calls, made from the run's id, and back."""
 
 _PREFIX = "msg_"
 _RUN_PREFIX = "chat_"

@@ -1,4 +1,4 @@
-"""Anthropic's message: its content blocks, its usage, and the message itself, as they are on the wire."""
+"""Anthropic's message on the wire: its content blocks, its usage, and the message itself."""
 
 from typing import Any, Literal, TypeAlias
 

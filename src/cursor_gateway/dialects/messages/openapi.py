@@ -1,4 +1,4 @@
-"""Anthropic's Messages API described: `POST /v1/messages` and `/v1/messages/count_tokens`.
+"""The description of Anthropic's Messages API: `POST /v1/messages` and `/v1/messages/count_tokens`.
 
 The schemas are written here, not generated: the reader is lenient, and a description has to say what to send.
 """
@@ -52,7 +52,7 @@ def describe(sample: Sample) -> Description:
             "MessagesCountRequest",
             question=("A question", {"messages": [{"role": "user", "content": "Who are you?"}]}),
         ),
-        replies=api.ok("The count.", api.json_content(api.ref("MessagesTokenCount"), {"input_tokens": 4})),
+        replies=api.json_ok("The count.", "MessagesTokenCount", {"input_tokens": 4}),
         errors=(*api.OF_BODIES, TooManyRequests),
         envelope=_ENVELOPE,
     )

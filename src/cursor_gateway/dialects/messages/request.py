@@ -1,4 +1,4 @@
-"""Anthropic's Messages request: the body in; what is asked for, with the conversation, its images and its tools, out.
+"""Read the body of Anthropic's Messages request: the conversation, its images, the tools and the options.
 
 Unknown fields are ignored, as clients send new ones all the time; so are the fields of `IGNORED`, which change nothing
 here. Almost nothing is refused: Claude Code answers a refusal with five more requests. Ours is `cursor`, where a name
@@ -12,10 +12,9 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
-    LARGEST_SCHEMA,
     AutoTool,
     NamedTool,
     NoTool,
@@ -25,7 +24,7 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.prompting.structured import Format, JsonSchema, check_schema
+from cursor_gateway.prompting.structured import Format, read_format
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
 
@@ -108,7 +107,6 @@ def countable(body: bytes) -> list[str]:
 
 # --- the body's shape -------------------------------------------------------------------------------
 
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 _Object: TypeAlias = dict[str, Any]
 
 
@@ -119,10 +117,10 @@ class _Counted(Struct, frozen=True, kw_only=True):
 
 
 class _Body(_Counted, frozen=True, kw_only=True):
-    model: _NonEmpty
+    model: NonEmpty
     max_tokens: Annotated[int, Meta(ge=1)]
     stream: bool | None = None
-    stop_sequences: list[_NonEmpty] | None = None
+    stop_sequences: list[NonEmpty] | None = None
     thinking: _Object | None = None
     tool_choice: _Object | None = None
     output_config: _Object | None = None
@@ -202,10 +200,4 @@ def _format(wire: _Body) -> Format | None:
         return None
     if format.text("type") != "json_schema":
         raise InvalidRequest(f"{param}.type: Send json_schema.", param=f"{param}.type")
-    schema, param = format.object("schema").all, f"{param}.schema"
-    if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-        raise InvalidRequest(
-            f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
-        )
-    check_schema(schema, param)
-    return JsonSchema(schema, strict=True)
+    return read_format(format.object("schema").all, f"{param}.schema", strict=True)

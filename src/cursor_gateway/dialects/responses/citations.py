@@ -1,4 +1,4 @@
-"""A text and the web pages that the agent found before it wrote the text in; where the text names which page out."""
+"""Find the web pages that a text cites, among those that the agent found before it wrote the text."""
 
 from collections.abc import Iterator, Mapping
 

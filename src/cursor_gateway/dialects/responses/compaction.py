@@ -1,4 +1,4 @@
-"""Compaction: items of a conversation to the opaque text of a `compaction` item, and back.
+"""Compaction: pack the items of a conversation into the opaque text of a `compaction` item, and unpack them.
 
 What OpenAI encrypts is here only packed: it is the client's own conversation, and the sender could as well send
 its items.

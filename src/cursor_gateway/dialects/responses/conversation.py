@@ -1,4 +1,4 @@
-"""The input items of a request in; the conversation that they are, with its images, out.
+"""Read the input items of a request as a conversation, with its images.
 
 An answer is one message, however many items it came in: the texts and the calls of one reply are joined again, which
 the ids of our own items tell. An answer may also be referred to by the id of one of its messages: its text is then
@@ -50,7 +50,7 @@ class Placed(Struct, frozen=True):
 
     @property
     def answer(self) -> AnswerId | None:
-        """The reply of ours that it is part of."""
+        """The gateway's own reply that it is part of."""
         id = self.item.get("id")
         found = read_item_id(id) if isinstance(id, str) else None
         return None if found is None else found.answer

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API as a dialect: `/v1/responses` and what is below it."""
+"""OpenAI's Responses API as a dialect: `/v1/responses` and the paths below it."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -13,19 +13,18 @@ from cursor_gateway.dialects.base import (
     SSE,
     CheckedReply,
     ComputedRoute,
-    Description,
     Dialect,
     Encoder,
     Form,
     Replay,
     Route,
     RunView,
-    Sample,
     Start,
     StartRun,
     StoredAnswers,
     StoredReply,
     context_tokens,
+    described_in,
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
@@ -76,15 +75,9 @@ def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
         ),
         replays=[Replay("responses", SSE, _resumed)],
         errors=RESPONSES_ERRORS,
-        describe=_describe,
+        describe=described_in("cursor_gateway.dialects.responses.openapi"),
         answer_id=answer_id,
     )
-
-
-def _describe(sample: Sample) -> Description:
-    from cursor_gateway.dialects.responses.openapi import describe  # late: few gateways are asked for it
-
-    return describe(sample)
 
 
 # --- replies ----------------------------------------------------------------------------------------
@@ -95,14 +88,11 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
     known: frozenset[str] = frozenset()  # the items that the client has got before
     starting_after: int = -1  # the number of the last event that it has
     media_type: str = "application/json"
+    is_resumable: bool = False
 
     @property
     def form(self) -> Form:
         return _CODEX_SSE if self.asked.is_codex else SSE
-
-    @property
-    def is_resumable(self) -> bool:
-        return False
 
     @property
     def streams_failures(self) -> bool:

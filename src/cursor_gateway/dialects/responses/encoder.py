@@ -1,11 +1,11 @@
-"""Document events in; a response as Server-Sent Events, or the whole response, out."""
+"""Encode document events as a response: Server-Sent Events, or the whole response."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 
 import msgspec
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE
+from cursor_gateway.dialects.base import SSE, EventEncoder
 from cursor_gateway.dialects.deltas import (
     Answer,
     AnswerFold,
@@ -40,7 +40,6 @@ _encode = msgspec.json.encode
 _DELTA = b'event: %b\ndata: {"type":"%b","sequence_number":'
 _TEXT_DELTA = _DELTA % ((b"response.output_text.delta",) * 2)
 _SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
-_prefixes: dict[type[Event], bytes] = {}  # what the frame of an event of this type begins with
 
 
 class ResponseEvents:
@@ -128,14 +127,12 @@ def answer_events(output: Output, answer: Answer) -> list[Event]:
     return [*events, *output.end(answer.end)]
 
 
-class ResponseStream:
+class ResponseStream(EventEncoder):
     """The streaming reply. It begins with `response.created` and ends with one event that has the whole response.
 
     `known` are items that the client has already got: their events are left out. `after` is the number of the last
     event that it has. The numbers stay those of the whole stream.
     """
-
-    is_slow = False
 
     def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
         self._events = ResponseEvents(head, prompt_tokens)
@@ -169,9 +166,6 @@ class ResponseStream:
             self._before = b',"item_id":%b,"output_index":%d,"%b":0,"delta":' % place
         return frames
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
-
     def keep_alive(self) -> bytes:
         """A comment, which no client can misread; for Codex, which does not count comments, an event. That one has no
         number of its own, so that the stream stays the same."""
@@ -191,10 +185,7 @@ class ResponseStream:
             self._output.keep_encoded(event.output_index, item)
             event = replace(event, item=item)
         # Not `frame`: JSON and the names of events have no line ends, and the data may be megabytes.
-        prefix = _prefixes.get(event.__class__)
-        if prefix is None:
-            prefix = _prefixes[event.__class__] = b"event: %b\ndata: " % str(event.__struct_config__.tag).encode()
-        return b"%b%b\n\n" % (prefix, _encode(event))
+        return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
     def _is_known(self, event: Event) -> bool:
         if isinstance(event, ItemAdded | ItemDone):
@@ -202,7 +193,7 @@ class ResponseStream:
         return getattr(event, "item_id", "") in self._known
 
 
-class NumberedResponse:
+class NumberedResponse(EventEncoder):
     """The stream with the numbers of the run's events as ids, for readers that resume."""
 
     def __init__(self, head: Head) -> None:
@@ -219,9 +210,6 @@ class NumberedResponse:
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         return numbered(self._stream.push(event), self._number)
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
 
 
 class WholeResponse:

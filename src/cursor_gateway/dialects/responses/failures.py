@@ -1,4 +1,4 @@
-"""A failed run in; the error of its response out.
+"""The error of a response whose run failed.
 
 Codex acts on codes: it does not retry `invalid_prompt`, and shows its message; it retries `rate_limit_exceeded` after
 the time in its message. For other codes it has words of its own, such as for a quota of OpenAI's. Other clients show

@@ -40,6 +40,6 @@ def item_id(prefix: Prefix, run_id: str, after: int, index: int) -> str:
 
 
 def read_item_id(id: str) -> ItemId | None:
-    """None: the item is not one of ours."""
+    """None: the item is not one of the gateway's."""
     found = _ITEM.fullmatch(id)
     return None if found is None else ItemId(AnswerId(f"{_RUN}{found[1]}", int(found[2])), int(found[3]))

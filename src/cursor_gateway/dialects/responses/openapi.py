@@ -1,4 +1,4 @@
-"""OpenAI's Responses API described: `/v1/responses` and the paths below it.
+"""The description of OpenAI's Responses API: `/v1/responses` and the paths below it.
 
 The schemas are written here, not generated: the reader is lenient, and a description has to say what to send.
 """
@@ -80,11 +80,8 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Delete a response",
             "The response can no longer be looked up. Its conversation stays in the history: see "
             "`/v1/conversations/{id}`.",
-            replies=api.ok(
-                "Deleted.",
-                api.json_content(
-                    api.ref("ResponseDeleted"), {"id": "resp_7f3a2b1c", "object": "response", "deleted": True}
-                ),
+            replies=api.json_ok(
+                "Deleted.", "ResponseDeleted", {"id": "resp_7f3a2b1c", "object": "response", "deleted": True}
             ),
             errors=api.OF_STORED,
             parameters=[_ID],
@@ -102,7 +99,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "listInputItems",
             "List input items",
             "Lists the items that were sent as `input`.",
-            replies=api.ok("The items.", api.json_content(api.ref("ResponseInputItems"), _ITEMS)),
+            replies=api.json_ok("The items.", "ResponseInputItems", _ITEMS),
             errors=api.OF_STORED,
             parameters=[
                 _ID,
@@ -116,9 +113,8 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Count input tokens",
             "Returns an estimate without running the agent.",
             body=api.json_body("ResponsesRequest", question=("A question", _QUESTION)),
-            replies=api.ok(
-                "The count.",
-                api.json_content(api.ref("ResponseTokenCount"), {"object": "response.input_tokens", "input_tokens": 6}),
+            replies=api.json_ok(
+                "The count.", "ResponseTokenCount", {"object": "response.input_tokens", "input_tokens": 6}
             ),
             errors=(*api.OF_BODIES, TooManyRequests),
         ),
@@ -134,7 +130,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
                     {"model": "auto", "input": [{"role": "user", "content": "What does this project do?"}]},
                 ),
             ),
-            replies=api.ok("The item.", api.json_content(api.ref("ResponseCompaction"), _COMPACTED)),
+            replies=api.json_ok("The item.", "ResponseCompaction", _COMPACTED),
             errors=(*api.OF_BODIES, TooManyRequests),
         ),
     }

@@ -1,10 +1,9 @@
-"""Deltas and documents in; the events of a response, and the response that they add up to, out.
+"""Build a response from deltas and documents, event by event.
 
 A response begins once, has one item open at a time, and ends once. The stream sends each event; the whole answer is the
 response of the last one.
 """
 
-from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -13,61 +12,13 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import Action, action_of
 from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
+from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.compaction import pack_summary
 from cursor_gateway.dialects.responses.failures import response_error
 from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
 from cursor_gateway.dialects.responses.request import Asked
-from cursor_gateway.dialects.responses.shapes import (
-    AnnotationAdded,
-    ArgumentsDelta,
-    ArgumentsDone,
-    CompactionItem,
-    Completed,
-    Created,
-    CursorFields,
-    CustomInputDelta,
-    CustomInputDone,
-    CustomToolCallItem,
-    Event,
-    Failed,
-    FunctionCallItem,
-    Incomplete,
-    IncompleteDetails,
-    InProgress,
-    InputTokensDetails,
-    Item,
-    ItemAdded,
-    ItemDone,
-    McpArgumentsDelta,
-    McpArgumentsDone,
-    McpCallItem,
-    McpCompleted,
-    McpError,
-    McpFailed,
-    McpInProgress,
-    McpText,
-    MessageItem,
-    OpenPage,
-    OutputText,
-    PartAdded,
-    PartDone,
-    ReasoningItem,
-    Response,
-    ResponseUsage,
-    Search,
-    SummaryDelta,
-    SummaryDone,
-    SummaryPartAdded,
-    SummaryPartDone,
-    SummaryText,
-    TextDelta,
-    TextDone,
-    WebCompleted,
-    WebInProgress,
-    WebSearchCallItem,
-    WebSearching,
-)
+from cursor_gateway.dialects.responses.shapes import Event
 from cursor_gateway.dialects.responses.toolbox import input_of
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
@@ -94,12 +45,12 @@ class Head(Struct, frozen=True):
 
 
 class _Message(Struct):
-    item: MessageItem
+    item: shapes.MessageItem
     pieces: list[str]
 
 
 class _Reasoning(Struct):
-    item: ReasoningItem
+    item: shapes.ReasoningItem
     pieces: list[str]
 
 
@@ -112,7 +63,7 @@ class Output:
 
     def __init__(self, head: Head) -> None:
         self._head, self._asked = head, head.asked
-        self._items: list[Item | msgspec.Raw] = []  # those that are finished, or their JSON
+        self._items: list[shapes.Item | msgspec.Raw] = []  # those that are finished, or their JSON
         self.index = 0  # of the item that is open, or of the next one
         self.item_id = ""  # of the item that the last events are about
         self.open_item: Growing | None = None
@@ -132,11 +83,11 @@ class Output:
     def last_number(self) -> int:
         return max(0, self._next - 1)
 
-    def response(self) -> Response:
+    def response(self) -> shapes.Response:
         """As it is now."""
         head, end = self._head, self._end
         items: list[Any] = self._items
-        response = Response(
+        response = shapes.Response(
             **_fields(self._asked.echo),
             id=head.id,
             created_at=head.created,
@@ -151,14 +102,14 @@ class Output:
         response = replace(
             response,
             usage=_usage(end.usage),
-            cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
+            cursor=UNSET if end.total is None else shapes.CursorFields(usage=_usage(end.total)),
         )
         if end.failure is not None:
             has_begun = bool(self._items) or head.after > 0
             error = response_error(end.failure, is_codex=self._asked.is_codex, has_begun=has_begun)
             return replace(response, status="cancelled" if end.failure.code == "cancelled" else "failed", error=error)
         if end.reason == "length":
-            details = IncompleteDetails("max_output_tokens")
+            details = shapes.IncompleteDetails("max_output_tokens")
             return replace(response, status="incomplete", incomplete_details=details)
         return replace(response, status="completed", completed_at=head.created + self._duration)
 
@@ -170,7 +121,10 @@ class Output:
             return []
         self._next = 2
         response = replace(self.response(), output=())
-        return [Created(sequence_number=0, response=response), InProgress(sequence_number=1, response=response)]
+        return [
+            shapes.StateChanged(type="response.created", sequence_number=0, response=response),
+            shapes.StateChanged(type="response.in_progress", sequence_number=1, response=response),
+        ]
 
     def grow(self, text: str) -> int:
         """More text of the open item; the number of the delta."""
@@ -188,8 +142,7 @@ class Output:
         if not isinstance(self._open, _Message):
             events += self.close()
             events += self._open_message_item()
-        at = self._at()
-        return [*events, TextDelta(sequence_number=self.grow(text), delta=text, **at)]
+        return [*events, shapes.TextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def think(self, text: str) -> list[Event]:
         events: list[Event] = []
@@ -199,37 +152,38 @@ class Output:
                 return []
             events += self.close()
             id = self._id("rs")
-            item = ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
+            item = shapes.ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
             self._open, self.open_item, self.item_id = _Reasoning(item, []), "reasoning", id
-            events.append(ItemAdded(sequence_number=self._number(), output_index=self.index, item=item))
-            part = SummaryText(text="")
-            events.append(SummaryPartAdded(sequence_number=self._number(), part=part, **self._at()))
-        at = self._at()
-        return [*events, SummaryDelta(sequence_number=self.grow(text), delta=text, **at)]
+            events.append(self._added(item))
+            part, place = shapes.SummaryText(text=""), self._next_at()
+            events.append(shapes.SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
+        return [*events, shapes.SummaryDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def close(self) -> list[Event]:
         """Ends the item that is open."""
         opened = self._open
         if opened is None:
             return []
-        at, item = self._at(), self._done(opened)
+        item = self._done(opened)
         events: list[Event]
         match item:
-            case MessageItem(content=content):
+            case shapes.MessageItem(content=content):
                 (part,) = content
                 events = [
-                    AnnotationAdded(sequence_number=self._number(), annotation_index=place, annotation=one, **at)
+                    shapes.AnnotationAdded(annotation_index=place, annotation=one, **self._next_at())
                     for place, one in enumerate(part.annotations)
                 ]
                 events += [
-                    TextDone(sequence_number=self._number(), text=part.text, **at),
-                    PartDone(sequence_number=self._number(), part=part, **at),
+                    shapes.TextDone(text=part.text, **self._next_at()),
+                    shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at()),
                 ]
-            case ReasoningItem(summary=summaries):
+            case shapes.ReasoningItem(summary=summaries):
                 (summary,) = summaries
                 events = [
-                    SummaryDone(sequence_number=self._number(), text=summary.text, **at),
-                    SummaryPartDone(sequence_number=self._number(), part=summary, **at),
+                    shapes.SummaryDone(text=summary.text, **self._next_at()),
+                    shapes.SummaryPartEvent(
+                        type="response.reasoning_summary_part.done", part=summary, **self._next_at()
+                    ),
                 ]
         self._open = self.open_item = None
         return [*events, self._finished(item)]
@@ -239,10 +193,9 @@ class Output:
         declared = self._asked.forms.of(call.name)
         namespace = declared.namespace or UNSET
         events = self.close()
-        at: dict[str, Any]
         match declared.kind:
             case "function":
-                item = FunctionCallItem(
+                item = shapes.FunctionCallItem(
                     id=self._id("fc"),
                     call_id=call.id,
                     name=declared.name,
@@ -251,17 +204,13 @@ class Output:
                     status="completed",
                 )
                 events.append(self._added(replace(item, arguments="", status="in_progress")))
-                at = self._at(item.id)
-                events += [
-                    ArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(call.arguments)
-                ]
-                events.append(
-                    ArgumentsDone(sequence_number=self._number(), name=item.name, arguments=call.arguments, **at)
-                )
+                events += self._deltas("response.function_call_arguments.delta", call.arguments, item.id)
+                place = self._next_at(item.id)
+                events.append(shapes.FunctionArgumentsDone(name=item.name, arguments=call.arguments, **place))
                 return [*events, self._finished(item)]
             case "custom":
                 text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
-                custom = CustomToolCallItem(
+                custom = shapes.CustomToolCallItem(
                     id=self._id("ctc"),
                     call_id=call.id,
                     name=declared.name,
@@ -270,9 +219,8 @@ class Output:
                     status="completed",
                 )
                 events.append(self._added(replace(custom, input="", status="in_progress")))
-                at = self._at(custom.id)
-                events += [CustomInputDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(text)]
-                events.append(CustomInputDone(sequence_number=self._number(), input=text, **at))
+                events += self._deltas("response.custom_tool_call_input.delta", text, custom.id)
+                events.append(shapes.CustomInputDone(input=text, **self._next_at(custom.id)))
                 return [*events, self._finished(custom)]
 
     def start_action(self, started: DocumentStarted) -> list[Event]:
@@ -295,26 +243,24 @@ class Output:
     def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
         events = self.close()
         self._end, self._duration = end, duration_ms // 1000
-        response, number = self.response(), self._number()
+        name: shapes.LastEvent = "response.incomplete" if end.reason == "length" else "response.completed"
         if end.failure is not None:
-            return [*events, Failed(sequence_number=number, response=response)]
-        if end.reason == "length":
-            return [*events, Incomplete(sequence_number=number, response=response)]
-        return [*events, Completed(sequence_number=number, response=response)]
+            name = "response.failed"
+        return [*events, shapes.StateChanged(type=name, response=self.response(), sequence_number=self._number())]
 
     def compact(self, summary: str) -> list[Event]:
         """The only item of a response that compacts a conversation."""
-        item = CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
+        item = shapes.CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
         return [self._added(item), self._finished(item)]
 
     # --- items --------------------------------------------------------------------------------------
 
     def _open_message_item(self) -> list[Event]:
-        item = MessageItem(id=self._id("msg"), status="in_progress")
+        item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
         self._open, self.open_item, self.item_id = _Message(item, []), "message", item.id
         return [
-            ItemAdded(sequence_number=self._number(), output_index=self.index, item=item),
-            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **self._at()),
+            self._added(item),
+            shapes.PartEvent(type="response.content_part.added", part=shapes.OutputText(text=""), **self._next_at()),
         ]
 
     def _comment(self, document: Document) -> list[Event]:
@@ -322,65 +268,71 @@ class Output:
         text = one_line(document) or ""
         if isinstance(document, PlanDocument):
             text = f"{text}\n\n{document.content}"
-        part = OutputText(text=text)
-        item = MessageItem(id=self._id("msg", after_open=True), status="completed", content=(part,), phase="commentary")
+        part = shapes.OutputText(text=text)
+        item = shapes.MessageItem(
+            id=self._id("msg", after_open=True), status="completed", content=(part,), phase="commentary"
+        )
         events = [*self.close(), self._added(replace(item, status="in_progress", content=()))]
-        at = self._at(item.id)
+        empty = shapes.OutputText(text="")
         events += [
-            PartAdded(sequence_number=self._number(), part=OutputText(text=""), **at),
-            TextDelta(sequence_number=self._number(), delta=text, **at),
-            TextDone(sequence_number=self._number(), text=text, **at),
-            PartDone(sequence_number=self._number(), part=part, **at),
+            shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
+            shapes.TextDelta(delta=text, **self._next_at(item.id)),
+            shapes.TextDone(text=text, **self._next_at(item.id)),
+            shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
         ]
         return [*events, self._finished(item)]
 
     def _mcp_call(self, action: Action) -> list[Event]:
         events = self.close()
         arguments = msgspec.json.encode(action.arguments).decode()
-        item = McpCallItem(
+        item = shapes.McpCallItem(
             id=self._id("mcp"),
             status="completed" if action.error is None else "failed",
             server_label=SERVER_LABEL,
             name=action.name,
             arguments=arguments,
             output=_shortened(action.output),
-            error=None if action.error is None else McpError(content=(McpText(text=action.error),)),
+            error=None if action.error is None else shapes.McpError(content=(shapes.McpText(text=action.error),)),
         )
         events.append(self._added(replace(item, status="in_progress", arguments="", output=None, error=None)))
-        at = self._at(item.id)
-        events.append(McpInProgress(sequence_number=self._number(), **at))
-        events += [McpArgumentsDelta(sequence_number=self._number(), delta=piece, **at) for piece in _cut(arguments)]
-        events.append(McpArgumentsDone(sequence_number=self._number(), arguments=arguments, **at))
-        ending = McpCompleted if action.error is None else McpFailed
-        events.append(ending(sequence_number=self._number(), **at))
+        events.append(shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)))
+        events += self._deltas("response.mcp_call_arguments.delta", arguments, item.id)
+        events.append(shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id)))
+        if action.error is None:
+            events.append(shapes.CallProgress(type="response.mcp_call.completed", **self._next_at(item.id)))
+        else:
+            events.append(shapes.CallProgress(type="response.mcp_call.failed", **self._next_at(item.id)))
         return [*events, self._finished(item)]
 
-    def _web_search(self, action: Search | OpenPage, error: str | None) -> list[Event]:
+    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[Event]:
         events = self.close()
-        item = WebSearchCallItem(id=self._id("ws"), status="completed" if error is None else "failed", action=action)
+        item = shapes.WebSearchCallItem(
+            id=self._id("ws"), status="completed" if error is None else "failed", action=action
+        )
         events.append(self._added(replace(item, status="in_progress")))
-        at = self._at(item.id)
-        events += [
-            WebInProgress(sequence_number=self._number(), **at),
-            WebSearching(sequence_number=self._number(), **at),
-        ]
+        events.append(shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)))
+        events.append(shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)))
         if error is None:
-            events.append(WebCompleted(sequence_number=self._number(), **at))
+            events.append(shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
         return [*events, self._finished(item)]
 
-    def _done(self, opened: _Open) -> MessageItem | ReasoningItem:
+    def _deltas(self, name: shapes.ArgumentsEvent, text: str, id: str) -> list[shapes.ArgumentsDelta]:
+        pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+        return [shapes.ArgumentsDelta(type=name, delta=piece, **self._next_at(id)) for piece in pieces]
+
+    def _done(self, opened: _Open) -> shapes.MessageItem | shapes.ReasoningItem:
         text = "".join(opened.pieces)
         match opened:
             case _Message(item=message):
-                part = OutputText(text=text, annotations=citations(text, self._pages) if self._pages else ())
+                part = shapes.OutputText(text=text, annotations=citations(text, self._pages) if self._pages else ())
                 return replace(message, status="completed", content=(part,))
             case _Reasoning(item=reasoning):
-                return replace(reasoning, summary=(SummaryText(text=text),))
+                return replace(reasoning, summary=(shapes.SummaryText(text=text),))
 
-    def _grown(self, opened: _Open) -> Item:
+    def _grown(self, opened: _Open) -> shapes.Item:
         """An item that is not finished yet."""
         item = self._done(opened)
-        return replace(item, status="in_progress") if isinstance(item, MessageItem) else item
+        return replace(item, status="in_progress") if isinstance(item, shapes.MessageItem) else item
 
     # --- numbers ------------------------------------------------------------------------------------
 
@@ -395,11 +347,14 @@ class Output:
     def _at(self, id: str = "") -> dict[str, Any]:
         return {"item_id": id or self.item_id, "output_index": self.index}
 
-    def _added(self, item: Item) -> Event:
-        return ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
+    def _next_at(self, id: str = "") -> dict[str, Any]:
+        return {"sequence_number": self._number(), **self._at(id)}
 
-    def _finished(self, item: Item) -> Event:
-        event = ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
+    def _added(self, item: shapes.Item) -> Event:
+        return shapes.ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
+
+    def _finished(self, item: shapes.Item) -> Event:
+        event = shapes.ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
         self._items.append(item)
         self.index, self.item_id = self.index + 1, item.id
         return event
@@ -409,10 +364,10 @@ def _fields(echo: Any) -> dict[str, Any]:
     return {name: getattr(echo, name) for name in echo.__struct_fields__}
 
 
-def _usage(usage: Usage) -> ResponseUsage:
-    return ResponseUsage(
+def _usage(usage: Usage) -> shapes.ResponseUsage:
+    return shapes.ResponseUsage(
         input_tokens=usage.prompt_tokens,
-        input_tokens_details=InputTokensDetails(cached_tokens(usage)),
+        input_tokens_details=shapes.InputTokensDetails(cached_tokens(usage)),
         output_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
         estimated=usage.estimated,
@@ -424,7 +379,3 @@ def _shortened(output: str) -> str:
     if len(output) <= _LONGEST_OUTPUT:
         return output
     return f"{output[:_LONGEST_OUTPUT]}\n[{len(output) - _LONGEST_OUTPUT:,} more characters]"
-
-
-def _cut(text: str) -> Sequence[str]:
-    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]

@@ -1,4 +1,4 @@
-"""OpenAI's request for a response: the body and the headers in; what is asked for out.
+"""Read OpenAI's request for a response: its body and its headers.
 
 Unknown fields are ignored, as clients send new ones all the time. `IGNORED` are those that are known and change nothing
 here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a name that is not known is a mistake.
@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, with_headers
+from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
@@ -25,8 +25,7 @@ from cursor_gateway.dialects.responses.conversation import (
 from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
 from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
-from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema, check_schema
+from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
 _NO_SWITCH = "Cursor's agent has no such setting."
@@ -61,8 +60,6 @@ REFUSED: dict[str, str] = {
 
 
 # --- what is asked for ------------------------------------------------------------------------------
-
-_NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class Asked(Struct, frozen=True, kw_only=True):
@@ -123,7 +120,7 @@ class _TextOptions(Struct, frozen=True):
 
 
 class _Reference(Struct, frozen=True):
-    id: _NonEmpty
+    id: NonEmpty
 
 
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -131,13 +128,13 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 class Body(Struct, frozen=True, kw_only=True):
     input: str | list[Any] | None = None
-    model: _NonEmpty | None = None
+    model: NonEmpty | None = None
     instructions: str | list[Any] | None = None
     stream: bool | None = None
     store: bool | None = None
     background: bool | None = None
-    previous_response_id: _NonEmpty | None = None
-    conversation: _NonEmpty | _Reference | None = None
+    previous_response_id: NonEmpty | None = None
+    conversation: NonEmpty | _Reference | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -269,13 +266,7 @@ def _format(wire: Body) -> Format | None:
         case _ObjectFormat():
             return JsonObject()
         case _SchemaFormat(name=name, description=description, schema=schema, strict=strict):
-            param = "text.format.schema"
-            if len(msgspec.json.encode(schema)) > LARGEST_SCHEMA:
-                raise InvalidRequest(
-                    f"{param}: The schema is larger than {LARGEST_SCHEMA} bytes; use a smaller one.", param=param
-                )
-            check_schema(schema or {}, param)
-            return JsonSchema(schema or {}, name, description or "", strict or False)
+            return read_format(schema, "text.format.schema", name, description, strict=bool(strict))
 
 
 # --- what is repeated -------------------------------------------------------------------------------

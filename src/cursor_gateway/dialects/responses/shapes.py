@@ -204,40 +204,32 @@ class Response(Echo, frozen=True, kw_only=True):
 # --- events -----------------------------------------------------------------------------------------
 
 
-class _Event(_Typed, frozen=True, kw_only=True):
+LastEvent: TypeAlias = Literal["response.completed", "response.incomplete", "response.failed"]
+ArgumentsEvent: TypeAlias = Literal[
+    "response.function_call_arguments.delta",
+    "response.custom_tool_call_input.delta",
+    "response.mcp_call_arguments.delta",
+]
+
+
+class _Event(Struct, frozen=True, kw_only=True):
+    type: str  # the name of the event
     sequence_number: int
 
 
-class _ResponseEvent(_Event, frozen=True, kw_only=True):
+class StateChanged(_Event, frozen=True, kw_only=True):
+    type: Literal["response.created", "response.in_progress"] | LastEvent
     response: Response
 
 
-class Created(_ResponseEvent, frozen=True, kw_only=True, tag="response.created"):
-    pass
-
-
-class InProgress(_ResponseEvent, frozen=True, kw_only=True, tag="response.in_progress"):
-    pass
-
-
-class Completed(_ResponseEvent, frozen=True, kw_only=True, tag="response.completed"):
-    pass
-
-
-class Incomplete(_ResponseEvent, frozen=True, kw_only=True, tag="response.incomplete"):
-    pass
-
-
-class Failed(_ResponseEvent, frozen=True, kw_only=True, tag="response.failed"):
-    pass
-
-
-class ItemAdded(_Event, frozen=True, kw_only=True, tag="response.output_item.added"):
+class ItemAdded(_Event, frozen=True, kw_only=True):
+    type: Literal["response.output_item.added"] = "response.output_item.added"
     output_index: int
     item: Item
 
 
-class ItemDone(_Event, frozen=True, kw_only=True, tag="response.output_item.done"):
+class ItemDone(_Event, frozen=True, kw_only=True):
+    type: Literal["response.output_item.done"] = "response.output_item.done"
     output_index: int
     item: Item
 
@@ -247,130 +239,99 @@ class _ItemEvent(_Event, frozen=True, kw_only=True):
     output_index: int
 
 
-class PartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.added"):
+class PartEvent(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.content_part.added", "response.content_part.done"]
     content_index: int = 0
     part: OutputText
 
 
-class PartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.content_part.done"):
-    content_index: int = 0
-    part: OutputText
-
-
-class TextDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.delta"):
+class TextDelta(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.output_text.delta"] = "response.output_text.delta"
     content_index: int = 0
     delta: str
     logprobs: tuple[()] = ()
 
 
-class AnnotationAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.annotation.added"):
+class AnnotationAdded(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
     content_index: int = 0
     annotation_index: int
     annotation: UrlCitation
 
 
-class TextDone(_ItemEvent, frozen=True, kw_only=True, tag="response.output_text.done"):
+class TextDone(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.output_text.done"] = "response.output_text.done"
     content_index: int = 0
     text: str
     logprobs: tuple[()] = ()
 
 
-class SummaryPartAdded(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.added"):
+class SummaryPartEvent(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.reasoning_summary_part.added", "response.reasoning_summary_part.done"]
     summary_index: int = 0
     part: SummaryText
 
 
-class SummaryPartDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_part.done"):
-    summary_index: int = 0
-    part: SummaryText
-
-
-class SummaryDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.delta"):
+class SummaryDelta(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
     summary_index: int = 0
     delta: str
 
 
-class SummaryDone(_ItemEvent, frozen=True, kw_only=True, tag="response.reasoning_summary_text.done"):
+class SummaryDone(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
     summary_index: int = 0
     text: str
 
 
-class ArgumentsDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.delta"):
+class ArgumentsDelta(_ItemEvent, frozen=True, kw_only=True):
+    type: ArgumentsEvent
     delta: str
 
 
-class ArgumentsDone(_ItemEvent, frozen=True, kw_only=True, tag="response.function_call_arguments.done"):
+class FunctionArgumentsDone(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
     name: str
     arguments: str
 
 
-class CustomInputDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.custom_tool_call_input.delta"):
-    delta: str
-
-
-class CustomInputDone(_ItemEvent, frozen=True, kw_only=True, tag="response.custom_tool_call_input.done"):
+class CustomInputDone(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
     input: str
 
 
-class McpInProgress(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.in_progress"):
-    pass
-
-
-class McpArgumentsDelta(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call_arguments.delta"):
-    delta: str
-
-
-class McpArgumentsDone(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call_arguments.done"):
+class McpArgumentsDone(_ItemEvent, frozen=True, kw_only=True):
+    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
     arguments: str
 
 
-class McpCompleted(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.completed"):
-    pass
+class CallProgress(_ItemEvent, frozen=True, kw_only=True):
+    """Of one of the agent's own actions."""
 
-
-class McpFailed(_ItemEvent, frozen=True, kw_only=True, tag="response.mcp_call.failed"):
-    pass
-
-
-class WebInProgress(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.in_progress"):
-    pass
-
-
-class WebSearching(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.searching"):
-    pass
-
-
-class WebCompleted(_ItemEvent, frozen=True, kw_only=True, tag="response.web_search_call.completed"):
-    pass
+    type: Literal[
+        "response.mcp_call.in_progress",
+        "response.mcp_call.completed",
+        "response.mcp_call.failed",
+        "response.web_search_call.in_progress",
+        "response.web_search_call.searching",
+        "response.web_search_call.completed",
+    ]
 
 
 Event: TypeAlias = (
-    Created
-    | InProgress
-    | Completed
-    | Incomplete
-    | Failed
+    StateChanged
     | ItemAdded
     | ItemDone
-    | PartAdded
-    | PartDone
+    | PartEvent
     | TextDelta
     | AnnotationAdded
     | TextDone
-    | SummaryPartAdded
-    | SummaryPartDone
+    | SummaryPartEvent
     | SummaryDelta
     | SummaryDone
     | ArgumentsDelta
-    | ArgumentsDone
-    | CustomInputDelta
+    | FunctionArgumentsDone
     | CustomInputDone
-    | McpInProgress
-    | McpArgumentsDelta
     | McpArgumentsDone
-    | McpCompleted
-    | McpFailed
-    | WebInProgress
-    | WebSearching
-    | WebCompleted
+    | CallProgress
 )

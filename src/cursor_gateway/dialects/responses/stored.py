@@ -1,4 +1,4 @@
-"""Answers that are looked up: what was kept of their requests, and the query, in; the reply or its input items out."""
+"""Look up stored responses: read the query, list the input items of the request."""
 
 from collections.abc import Mapping
 from typing import Any, Literal

@@ -1,4 +1,4 @@
-"""The tools that a request declares in; those that the agent can call, and the form of each call, out.
+"""Turn the tools that a request declares into tools that the agent can call, and its calls back.
 
 Functions and custom tools, alone or in a namespace, become tools with unique names. The response then calls each in
 the form in which it was declared. Every other type (web search, file search, MCP servers, shells, …) is accepted and
@@ -8,7 +8,7 @@ ignored: the agent has its own.
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -150,9 +150,6 @@ def _as_function(custom: _Custom) -> _Function:
         lines.append(f"`{_INPUT}` must match this {grammar.syntax or 'text'} grammar:\n\n{grammar.definition}")
     schema = {"type": "object", "properties": {_INPUT: text}, "required": [_INPUT], "additionalProperties": False}
     return _Function(custom.name, "\n\n".join(filter(None, lines)), schema)
-
-
-_Shape: TypeAlias = type[_Function] | type[_Custom] | type[_Namespace]
 
 
 def _convert(tool: dict[str, Any], shape: Any, param: str) -> Any:

@@ -1,4 +1,4 @@
-"""What the agent does itself in; how a response shows it out: a line of status, or a search of the web."""
+"""Show what the agent does itself in a response: as a line of status, or as a web search."""
 
 import msgspec
 

@@ -1,4 +1,4 @@
-"""Documents in, their articles out, one after the other."""
+"""Render documents as articles, one after the other."""
 
 from collections.abc import Iterable, Iterator
 

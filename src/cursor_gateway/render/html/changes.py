@@ -1,4 +1,4 @@
-"""The changed files of a conversation in, a folded diff of each out."""
+"""Render the changed files of a conversation as folded diffs."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,11 @@
-"""Code in, its lines beside their numbers out: coloured by Pygments, where it knows the language by name."""
+"""Render code with line numbers, highlighted by Pygments if it knows the language."""
 
 import re
 from functools import cache
 from typing import TYPE_CHECKING
 
 from cursor_gateway.render.html.pieces import exact, exact_line
+from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.visible import visible
 
 if TYPE_CHECKING:
@@ -22,13 +23,8 @@ _SOURCES = {"mermaid": "Mermaid diagram (source)", "math": "Formula (source)", "
 COPY = '<button type="button" class="copy" data-copy>Copy</button>'
 
 
-def split_lines(text: str) -> list[str]:
-    """A line feed ends a line; it does not begin another."""
-    return text.removesuffix("\n").split("\n") if text else []
-
-
-def listing(text: str, language: str, first: int = 1) -> str:
-    return framed(numbers(text, first), code_part(highlighted(text, language)))
+def listing(text: str, language: str) -> str:
+    return framed(numbers(text), code_part(highlighted(text, language)))
 
 
 def framed(numbers: str, code: str) -> str:

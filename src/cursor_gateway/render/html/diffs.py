@@ -1,16 +1,13 @@
-"""A change of a file in, a unified diff out: the old and the new number, and the sign, beside each line."""
+"""Render the change of a file as a unified diff with line numbers."""
 
 from collections.abc import Iterable, Iterator
-from difflib import SequenceMatcher
 from typing import Literal, NamedTuple, TypeAlias
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.html.code import code_part, highlighted, split_lines
+from cursor_gateway.render.html.code import code_part, highlighted
 from cursor_gateway.render.html.pieces import count
+from cursor_gateway.render.lines import changes, split_lines
 from cursor_gateway.render.visible import visible
-
-_COMPARED = 4_000  # lines; beyond that comparing them takes too long
-_CONTEXT = 3
 
 Sign: TypeAlias = Literal["+", "−", " ", "⋮"]
 _TAGS: dict[Sign, tuple[str, str]] = {
@@ -59,7 +56,7 @@ def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
     old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
     first = diff.start_line
     shown = 0  # old lines so far
-    for group in _groups(old, new) if compares else _all_lines(old, new):
+    for group in changes(old, new, compares=compares):
         if hidden := group[0][1] - shown:
             yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
         for tag, old_start, old_end, new_start, new_end in group:
@@ -73,16 +70,6 @@ def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
         shown = group[-1][2]
     if shown and (hidden := len(old) - shown):
         yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
-
-
-def _groups(old: list[str], new: list[str]) -> Iterable[list[tuple[str, int, int, int, int]]]:
-    if len(old) + len(new) > _COMPARED:
-        return _all_lines(old, new)
-    return SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)
-
-
-def _all_lines(old: list[str], new: list[str]) -> list[list[tuple[str, int, int, int, int]]]:
-    return [[("replace", 0, len(old), 0, len(new))]]
 
 
 def _change(runs: list[_Run], *, creates: bool = False) -> Change:

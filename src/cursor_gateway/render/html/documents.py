@@ -1,4 +1,4 @@
-"""A document in, one `article` out: the same for a page, a stream's end and an exported file.
+"""Render a document as an `article`: the same for a page, the end of a stream and an exported file.
 
 An article's `data-part`s are what a live page replaces or appends to; its `aria-label` is its name.
 """
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from msgspec import UNSET
 
-from cursor_gateway.errors import GatewayError
+from cursor_gateway.errors import errors_by_code
 from cursor_gateway.model.documents import (
     ClarificationDocument,
     ClarificationMetadata,
@@ -418,10 +418,7 @@ def _message(text: str) -> str:
 
 @cache
 def _codes_worth_another_try() -> frozenset[str]:
-    kinds = list(GatewayError.__subclasses__())
-    for kind in kinds:  # grows while it is read
-        kinds += kind.__subclasses__()
-    return frozenset(kind.code.upper() for kind in kinds if kind.retryable)
+    return frozenset(code.upper() for code, kind in errors_by_code().items() if kind.retryable)
 
 
 _FORMATTED = _Look(markdown.render, markdown.render_line, _pretty, is_plain=False)

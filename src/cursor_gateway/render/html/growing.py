@@ -1,4 +1,4 @@
-"""Pieces of a Markdown text in; now and then what is finished since, and the open rest, out."""
+"""Render Markdown that is still growing: the finished blocks once, the open rest again and again."""
 
 from typing import NamedTuple
 

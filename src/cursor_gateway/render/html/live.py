@@ -1,4 +1,4 @@
-"""Document events in; what a page must do to show them, fragment by fragment, out.
+"""Render document events as fragments, each of which tells a page what to add, append or replace.
 
 Applied in order to an empty page, the fragments give what `render_answer` gives of the finished documents. A text
 that grows is rendered again only from its last block on, code is appended and coloured at its end.
@@ -73,7 +73,7 @@ Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
 
 
 class LiveRenderer:
-    """Push a run's events in their order; the fragments that show each come back at once.
+    """Push a run's events in order; each push returns the fragments that show the event.
 
     What `do` finds too slow is shown as plain text: the end of its document replaces all of it, so that a document
     looks the same whether it was read live or not.
@@ -263,7 +263,7 @@ def _growing(started: DocumentStarted, do: Do) -> _Growing:
 
 
 class _LiveTodos:
-    """Plans and changes in the order they end; the lists that look other than before, out.
+    """Takes plans and changes in the order in which they end, and returns the lists that have changed.
 
     Tools run side by side, so an earlier document may end later: then all is folded again.
     """

@@ -1,4 +1,4 @@
-"""Markdown of the agent in, HTML out, whole or as it grows; none of it is HTML that the agent wrote.
+"""Render the agent's Markdown as HTML, whole or as it grows. HTML in it is shown as text.
 
 A top-level block is rendered for itself, so a growing text is rendered again only from its last block on.
 """

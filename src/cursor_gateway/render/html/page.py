@@ -1,4 +1,4 @@
-"""A whole answer in, one HTML file that needs nothing else out: no script, no network, its style inside."""
+"""Render a whole answer as one HTML file, with its style and without scripts."""
 
 from base64 import b64encode
 from functools import cache

@@ -1,4 +1,4 @@
-"""Text of the agent in, text that may stand in HTML out: everything escaped, nothing unseen."""
+"""Escape the agent's text for HTML, and show invisible characters."""
 
 from html import escape
 
@@ -35,7 +35,7 @@ def exact_line(text: str) -> str:
 
 
 def label(text: str, longest: int = 160) -> str:
-    """A name for those who listen."""
+    """A name for screen readers."""
     words = " ".join(text.split())
     return exact(words if len(words) <= longest else f"{words[: longest - 1]}…")
 
@@ -50,13 +50,13 @@ def span(html: str, kind: str) -> str:
 
 
 def unseen(html: str) -> str:
-    """For those who listen."""
+    """For screen readers only."""
     return span(html, "unseen")
 
 
-def plain(text: str, kind: str = "plain") -> str:
+def plain(text: str) -> str:
     """Lines as they stand. A line feed first would be swallowed by `pre` alone."""
-    return f"<pre{_class(kind)}><code>{exact(text)}</code></pre>"
+    return f'<pre class="plain"><code>{exact(text)}</code></pre>'
 
 
 def count(number: int, noun: str) -> str:

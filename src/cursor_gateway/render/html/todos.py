@@ -1,23 +1,18 @@
-"""Plans and later changes of their to-dos in, each list as it stands now out."""
+"""Render a plan's to-dos as HTML, as they stand now."""
 
 from collections.abc import Iterable
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from msgspec import UNSET
 
 from cursor_gateway.model.documents import Document, PlanDocument, TodoStatus, TodoUpdateDocument
 from cursor_gateway.render.html.pieces import prose_line, span, unseen
 from cursor_gateway.render.html.work import Do, Lines
+from cursor_gateway.render.todos import Todo, Todos, changed, planned, progress, updated, waits_for
 
 TodoDocument: TypeAlias = PlanDocument | TodoUpdateDocument
 
 _MARKS: dict[TodoStatus, str] = {"pending": "☐", "in_progress": "◐", "completed": "☑", "cancelled": "☒"}
-
-
-class _Todo(NamedTuple):
-    content: str
-    status: TodoStatus
-    dependencies: tuple[str, ...] = ()
 
 
 class TodoLists:
@@ -27,26 +22,19 @@ class TodoLists:
         self._do = do
         self._html: dict[str, str] = {}  # of contents
         self._plan: str | None = None
-        self._todos: dict[str, _Todo] = {}
+        self._todos: Todos = {}
 
     def push(self, document: TodoDocument, /) -> str:
         """The document's own list."""
         self._render(todo.content if isinstance(todo.content, str) else todo.id for todo in document.metadata.todos)
         if isinstance(document, PlanDocument):
             self._plan = document.id
-            self._todos = {
-                todo.id: _Todo(todo.content, todo.status, tuple(todo.dependencies)) for todo in document.metadata.todos
-            }
+            self._todos = planned(document.metadata)
             return self._list(self._todos)
         before = self._todos
-        changed: dict[str, _Todo] = {}
-        for todo in document.metadata.todos:
-            known = before.get(todo.id, _Todo(todo.id, todo.status))
-            content = known.content if todo.content is UNSET else todo.content
-            changed[todo.id] = _Todo(content, todo.status, known.dependencies)
         if document.metadata.state in (UNSET, "completed"):  # a change that failed changed nothing
-            self._todos = changed if document.metadata.merge is False else {**before, **changed}
-        return self._list(changed)
+            self._todos = updated(before, document.metadata)
+        return self._list(changed(before, document.metadata))
 
     def push_all(self, documents: Iterable[Document]) -> dict[str, str]:
         """By the document's id: a plan's list at its end, a change's as it was."""
@@ -68,34 +56,23 @@ class TodoLists:
         done = self._do(Lines(new)) if new else None
         self._html |= zip(new, done.html if done is not None else map(prose_line, new), strict=True)
 
-    def _list(self, shown: dict[str, _Todo]) -> str:
+    def _list(self, shown: Todos) -> str:
         numbers = {id: number for number, id in enumerate(self._todos, 1)}
         items = "".join(
-            _item(todo, self._html[todo.content], numbers.get(id), self._waits_for(todo, numbers))
+            _item(todo, self._html[todo.content], numbers.get(id), waits_for(todo, self._todos))
             for id, todo in shown.items()
         )
-        done = sum(todo.status == "completed" for todo in self._todos.values())
-        progress = f'<p class="progress">{done} of {len(self._todos)} done</p>' if self._todos else ""
+        done = f'<p class="progress">{progress(self._todos)}</p>' if self._todos else ""
         listed = f"<ol>{items}</ol>" if items else ""
-        return f'<div class="todos" data-part="todos">{progress}{listed}</div>'
-
-    def _waits_for(self, todo: _Todo, numbers: dict[str, int]) -> str:
-        if todo.status != "pending":
-            return ""
-        unfinished = (
-            needed
-            for needed in todo.dependencies
-            if needed in numbers and self._todos[needed].status in ("pending", "in_progress")
-        )
-        return ", ".join(str(numbers[needed]) for needed in unfinished)
+        return f'<div class="todos" data-part="todos">{done}{listed}</div>'
 
 
-def _item(todo: _Todo, html: str, number: int | None, waits_for: str) -> str:
+def _item(todo: Todo, html: str, number: int | None, needed: str) -> str:
     """The number is the one in the plan, also where only some are listed."""
     value = f' value="{number}"' if number else ""
     mark = f'<span class="mark" aria-hidden="true">{_MARKS[todo.status]}</span>'
     status = unseen(f"{todo.status.replace('_', ' ')}: ")
-    after = span(f"after {waits_for}", "after") if waits_for else ""
+    after = span(f"after {needed}", "after") if needed else ""
     return f'<li{value} data-status="{todo.status}">{mark}{status}<span>{html}</span>{after}</li>'
 
 

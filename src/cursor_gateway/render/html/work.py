@@ -1,4 +1,4 @@
-"""A piece of rendering whose cost is not linear in, its HTML out.
+"""Rendering jobs that may take more than linear time.
 
 Pygments and Markdown parsers take quadratic time for some texts. So what they do is asked for as a job: `perform` does
 it here and now, a server has it done in another process that is killed when it takes too long (then there is no

@@ -1,4 +1,4 @@
-"""A tool call as ACP reports it in; Cursor's own name, arguments and result for `sources.cursor.tools` out.
+"""Translate a tool call from ACP into the name, arguments and result that `sources.cursor.tools` reads.
 
 ACP has little information: a title, a kind, and input and output whose shapes differ between builds. Those of 2026.08
 have `{"command"}` or nothing as input; newer ones name the tool (`_toolName`) and the server of an MCP tool.

@@ -1,4 +1,4 @@
-"""A started agent in; its JSON-RPC connection, shared by several concurrent sessions, out.
+"""The JSON-RPC connection to a running agent, shared by several sessions.
 
 The package's `ClientSideConnection` accepts only extensions whose names start with `_`, and Cursor's are named
 `cursor/…`, so its plain `Connection` is used, with messages as plain data.

@@ -1,4 +1,4 @@
-"""Session updates and extension messages of one turn, as plain data, in; agent events out.
+"""Decode the session updates and extension messages of one turn as agent events.
 
 Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `calls`, failures that arrive as text in
 `trailers`.

@@ -1,4 +1,4 @@
-"""Lines in, JSON-RPC messages out; and the text of an error.
+"""Decode lines as JSON-RPC messages, and read the text of an error.
 
 Other lines are skipped: the agent may print anything, and that must not end a connection.
 """

@@ -1,4 +1,4 @@
-"""A model's name as the CLI lists it, and the models of a session, in; ACP's name for it out.
+"""Find ACP's name for a model that the CLI lists.
 
 The CLI has `grok-4.6-high-fast`, ACP `grok-4.6[effort=high,fast=true]`; for `auto` ACP has `default[]`.
 """

@@ -1,4 +1,4 @@
-"""A call that the agent requests permission for, and the operator's rules, in; whether it is allowed out.
+"""Decide by the operator's rules whether a call is allowed.
 
 The rules are written as in the CLI's own configuration: `Shell(git)`, `Write(src/**)`, `Read(**)`, `Mcp(server:tool)`,
 `WebFetch(example.com)`. Anything that cannot be parsed is denied.

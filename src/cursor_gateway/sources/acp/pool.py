@@ -1,4 +1,4 @@
-"""A workspace in; a place in a running agent out: an idle one, a new one, or one shared with other turns.
+"""A pool of running agents: find an idle one for a turn, start another, or share one with other turns.
 
 Agents are started on demand or in advance (`warm_up`). They end when they have been idle for a while, when they stop
 answering, and after a number of turns. A dead agent is removed at once, and the next request gets another.

@@ -1,4 +1,4 @@
-"""A command in; a process with a JSON-RPC transport over its pipes, in its own process group, out."""
+"""Start an agent in its own process group, with a JSON-RPC transport over its pipes."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""An agent's messages during one turn in; batches of agent events, and answers to its requests, out."""
+"""Handle an agent's messages during one turn: decode its events, and answer its requests."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence

@@ -1,4 +1,4 @@
-"""A turn in; agent events from a long-lived agent process out."""
+"""Run turns in long-lived agents, over ACP."""
 
 import asyncio
 import base64
@@ -19,7 +19,7 @@ from cursor_gateway.sources.acp.process import InteractiveProcess
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for
-from cursor_gateway.sources.cursor.configuration import copy_configuration, unusable, user_configuration
+from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor.confinement import ALLOWED_TOOLS, check_confinable, confine, without_proxy
 from cursor_gateway.sources.cursor.failures import nearest_names
 from cursor_gateway.sources.cursor.program import InstalledAgent
@@ -51,6 +51,10 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
 
 
 class CursorAcpSource:
+    holds_questions = True
+    offers_tools = True
+    tools_server = TOOLS_SERVER
+
     def __init__(
         self,
         options: AcpOptions,
@@ -93,18 +97,6 @@ class CursorAcpSource:
     def has_session(self, turn: Turn) -> bool:
         """Only loading the session shows for certain; the run then fails with `SessionLost`."""
         return turn.session_id not in self._lost
-
-    @property
-    def holds_questions(self) -> bool:
-        return True
-
-    @property
-    def tools_server(self) -> str:
-        return TOOLS_SERVER
-
-    @property
-    def offers_tools(self) -> bool:
-        return True
 
     def account(self) -> Hashable:
         return self._agent.account()
@@ -175,10 +167,7 @@ class CursorAcpSource:
     def _note(self, turn: Turn, session_id: str) -> None:
         """A shared agent keeps its sessions outside the conversation's folder."""
         if turn.offered is None:
-            try:
-                note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
-            except OSError as error:
-                raise unusable(error) from error
+            note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
 
     # --- agents -------------------------------------------------------------------------------------
 

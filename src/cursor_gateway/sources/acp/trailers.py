@@ -1,4 +1,4 @@
-"""The agent's text in pieces in; the text to emit now, and a failure at its end, out.
+"""Hold back text that may be the failure at the end of a turn.
 
 Over ACP a failed turn ends like any other: its last text is `\\n\\nError: RetriableError: [unavailable] …`, and the
 stop reason is `end_turn` (seen in 2026.08.11). Text that may be the start of that is held back until it is decided.

@@ -1,1 +1,1 @@
-"""What every way to Cursor's agent shares."""
+"""What all backends of Cursor's agent share."""

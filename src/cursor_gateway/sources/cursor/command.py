@@ -1,4 +1,4 @@
-"""A turn in; the arguments, standard input and environment of cursor-agent out."""
+"""Build the arguments, the standard input and the environment of cursor-agent."""
 
 import re
 from collections.abc import Collection, Iterable, Mapping

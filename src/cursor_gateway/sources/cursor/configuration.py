@@ -1,4 +1,4 @@
-"""The user's cursor-agent configuration in; a private copy for one conversation out.
+"""Copy the user's cursor-agent configuration for one conversation.
 
 `--model` rewrites the configuration, which would change the user's later runs, so each conversation gets its own
 copy. The copy keeps its path for as long as the conversation lives, because the agent stores its chats in it. Rules

@@ -1,4 +1,4 @@
-"""A turn with the caller's tools in; a workspace and a configuration that allow the agent only those tools, out.
+"""Confine an agent to the caller's tools, with a workspace and a configuration of its own.
 
 Everything is denied before the agent starts, so safety never depends on how fast its output is read. There are three
 layers: deny rules for everything that touches this machine, an allow list of tools, and an empty working folder. Such

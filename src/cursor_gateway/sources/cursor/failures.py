@@ -1,4 +1,4 @@
-"""What cursor-agent prints when it fails in, the matching error out.
+"""Recognize what cursor-agent prints when it fails.
 
 The texts come from stderr, or from the end of the output where both share a pipe. Minified builds print the
 error's class as one letter ("T: [internal] …"), so only the part after it is matched.

@@ -1,4 +1,4 @@
-"""The output of `cursor-agent --list-models` in, models out; and a cache of the list."""
+"""Parse and cache the output of `cursor-agent --list-models`."""
 
 import asyncio
 import re

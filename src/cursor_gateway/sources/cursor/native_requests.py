@@ -1,4 +1,4 @@
-"""A request for one of the agent's own tools in; the equivalent call of a caller's tool out, or None.
+"""Translate a request for one of the agent's own tools into a call of a caller's tool, if one fits.
 
 In a run with the caller's tools the agent's own are denied, but the agent sometimes asks for them anyway. Clients use
 different names for the same things, so a request is first expressed in neutral meanings (`_requests`). The caller's

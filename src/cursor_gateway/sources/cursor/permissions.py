@@ -1,4 +1,4 @@
-"""A call that was not allowed in; the rules that would allow it, in the form of the agent's own configuration, out.
+"""Find the rules that would allow a rejected call, in the form of the agent's own configuration.
 
 `Shell(git)` allows the command `git` with any arguments, which is the narrowest rule that every build understands.
 Names are checked: what the agent writes must not become a wider rule than the one that is shown.

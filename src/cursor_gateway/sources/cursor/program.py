@@ -1,4 +1,4 @@
-"""Program names in; Cursor's agent as installed on this machine, with its version and flags, out."""
+"""Find Cursor's agent on this machine, with its version and flags."""
 
 import asyncio
 import os

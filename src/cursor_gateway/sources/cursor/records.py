@@ -1,4 +1,4 @@
-"""Lines of cursor-agent's stream-json in, a typed record for each out.
+"""Decode lines of cursor-agent's stream-json as typed records.
 
 The fast path is one typed decode. A line that it rejects is decoded again, leniently, with the standard library:
 lone surrogates (a character that the agent split in two), numbers written as strings, nulls, and older shapes.

@@ -1,11 +1,10 @@
-"""Cursor's tool calls (name, arguments, result) in, actions and outcomes out.
+"""Read Cursor's tool calls (name, arguments, result) as actions and outcomes.
 
 One table lists every tool of the agent's protocol; a tool that is not in it becomes an `OtherTool` with its
 arguments and its result unchanged. Payloads are protobuf-JSON: messages may have unknown fields, an enum is its
 name (in old builds its number), and a result is an object with one of several keys.
 """
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +21,15 @@ from cursor_gateway.model.documents import (
     TodoChange,
     TodoStatus,
 )
+from cursor_gateway.sources.cursor.outcomes import read_outcome, snake
 from cursor_gateway.stages.diffs import line_diff, patch_diff
 from cursor_gateway.wire.payload import Fields
+
+_SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
+# The agent's own reason is that the user skipped the question, who may never have seen it.
+_UNANSWERED = Outcome(
+    state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
+)
 
 
 class Call(Struct, frozen=True):
@@ -42,7 +48,7 @@ def read_call(tool: str, args: object) -> Action:
 
 def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
     """A call as it ended."""
-    outcome, value = _ending(result)
+    outcome, value = read_outcome(result)
     call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
     if tool == "mcp" and call.value.flag("isError"):
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
@@ -70,93 +76,11 @@ def _action(tool: str, call: Call, value: Any) -> Action:
     elif entry := _TABLE.get(tool):
         name, arguments = entry.name, entry.arguments(call.args)
     else:
-        name, arguments = _snake(tool) or "tool", call.args.all
+        name, arguments = snake(tool) or "tool", call.args.all
     data = value
     if call.state == "completed" and isinstance(value, dict):
         data = _mcp_data(call.value) if tool == "mcp" else _data(tool, call.value)
     return OtherTool(tool=name, arguments=arguments, data=data)
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-
-
-# --- How a call ended -----------------------------------------------------------------------------
-
-_BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid", "planUri"}
-
-_CODES = {
-    "failure": "COMMAND_FAILED",
-    "fileBusy": "FILE_BUSY",
-    "fileNotFound": "FILE_NOT_FOUND",
-    "notFile": "NOT_A_FILE",
-    "notFound": "NOT_FOUND",
-    "permissionDenied": "PERMISSION_DENIED",
-    "readPermissionDenied": "PERMISSION_DENIED",
-    "rejected": "REJECTED",
-    "spawnError": "SPAWN_FAILED",
-    "timeout": "TIMEOUT",
-    "writePermissionDenied": "PERMISSION_DENIED",
-}
-
-_SENTENCES = {
-    "FILE_BUSY": "The file is in use.",
-    "FILE_NOT_FOUND": "The file does not exist.",
-    "NOT_A_FILE": "The path is not a file.",
-    "NOT_FOUND": "Nothing was found under that name.",
-    "PERMISSION_DENIED": "Permission was denied.",
-    "REJECTED": "The call was rejected.",
-    "SPAWN_FAILED": "The command could not be started.",
-    "TIMEOUT": "The tool ran out of time.",
-}
-
-_SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
-_MISSING_FILE = re.compile(r"\bfile not found|no such file|does not exist|ENOENT", re.IGNORECASE)
-_FAILURE = re.compile(r"(?:error|denied|notFound|failure|rejected|timeout|busy)$", re.IGNORECASE)
-_ABORTED: dict[str, State] = {
-    "SHELL_ABORT_REASON_USER_ABORT": "interrupted", "1": "interrupted",
-    "SHELL_ABORT_REASON_TIMEOUT": "timed_out", "2": "timed_out",
-}  # fmt: skip
-_STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
-# The agent's own reason is that the user skipped the question, who may never have seen it.
-_UNANSWERED = Outcome(
-    state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
-)
-
-
-def _ending(result: object) -> tuple[Outcome, Any]:
-    """A result of unknown shape counts as a success and is kept whole."""
-    if not isinstance(result, dict):
-        return Outcome(), result
-    fields = {key: value for key, value in result.items() if key not in _BESIDE_THE_OUTCOME}
-    for key, value in fields.items():
-        if key == "success" or key == "async" or key.endswith("Success"):
-            return Outcome(), value
-    for key, value in fields.items():
-        if key in _CODES or _FAILURE.search(key):
-            return _failure(key, Fields({"error": value} if isinstance(value, str) else value)), value
-    return Outcome(), fields or None
-
-
-def _failure(key: str, value: Fields) -> Outcome:
-    message = value.text("error", "errorMessage", "clientVisibleError", "reason", "message").strip()
-    details = value.text("modelVisibleError", "details", "path", "command", "url", "uri")
-    code = _CODES.get(key, "TOOL_ERROR")
-    if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
-        code = "FILE_NOT_FOUND"
-    aborted = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")))
-    if aborted is not None:
-        code = "TIMEOUT" if aborted == "timed_out" else "INTERRUPTED"
-        message = message or ("The command ran out of time." if aborted == "timed_out" else "The command was stopped.")
-    if code == "COMMAND_FAILED" and not message:
-        status = value.integer("exitCode")
-        message = "The command failed." if status is None else f"The command exited with status {status}."
-    return Outcome(
-        state=aborted or _STATES.get(key, "failed"),
-        code=code,
-        message=message or _SENTENCES.get(code) or f"The tool reported {_snake(key).replace('_', ' ')}.",
-        details=details,
-    )
 
 
 # --- Tools with a document of their own -------------------------------------------------------------
@@ -360,7 +284,7 @@ class Entry(Struct, frozen=True):
     data: Callable[[Fields], Any] | None = None
 
     def arguments(self, args: Fields) -> dict[str, Any]:
-        return {self.renamed.get(key) or _snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
+        return {self.renamed.get(key) or snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
 
 
 _PLUMBING = {"toolCallId", "sandboxPolicy"}  # metadata of the call, not arguments

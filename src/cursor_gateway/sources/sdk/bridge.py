@@ -1,4 +1,4 @@
-"""A command in; the SDK's bridge process and a client for it out. There is one for the whole gateway.
+"""Start the SDK's bridge process and connect to it. There is one for the whole gateway.
 
 The SDK would start it in the gateway's own process group, with the gateway's whole environment, and never read its
 output; so it is started here, and the SDK's client connects to it.

@@ -1,4 +1,4 @@
-"""Events of the SDK's stream, as plain data, in; agent events out.
+"""Decode the events of the SDK's stream as agent events.
 
 The stream contains everything twice, as deltas and as complete messages. Text and tools are taken from the deltas, and
 from the messages only what no delta has: the prompt, the usage, the run's state.
@@ -124,10 +124,18 @@ class SdkDecoder:
                 self._start()
                 self._settle()
                 self._out.append(ThinkingEnded())
-            case {"type": "tool-call-started", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_started(repair_json(call_id), call, _model_call(update), at_ms)
-            case {"type": "tool-call-completed", "call_id": str(call_id), "tool_call": dict(call)}:
-                self._tool_ended(repair_json(call_id), call, _model_call(update), at_ms)
+            case {
+                "type": "tool-call-started" | "tool-call-completed" as name,
+                "call_id": str(call_id),
+                "tool_call": dict(call),
+            }:
+                self._start()
+                self._settle()
+                if too_deep(call):
+                    self._out.append(Unrecognized("nested too deeply"))
+                    return
+                report = self._tool_started if name == "tool-call-started" else self._tool_ended
+                report(repair_json(call_id), repair_json(call), _model_call(update), at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -162,12 +170,6 @@ class SdkDecoder:
     # --- tools --------------------------------------------------------------------------------------
 
     def _tool_started(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
-        self._start()
-        self._settle()
-        if too_deep(call):
-            self._out.append(Unrecognized("nested too deeply"))
-            return
-        call = repair_json(call)
         tool = Fields(call).text("type")
         args = protocol_arguments(tool, call.get("args"))
         self._calls[call_id] = _Call(tool, args, at_ms)
@@ -175,12 +177,6 @@ class SdkDecoder:
             self._out.append(ToolStarted(call_id, read_call(tool, args), model_call, call))
 
     def _tool_ended(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
-        self._start()
-        self._settle()
-        if too_deep(call):
-            self._out.append(Unrecognized("nested too deeply"))
-            return
-        call = repair_json(call)
         started = self._calls.pop(call_id, None)
         tool = Fields(call).text("type") or (started.tool if started else "")
         args = protocol_arguments(tool, call["args"]) if call.get("args") else started.args if started else None

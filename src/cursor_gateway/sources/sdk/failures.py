@@ -1,4 +1,4 @@
-"""An error of the SDK, or a failed run's status, in; the matching gateway error out.
+"""Translate an error of the SDK, or the status of a failed run, into an error of the gateway.
 
 The SDK's error classes are less precise than the codes on the wire, so the code is checked first. Some failures have
 only a text, which is the agent's own, the same as with the other sources.

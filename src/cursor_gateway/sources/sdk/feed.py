@@ -1,4 +1,4 @@
-"""An agent and a prompt in; the events of its run, as they arrive, out.
+"""Send a prompt to an agent and read the events of its run, as they arrive.
 
 Events are read even when no caller is waiting: the bridge drops a stream that is not read.
 """

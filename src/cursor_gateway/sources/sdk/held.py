@@ -1,4 +1,4 @@
-"""The SDK's calls of the caller's tools in; their results out, or an error when the run ends first."""
+"""Run the SDK's calls of the caller's tools, and end them when the run ends first."""
 
 import asyncio
 from typing import Any

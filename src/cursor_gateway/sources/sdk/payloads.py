@@ -1,5 +1,4 @@
-"""A tool's arguments and result as the SDK writes them in; the same in the agent's protocol, for
-`sources.cursor.tools`, out.
+"""Translate a tool's arguments and result from the SDK into the agent's protocol, for `sources.cursor.tools`.
 
 The SDK keeps fewer fields than the protocol, and renames some of them.
 """

@@ -1,4 +1,4 @@
-"""A turn in; the tools, mode and model to request from the SDK out."""
+"""Choose the tools, the mode and the model to request from the SDK."""
 
 from typing import Literal
 

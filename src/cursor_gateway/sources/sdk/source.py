@@ -1,11 +1,11 @@
-"""A turn in; agent events from an SDK agent, through the shared bridge, out."""
+"""Run turns in agents of Cursor's SDK, through the shared bridge."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -62,7 +62,9 @@ def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
 
 
 class CursorSdkSource:
-    tools_server: ClassVar[str] = CALLERS_SERVER
+    holds_questions = False  # the bridge's protocol has no way to answer
+    offers_tools = True
+    tools_server = CALLERS_SERVER
 
     def __init__(
         self, options: SdkOptions, environ: Mapping[str, str], ledger: Ledger, clock: Callable[[], float]
@@ -92,14 +94,6 @@ class CursorSdkSource:
     def has_session(self, turn: Turn) -> bool:
         """Only resuming a session shows whether the bridge still has it; lost ones are remembered."""
         return turn.session_id not in self._lost
-
-    @property
-    def holds_questions(self) -> bool:
-        return False  # the bridge's protocol has no way to answer
-
-    @property
-    def offers_tools(self) -> bool:
-        return True
 
     def account(self) -> str | None:
         return self._environ.get("CURSOR_API_KEY")
@@ -334,10 +328,7 @@ def _workspace(turn: Turn) -> str:
 
 def _note(turn: Turn, opened: _Opened) -> None:
     """The SDK keeps its agents in its own store, outside the conversation's folder."""
-    try:
-        note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
-    except OSError as error:
-        raise unusable(error) from error
+    note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
 
 
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":

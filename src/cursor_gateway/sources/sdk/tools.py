@@ -1,4 +1,4 @@
-"""The caller's tools in; definitions and results that survive the SDK's encoding out.
+"""Write the caller's tools and their results so that they survive the SDK's encoding.
 
 The SDK drops empty values from what it sends, and keys that are empty as a consequence, except inside lists. In a JSON
 Schema such values can be significant: `{}` allows anything, `const: ""` only one value. So whatever would be dropped

@@ -1,4 +1,4 @@
-"""An event of the SDK's stream as SDK objects in; the same as plain data, for the decoder, out."""
+"""Turn the SDK's event objects into plain data for the decoder."""
 
 from collections.abc import Mapping
 from dataclasses import is_dataclass

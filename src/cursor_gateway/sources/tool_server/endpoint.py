@@ -1,4 +1,4 @@
-"""The tools of runs in; for each run an unguessable loopback URL with an MCP server out."""
+"""Offer the tools of each run at an unguessable loopback URL."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""One run's tools in; an MCP server (streamable HTTP) that lists them and holds each call until it is answered, out.
+"""Serve one run's tools over MCP (streamable HTTP), and hold each call until it is answered.
 
 Imported late: the SDK takes most of a second and about 40 MB, which a gateway without callers' tools does not need.
 """

@@ -1,4 +1,4 @@
-"""The streaming events as types: what each frame of the documents dialect says, for schemas and typed readers.
+"""The streaming events of the documents dialect as types, for schemas and readers.
 
 The encoder writes these shapes from byte templates; the schema tests hold its output against them.
 """

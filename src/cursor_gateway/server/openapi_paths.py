@@ -1,0 +1,369 @@
+"""Describe the paths that belong to no dialect: history, permissions, workspaces, models, monitoring."""
+
+import msgspec
+
+from cursor_gateway import errors
+from cursor_gateway.dialects import openapi as api
+from cursor_gateway.dialects.base import Description
+from cursor_gateway.dialects.openapi import Json
+from cursor_gateway.server.models import CodexModel, ModelEntry
+from cursor_gateway.server.openapi_schemas import own_schemas
+
+
+def own_paths() -> list[Description]:
+    return [
+        Description("History", "Conversations and runs.", _history(), own_schemas()),
+        Description("Permissions", "What callers have allowed the agent to do.", _permissions()),
+        Description("Workspace", "The folders that the agent may work in.", _workspace()),
+        Description("Models", "The agent's models, for any client.", _models()),
+        Description("Operation", "Monitoring, and the description of this API.", _monitoring()),
+    ]
+
+
+def _history() -> dict[str, Json]:
+    id = api.path_id("The conversation's id.", "conv_9e8d7c6b")
+    return {
+        "GET /v1/conversations": api.operation(
+            "listConversations",
+            "List or search conversations",
+            "Newest first. With `q`, only those that contain all its words: in messages, documents, commands and "
+            "paths.",
+            replies=api.json_ok("A page.", "ConversationList", {"conversations": [_CONVERSATION], "next": None}),
+            errors=[errors.StoreUnavailable],
+            parameters=[
+                api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
+                api.page_size(20),
+                api.query("before", "The `next` of the previous page. Other values are rejected."),
+                api.query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
+            ],
+        ),
+        "GET /v1/conversations/{id}": api.operation(
+            "getConversation",
+            "Get a conversation",
+            "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
+            replies=api.json_ok("The conversation.", "ConversationDetail", _DETAIL),
+            errors=api.OF_STORED,
+            parameters=[id],
+        ),
+        "PATCH /v1/conversations/{id}": api.operation(
+            "changeConversation",
+            "Rename or pin a conversation",
+            "Omitted fields do not change.",
+            body=api.json_body("ConversationChange", rename=("Rename and pin", {"title": "Login", "pinned": True})),
+            replies=api.json_ok("The changed conversation.", "ConversationEntry", _CONVERSATION),
+            errors=(*api.OF_STORED, *api.OF_BODIES),
+            parameters=[id],
+        ),
+        "DELETE /v1/conversations/{id}": api.operation(
+            "deleteConversation",
+            "Delete a conversation",
+            "Deletes its answers, its images and the agent's own copies on this machine. An active run is stopped. "
+            "Recordings (`record_dir`), files that the agent has changed, and data sent to Cursor are not deleted.",
+            replies={
+                "202": api.reply(
+                    "The conversation is deleted from the history; the agents' own copies are deleted as soon as "
+                    "possible.",
+                    api.json_content(api.ref("RemovalPending"), {"message": "The conversation is deleted. …"}),
+                ),
+                "204": api.reply("Deleted."),
+            },
+            errors=api.OF_STORED,
+            parameters=[id],
+        ),
+        "GET /v1/conversations/{id}/export": api.operation(
+            "exportConversation",
+            "Export a conversation",
+            "Returns the whole conversation as a file.",
+            replies=api.ok(
+                "The conversation.",
+                {
+                    "text/markdown": {"schema": api.TEXT},
+                    "text/plain": {"schema": api.TEXT},
+                    "application/json": {"schema": api.OBJECT},
+                },
+            ),
+            errors=api.OF_STORED,
+            parameters=[id, api.query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]})],
+        ),
+        "GET /v1/conversations/{id}/changes": api.operation(
+            "getConversationChanges",
+            "List the files that the agent changed",
+            "All edits of a file are combined. Changes that the agent made by running commands are not included.",
+            replies=api.ok(
+                "The files.",
+                {**api.json_content(api.ref("ConversationChanges"), _CHANGES), "text/html": {"schema": api.TEXT}},
+            ),
+            errors=api.OF_STORED,
+            parameters=[id, api.query("dialect", "`html` for an HTML fragment.", {"enum": ["json", "html"]})],
+        ),
+        "POST /v1/conversations/{id}/revert": api.operation(
+            "revertChanges",
+            "Revert files",
+            "Restores the text that files had before the agent changed them, and deletes files that it created. "
+            "Fails with 409, and changes nothing, if a file is no longer as the agent left it, or its earlier text is "
+            "not known.",
+            body=api.json_body("RevertRequest", file=("One file", {"path": "src/app.py"})),
+            replies=api.json_ok("The reverted files.", "RevertedFiles", _REVERTED),
+            errors=(
+                *api.OF_STORED,
+                *api.OF_BODIES,
+                errors.ConversationBusy,
+                errors.FileChanged,
+                errors.WorkspaceForbidden,
+            ),
+            parameters=[id],
+        ),
+        "GET /v1/runs": api.operation(
+            "listRuns",
+            "List recent runs",
+            "Of all conversations, newest first.",
+            replies=api.json_ok("The runs.", "RunList", {"runs": [_RECENT]}),
+            errors=[errors.StoreUnavailable],
+            parameters=[api.page_size(50)],
+        ),
+    }
+
+
+def _permissions() -> dict[str, Json]:
+    return {
+        "GET /v1/permissions": api.operation(
+            "listPermissions",
+            "List permissions",
+            "The caller's own decisions, newest first, and the operator's rules.",
+            replies=api.json_ok("The permissions.", "PermissionList", _PERMISSIONS),
+        ),
+        "DELETE /v1/permissions/{id}": api.operation(
+            "revokePermission",
+            "Revoke a permission",
+            "Applies from the next run on. The document can then be decided again.",
+            replies={"204": api.reply("Revoked.")},
+            errors=[errors.NotFound],
+            parameters=[api.path_id("The permission's id.", "perm_3b1d")],
+        ),
+    }
+
+
+def _workspace() -> dict[str, Json]:
+    return {
+        "GET /v1/workspace/files": api.operation(
+            "findFiles",
+            "Find files",
+            "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
+            replies=api.json_ok("The files.", "WorkspaceFiles", {"files": ["src/app.py"]}),
+            errors=[errors.WorkspaceForbidden],
+            parameters=[
+                api.query("q", "Part of a path.", _SEARCH),
+                api.query("workspace", "The folder; by default the gateway's."),
+            ],
+        ),
+        "GET /v1/workspace/folders": api.operation(
+            "findFolders",
+            "Find folders",
+            "At most 20 folders that a conversation may use as its workspace.",
+            replies=api.json_ok("The folders.", "WorkspaceFolders", {"folders": ["/home/me/calculator"]}),
+            parameters=[api.query("q", "The beginning of a path.", _SEARCH)],
+        ),
+    }
+
+
+def _models() -> dict[str, Json]:
+    model: Json = msgspec.to_builtins(
+        ModelEntry(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
+    )
+    codex = CodexModel(slug="auto", display_name="Auto", description="Auto, by Cursor", priority=0)
+    models = {
+        "object": "list",
+        "data": [model],
+        "models": [msgspec.json.decode(msgspec.json.encode(codex))],
+        "has_more": False,
+        "first_id": "auto",
+        "last_id": "auto",
+    }
+    failures = api.run_errors(errors.AgentError) - _ONLY_OF_RUNS
+    return {
+        "GET /v1/models": api.operation(
+            "listModels",
+            "List models",
+            "Lists the models of the agent's account. The list is cached for a while. A request with "
+            "`anthropic-version` gets a `ModelPage`.",
+            replies=api.ok(
+                "The models.", api.json_content({"anyOf": [api.ref("ModelList"), api.ref("ModelPage")]}, models)
+            ),
+            errors=failures,
+            envelope=api.Envelope(api.OPENAI_ENVELOPE.schema, api.OPENAI_ENVELOPE.example, "MessagesError"),
+            parameters=[
+                api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
+                api.query(
+                    "limit",
+                    "The page size, for Anthropic clients.",
+                    {"type": "integer", "minimum": 1, "maximum": 1000},
+                ),
+                api.query("after_id", "Returns the models after this one, for Anthropic clients."),
+                api.query("before_id", "Returns the models before this one, for Anthropic clients."),
+            ],
+        ),
+        "GET /v1/models/{id}": api.operation(
+            "getModel",
+            "Get a model",
+            "Returns a model of the list. Claude's model names are accepted too.",
+            replies=api.json_ok("The model.", "Model", model),
+            errors={*failures, errors.ModelUnavailable},
+            parameters=[api.path_id("The model's id.", "auto")],
+        ),
+    }
+
+
+def _monitoring() -> dict[str, Json]:
+    return {
+        "GET /health": api.operation(
+            "getHealth",
+            "Health",
+            "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if the "
+            "agent is no longer installed.",
+            replies=api.json_ok("The gateway is running.", "Health", _HEALTH),
+            errors=[errors.AgentMissing],
+            is_open=True,
+        ),
+        "GET /livez": api.operation(
+            "getLivez",
+            "Liveness",
+            "For a supervisor that restarts the process. Needs no API key, and does not ask the database.",
+            replies=api.ok("The process is alive.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            is_open=True,
+        ),
+        "GET /readyz": api.operation(
+            "getReadyz",
+            "Readiness",
+            "For a load balancer. Returns 503 while the process shuts down or is drained, and in a cluster while the "
+            "database does not answer. Needs no API key.",
+            replies=api.ok("The process accepts requests.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
+            is_open=True,
+        ),
+        "GET /metrics": api.operation(
+            "getMetrics",
+            "Metrics",
+            "Runs, tokens, failures, requests and times, in Prometheus format.",
+            replies=api.ok("The metrics.", {"text/plain": {"schema": api.TEXT, "example": _METRICS}}),
+        ),
+        "GET /openapi.json": api.operation(
+            "getOpenapi",
+            "OpenAPI document",
+            "This API as an OpenAPI document.",
+            replies=api.ok("An OpenAPI 3.1 document.", {"application/json": {"schema": api.OBJECT}}),
+            is_open=True,
+        ),
+        "GET /docs": api.operation(
+            "getDocs",
+            "API documentation",
+            "This API as a web page.",
+            replies=api.ok("A page.", {"text/html": {"schema": api.TEXT}}),
+            is_open=True,
+        ),
+    }
+
+
+# --- examples ---------------------------------------------------------------------------------------
+
+_SEARCH: Json = {"type": "string", "maxLength": 1000}
+_ONLY_OF_RUNS = {
+    errors.AgentLooped,
+    errors.AgentUnconfined,
+    errors.AnswerUnfit,
+    errors.ModelUnavailable,
+    errors.RunCancelled,
+    errors.SessionLost,
+    errors.ToolNotCalled,
+    errors.WorkspaceUntrusted,
+}
+_HEALTH: Json = {
+    "status": "ok",
+    "version": "0.1.0",
+    "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
+    "sources": ["cli"],
+    "mode": "agent",
+    "model": "auto",
+    "runs": {"running": 0, "limit": 8},
+}
+_CONVERSATION: Json = {
+    "id": "conv_9e8d7c6b",
+    "title": "What does this project do?",
+    "created": "2026-02-23T10:30:00.000Z",
+    "updated": "2026-02-23T10:30:02.400Z",
+    "workspace": "/home/me/calculator",
+    "mode": "ask",
+    "model": "auto",
+    "isRunning": False,
+    "pinned": False,
+}
+_CHANGES: Json = {
+    "files": [
+        {
+            "path": "src/app.py",
+            "operation": "edit",
+            "language": "python",
+            "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
+            "canRevert": True,
+        }
+    ]
+}
+_REVERTED: Json = {"files": [{"path": "src/app.py", "action": "restored"}]}
+_RUN_ENTRY: Json = {
+    "id": "chat_7f3a2b1c",
+    "state": "completed",
+    "model": "auto",
+    "mode": "ask",
+    "created": "2026-02-23T10:30:00Z",
+    "firstEventMs": 900,
+    "durationMs": 2400,
+    "usage": {"promptTokens": 1510, "completionTokens": 9, "totalTokens": 1519, "cachedTokens": 1200},
+    "errorCode": None,
+}
+_DETAIL: Json = {
+    **_CONVERSATION,
+    "messages": [
+        {
+            "role": "user",
+            "text": "What does this project do?",
+            "chatId": "chat_7f3a2b1c",
+            "created": "2026-02-23T10:30:00.000Z",
+        },
+        {
+            "role": "assistant",
+            "text": "It is a calculator for the terminal.",
+            "chatId": "chat_7f3a2b1c",
+            "created": "2026-02-23T10:30:02.400Z",
+        },
+    ],
+    "runs": [_RUN_ENTRY],
+}
+_PERMISSIONS: Json = {
+    "permissions": [
+        {
+            "id": "perm_3b1d",
+            "decision": "workspace",
+            "rules": ["Shell(npm)"],
+            "subject": "npm test",
+            "reason": "",
+            "workspace": "/home/ada/shop",
+            "conversationId": "conv_9e8d7c6b",
+            "chatId": "chat_7f3a2b1c",
+            "documentId": "doc_002",
+            "created": "2026-10-01T12:00:00Z",
+        }
+    ],
+    "settings": ["Shell(git)"],
+    "canAllow": True,
+    "allowsEverything": False,
+}
+_RECENT: Json = {
+    **_RUN_ENTRY,
+    "conversationId": "conv_9e8d7c6b",
+    "title": "What does this project do?",
+    "prompt": "What does this project do?",
+    "toolCalls": 0,
+}
+_METRICS = """\
+# HELP cursor_gateway_runs_running Runs whose agent is there.
+# TYPE cursor_gateway_runs_running gauge
+cursor_gateway_runs_running 0.0
+"""
