@@ -132,19 +132,20 @@ _CLAIM = """
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
         WHERE state = 'claimed' AND runner = %(me)s AND id <> ALL(%(known)s::text[])
+    ), held AS MATERIALIZED (
+        SELECT conversations.owner, count(*) AS places
+        FROM runs JOIN conversations ON conversations.key = runs.conversation
+        WHERE runs.state = 'running' GROUP BY conversations.owner
     ), mine AS (
-        SELECT key FROM commands
+        SELECT key FROM commands LEFT JOIN held USING (owner)
         WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost)
             AND (target = %(me)s OR (
                 target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
-        ORDER BY takes_place, CASE WHEN takes_place THEN (
-            SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
-            WHERE runs.state = 'running' AND conversations.owner = commands.owner
-        ) END, key
-        LIMIT %(most)s FOR UPDATE SKIP LOCKED
+        ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
+        LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
     ), claimed AS (
         UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1
         FROM mine WHERE commands.key = mine.key
