@@ -16,6 +16,7 @@ GatewayError            an expected failure; raise a subclass
 │   ├── ConversationBusy    409   the conversation already has an active run
 │   ├── IdempotencyMismatch 409   the idempotency key was used for another request
 │   ├── FileChanged         409   a file cannot be reverted: it is not as the agent left it
+│   ├── LogReset            409   the run does not have the event that the client read last
 │   ├── RequestTooLarge     413   the body is over the limit
 │   ├── MediaTypeRefused    415   the body is not application/json
 │   ├── WebSocketRefused    426   WebSocket is not supported
@@ -215,6 +216,10 @@ class IdempotencyMismatch(RequestError):
 
 class FileChanged(RequestError):
     code, status = "file_changed", 409
+
+
+class LogReset(RequestError):
+    code, status = "log_reset", 409
 
 
 class RequestTooLarge(RequestError):

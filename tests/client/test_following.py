@@ -145,6 +145,17 @@ def test_a_refusal() -> None:
     assert shell.requests == [START]
 
 
+def test_a_run_that_has_lost_events_is_reported_and_not_asked_for_again() -> None:
+    """Its caller has had events that are not there any more: only the caller can drop them."""
+    gateway = Gateway(EVENTS, [200])
+    reset = answer(409, b'{"error":{"message":"The run has no event 3.","code":"log_reset"}}')
+    following = Following(LINK, start=START)
+    shell = Shell(server=lambda request: reset if shell.requests[1:] else gateway(request))
+    with pytest.raises(CallFailed, match="has no event") as caught:
+        shell.batches(following.follow())
+    assert (caught.value.code, caught.value.chat_id, len(shell.requests)) == ("log_reset", "chat_1", 2)
+
+
 def test_a_refusal_that_is_cut_is_asked_for_again() -> None:
     following = Following(LINK, start=START)
     with pytest.raises(CallFailed, match="Busy"):

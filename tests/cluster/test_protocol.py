@@ -179,20 +179,26 @@ class Protocol(RuleBasedStateMachine):
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    @rule(held=held, twice=TWICE)
-    def begin(self, held: Held, twice: bool) -> None:
-        """Only while the claim holds: a process that froze before it starts nothing after a takeover."""
+    @rule(held=held, outcome=st.sampled_from([b"", b"begun"]), twice=TWICE)
+    def begin(self, held: Held, outcome: bytes, twice: bool) -> None:
+        """Only while the claim holds: a process that froze before it starts nothing after a takeover. With an outcome,
+        the command is done when the run has begun."""
         run_id = f"run {held.command}"
         new = replace(
             new_run(run_id, f"conversation {held.command}", "hello"),
             instance=held.member,
-            claim=Claim(held.command, held.epoch, run_id),
+            claim=Claim(held.command, held.epoch, run_id, outcome=outcome),
         )
         begun = self.do(twice, lambda: self.store.begin_run(new))
-        known = self.runs.get(run_id) or Run(held.member)
-        if self._holds(held) and (known.member, known.epoch) == (held.member, 1):
+        if (known := self.runs.get(run_id)) is not None:
+            is_held = self.commands[held.command].epoch == held.epoch
+            is_mine = is_held and (known.member, known.epoch) == (held.member, 1)
+            assert begun == (Lease(run_id, 1) if is_mine else Superseded())
+        elif self._holds(held):
             assert begun == Lease(run_id, 1)
-            self.runs[run_id] = known
+            self.runs[run_id] = Run(held.member)
+            if outcome:
+                self.commands[held.command].state = "done"
         else:
             assert begun == Superseded()
 

@@ -271,7 +271,7 @@ def test_each_operation_has_its_own_errors() -> None:
     assert found["GET /metrics"] == everywhere | {"401"}
     assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415"}
     assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404"}
-    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404"}
+    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "409"}
     assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401"}
     assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
     assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404"}

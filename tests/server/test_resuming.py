@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.types import Message
 
 from cursor_gateway.cli.dialects import dialects_of
@@ -30,6 +31,7 @@ from cursor_gateway.model.agent_events import (
     ToolEnded,
     ToolStarted,
 )
+from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import journal as journal_module
 from cursor_gateway.runs.conversations import Conversations
@@ -40,10 +42,13 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.server import runs as runs_module
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.store.base import Store
+from cursor_gateway.store.postgres.store import PostgresStore
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
@@ -63,6 +68,7 @@ from tests.server.conftest import (
     text_of,
     unique,
 )
+from tests.store.making import deltas, envelope, lease, new_run, run_end
 from tests.strategies import examples
 
 Reads: TypeAlias = Literal["documents", "ndjson", "openai"]
@@ -167,8 +173,8 @@ class _Connection:
 class Site:
     """The whole application over a script and a real store; on the same folder again, it is the next gateway."""
 
-    def __init__(self, folder: Path, source: ScriptedSource) -> None:
-        self.source, self.store = source, SqliteStore(folder)
+    def __init__(self, folder: Path, source: ScriptedSource, store: Store | None = None) -> None:
+        self.source, self.store = source, store or SqliteStore(folder)
         self.service = Service(
             source,
             Runs(source, ENDLESS, Shares(max_runs=99)),
@@ -382,7 +388,11 @@ def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_pat
 
 
 @pytest.mark.parametrize("dialect", READS)
-def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads) -> None:
+def test_who_has_it_all_is_told_not_to_come_again(
+    tmp_path: Path, dialect: Reads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs_module, "_RESEND_SECONDS", 0.0)
+
     async def live() -> None:
         goes = asyncio.Event()
         site = Site(tmp_path, _Gated(goes, say("Half"), say(" and all.")))
@@ -395,10 +405,10 @@ def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads
         await turns_of_the_loop(20)
         assert not waits.done()
         early = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count + 1)})
-        assert early.status == 400
+        assert early.status == 409
         error = json.loads(early.body)["error"]
         assert error["message"].startswith(f"The run has no event {run.count + 1}: it has {run.count} so far.")
-        assert error["param"] == "after"
+        assert (error["code"], error["param"]) == ("log_reset", "after")
         goes.set()
         rest = await waits
         assert rest.status == 200
@@ -408,13 +418,42 @@ def test_who_has_it_all_is_told_not_to_come_again(tmp_path: Path, dialect: Reads
             assert (await site.get(path, {"dialect": dialect, "after": run.count})).status == 204
             for after in (run.count + 1, 10**14):
                 refused = await site.get(path, {"dialect": dialect, "after": after})
-                assert refused.status == 400
-                assert f"has no event {after}: it has {run.count}. " in json.loads(refused.body)["error"]["message"]
+                assert refused.status == 409
+                message = json.loads(refused.body)["error"]["message"]
+                assert f"has no event {after}: it has {run.count}. Read it again from the start" in message
+            named = {"anthropic-version": "2023-06-01"}
+            refused = await site.get(path, {"dialect": dialect, "after": run.count + 1}, named)
+            assert (refused.status, json.loads(refused.body)["type"]) == (409, "error")
             by_header = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count)})
             assert (by_header.status, by_header.body) == (204, b"")
             assert (await site.get(path, {"dialect": dialect, "after": run.count - 1})).status == 200
             await site.close()
             site = Site(tmp_path, ScriptedSource([]))
+        await site.close()
+
+    asyncio.run(live())
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_what_the_store_has_forgotten_is_waited_for(
+    tmp_path: Path, engine: str, request: pytest.FixtureRequest
+) -> None:
+    """A client has had more than the store: the gateway that drives the run sends it again."""
+    database = request.getfixturevalue("database") if engine == "postgres" else ""
+
+    async def live() -> None:
+        store = PostgresStore(database) if database else None
+        site = Site(tmp_path, ScriptedSource([]), store)
+        await site.store.begin_run(replace(new_run("chat_1"), owner=LOCAL_OWNER, instance="other"))
+        await site.store.append(lease("chat_1"), 1, deltas(1))
+        path, rest = "/v1/chat/chat_1/events", [*deltas(2, 3), Done(envelope("chat_1"))]
+        waits = asyncio.ensure_future(site.get(path, {"after": 3}))
+        await turns_of_the_loop(20)
+        assert not waits.done()
+        await site.store.end_run(lease("chat_1"), 2, rest, run_end("chat_1"))
+        resumed = await waits
+        assert (resumed.status, [name for name, _ in read_sse(resumed.body)]) == (200, ["done"])
+        assert (await site.get(path, {"after": 5})).status == 409
         await site.close()
 
     asyncio.run(live())

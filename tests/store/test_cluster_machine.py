@@ -46,6 +46,7 @@ _CONVERSATIONS = ("one", "two")
 _TABLES = "conversations, runs, messages, events, members, commands, watchers"
 _TAKEN = " (taken over)"
 _OUTCOME, _BEGUN = b"outcome", b"begun "
+_OUTCOMES = st.sampled_from([b"", _OUTCOME])  # that are stored with the beginning of a run
 # Up to three losses are hidden by the store's own retries; after more, the call fails.
 _LOSSES = st.just(list[Loss]()) | st.lists(
     st.builds(Loss, st.integers(0, 6), st.sampled_from(["before", "after"])), max_size=6
@@ -249,26 +250,30 @@ class Cluster(RuleBasedStateMachine):
     # --- runs ---------------------------------------------------------------------------------------
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), losses=_LOSSES, conversation=st.sampled_from(_CONVERSATIONS))
-    def begin(self, data: st.DataObject, losses: list[Loss], conversation: str) -> None:
-        self._begin(data.draw(st.sampled_from(self.claims)), losses, conversation)
+    @rule(data=st.data(), losses=_LOSSES, conversation=st.sampled_from(_CONVERSATIONS), outcome=_OUTCOMES)
+    def begin(self, data: st.DataObject, losses: list[Loss], conversation: str, outcome: bytes) -> None:
+        self._begin(data.draw(st.sampled_from(self.claims)), losses, conversation, outcome)
 
-    def _begin(self, claimed: _Claimed, losses: list[Loss], conversation: str) -> None:
+    def _begin(self, claimed: _Claimed, losses: list[Loss], conversation: str, outcome: bytes = b"") -> None:
+        """With an outcome, the command is done when the run has begun."""
         command = self.commands[claimed.command]
-        claim = Claim(command.id, claimed.epoch, command.run)
+        claim = Claim(command.id, claimed.epoch, command.run, outcome=outcome)
         new = replace(new_run(command.run, conversation), instance=claimed.member, volume="volume", claim=claim)
         begun = self._call(losses, lambda: self._store.begin_run(new))
-        if command.state != "claimed" or command.epoch != claimed.epoch:
-            assert begun == Superseded()
-        elif (known := self.runs.get(command.run)) is not None:
+        if (known := self.runs.get(command.run)) is not None:
             is_mine = known.instance == claimed.member and known.epoch == 1 and known.is_running
+            is_mine = is_mine and command.epoch == claimed.epoch
             assert begun == (Lease(command.run, 1) if is_mine else Superseded())
+        elif command.state != "claimed" or command.epoch != claimed.epoch:
+            assert begun == Superseded()
         elif busy := [run for run in self.runs.values() if run.conversation == conversation and run.is_running]:
             assert begun == Busy(busy[0].id)
         else:
             assert begun == Lease(command.run, 1)
             self.runs[command.run] = _Run(command.run, conversation, claimed.member)
             self.writers.append(_Writer(Lease(command.run, 1)))
+            if outcome:
+                command.state, command.outcome = "done", outcome
 
     @precondition(lambda self: self.writers)
     @rule(data=st.data(), losses=_LOSSES, count=st.integers(1, 3), again=st.integers(0, 2))

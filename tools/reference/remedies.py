@@ -141,6 +141,11 @@ REQUESTS = {
         "recorded.",
         "Undo the change with your version control, or by hand; the conversation's changes show the earlier lines.",
     ),
+    "log_reset": Remedy(
+        "The client has read events that the run does not have any more: the database was restored, or a standby that "
+        "lagged took over and the process that had the rest is gone. Or the number is of another run.",
+        "Read the run again from the start, without `Last-Event-ID` and `after`; drop what was read of it before.",
+    ),
     "too_many_runs": Remedy(
         "The gateway, or this API key, already has as many active runs as it may have.",
         "Retry after the time in `Retry-After`, or raise `max_runs` or `max_runs_per_key`.",

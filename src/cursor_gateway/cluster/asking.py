@@ -5,14 +5,16 @@ no runner has taken in time is withdrawn. One whose runner died is taken by anot
 """
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from secrets import token_hex
 
-from cursor_gateway.cluster.commands import Outcome, outcome_of
+from cursor_gateway.cluster.commands import Outcome, outcome_in, outcome_of
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
 
 _LOOK_SECONDS = 1.0
+_FIRST_SECONDS = 0.1  # for the runner that was hinted first, until all are
 _LONGEST_SECONDS = 4 * 3600.0  # for one outcome: a request may wait for another run of its conversation
 _AWAY_SECONDS = 30.0  # without the database, after which the client gets an error
 
@@ -42,8 +44,20 @@ class Asking:
     def look(self) -> None:
         self._wanted.set()
 
-    async def ask(self, command: NewCommand, queue_seconds: float, max_active: int = 0) -> Outcome | OverLimit:
-        """Raises `Withdrawn`, or `StoreUnavailable` if the database stays away."""
+    def hinted(self, outcomes: Iterable[str]) -> None:
+        """Most hints have the outcome with them."""
+        for id, outcome in map(outcome_in, outcomes):
+            if outcome is not None:
+                self._note(id, Done(outcome))
+            elif id in self._waiting:
+                self.look()
+
+    async def ask(
+        self, command: NewCommand, queue_seconds: float, max_active: int = 0, first: str = ""
+    ) -> Outcome | OverLimit:
+        """One runner is hinted first, if it is given: if each request woke all of them, all but one in vain, a hundred
+        would cost a hundred times as much as one. Raises `Withdrawn`, or `StoreUnavailable` if the database stays
+        away."""
         while True:
             match await self._cluster.submit(command, max_active):
                 case Submitted():
@@ -52,11 +66,16 @@ class Asking:
                     return over
                 case Alike(id=id):
                     await self._wait(id, None)
-        self._cluster.hint(command.target or "", Hint("queue"))
-        began = asyncio.get_running_loop().time()
-        done = await self._wait(command.id, queue_seconds)
+        loop = asyncio.get_running_loop()
+        self._cluster.hint(command.target or first, Hint("queue"))
+        then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hint, "", Hint("queue"))
+        began = loop.time()
+        try:
+            done = await self._wait(command.id, queue_seconds)
+        finally:
+            then_all.cancel()
         self.commands += 1
-        self.seconds += asyncio.get_running_loop().time() - began
+        self.seconds += loop.time() - began
         if done.outcome is None:
             raise Withdrawn
         return outcome_of(done.outcome)

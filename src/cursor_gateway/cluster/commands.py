@@ -1,5 +1,6 @@
 """What a front may ask of a runner, and what comes of it, as values and as bytes."""
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.reverting import FileEdits
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import Given
-from cursor_gateway.store.base import ConversationRecord
+from cursor_gateway.store.base import ConversationRecord, RunRecord
 
 
 class Take(Struct, frozen=True, tag="take"):
@@ -113,6 +114,7 @@ class Replied(Struct, frozen=True, tag="replied"):
     run_id: str
     after: int
     usage_before: Usage | None = None
+    record: RunRecord | None = None  # of a run that has just begun: then it need not be looked up
 
 
 class Failed(Struct, frozen=True, tag="failed"):
@@ -145,10 +147,22 @@ def outcome_of(data: bytes) -> Outcome:
     return decoded
 
 
+def hinted_outcome(command_id: str, outcome: Outcome) -> str:
+    """For a hint: the command, and what came of it if that is short and says nothing of anybody's work."""
+    if not isinstance(outcome, Replied):
+        return command_id
+    return f"{command_id} {b64encode(encode(outcome)).decode()}"
+
+
+def outcome_in(hinted: str) -> tuple[str, bytes | None]:
+    command_id, _, data = hinted.partition(" ")
+    return command_id, b64decode(data) if data else None
+
+
 def returned(value: object) -> Returned:
     return Returned(msgspec.Raw(_encoder.encode(value)))
 
 
 def begun(run_id: str) -> bytes:
-    """The outcome of a command whose run has begun, when its runner cannot say so any more."""
+    """The outcome of a command whose run has begun, as it is stored."""
     return encode(Replied(run_id, 0))

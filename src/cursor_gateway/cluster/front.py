@@ -5,6 +5,7 @@ is read like any other, wherever it is driven.
 """
 
 import asyncio
+import random
 from collections.abc import Collection, Sequence, Set
 from contextlib import suppress
 from typing import TypeVar, cast
@@ -114,16 +115,17 @@ class Front:
         self, command: Take | Start, request: RunRequest, dedupe: str | None, waiting: RunRecord | None
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
-        outcome = await self._ask(
-            command,
-            request.owner,
-            run=waiting,
-            volume=volume,
-            dedupe=dedupe,
-            starts=run_id,
-            needs=request.needs,
-        )
-        return await self._continued(outcome, request.owner, run_id)
+        with self._hub.expecting(run_id):
+            outcome = await self._ask(
+                command,
+                request.owner,
+                run=waiting,
+                volume=volume,
+                dedupe=dedupe,
+                starts=run_id,
+                needs=request.needs,
+            )
+            return await self._continued(outcome, request.owner, run_id)
 
     async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
         run = await self._record(id, asker.owner)
@@ -183,11 +185,13 @@ class Front:
         waiting = await self._cluster.waiting_calls(conversation_ids)
         return {conversation for conversation, call in waiting if run_of(call) is None}
 
-    async def _find(self, id: str, owner: str, *, is_counted: bool = False) -> RunHandle:
+    async def _find(
+        self, id: str, owner: str, *, is_counted: bool = False, known: RunRecord | None = None
+    ) -> RunHandle:
         local = self._local.find(id, owner) if self._local is not None else None
         if local is not None and self._members.holds_its_runs:
             return local
-        record = await self._record(id, owner)
+        record = known or await self._record(id, owner)
         if record.state == "running":
             if local is not None and record.instance == self._members.own_id:
                 return local
@@ -205,8 +209,9 @@ class Front:
 
     async def _continued(self, outcome: Outcome, owner: str, new_id: str) -> Continued:
         match outcome:
-            case Replied(run_id=run_id, after=after, usage_before=usage):
-                return Continued(await self._find(run_id, owner, is_counted=run_id == new_id), after, usage)
+            case Replied(run_id=run_id, after=after, usage_before=usage, record=record):
+                run = await self._find(run_id, owner, is_counted=run_id == new_id, known=record)
+                return Continued(run, after, usage)
             case Failed(failure=failure):
                 raise error_of(failure)
             case Returned():
@@ -359,6 +364,7 @@ class Front:
             target = run.instance
         if target is None:
             await self._check_runner(volume, needs)
+        first = self._first_runner(volume, needs) if target is None else ""
         new = NewCommand(
             id=new_command_id(),
             owner=owner,
@@ -374,7 +380,7 @@ class Front:
         )
         try:
             seconds = self._limits.queue_seconds if starts else _SHORT_SECONDS
-            outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0)
+            outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0, first)
         except Withdrawn:
             await self._check_runner(volume, needs)
             raise TooManyRuns("All runners are busy; try again later, or start another one.") from None
@@ -394,6 +400,12 @@ class Front:
             what += [f"the label {label!r}" for label in needs]
             which = f" has {' and '.join(what)}" if what else " is connected to the database"
             raise NoRunner(f"No runner{which}; start one with role `runner`, or try again later.")
+
+    def _first_runner(self, volume: str | None, needs: Sequence[str]) -> str:
+        """One that probably has room; empty: none has."""
+        runners = self._members.runners(volume, needs)
+        free = [max(0, runner.capacity - runner.busy) for runner in runners]
+        return random.choices(runners, free)[0].id if any(free) else ""
 
     async def _volume(self, request: RunRequest) -> str | None:
         """Where the request's conversation is, or is to be."""

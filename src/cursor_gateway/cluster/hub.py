@@ -7,8 +7,8 @@ that of its events, not of its readers, and a hint that is lost costs two second
 
 import asyncio
 import random
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from weakref import WeakSet, WeakValueDictionary
 
 from cursor_gateway.errors import StoreUnavailable
@@ -111,6 +111,7 @@ class Hub:
         self._cluster, self._store, self._member_id = cluster, store, member_id
         self._watched = WeakValueDictionary[str, RemoteReaders]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
+        self._expected: dict[str, bool] = {}  # runs that are about to begin, and whether there was a hint for them
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._reports: dict[str, asyncio.Task[None]] = {}
@@ -132,13 +133,28 @@ class Hub:
         if watched is None:
             watched = RemoteReaders(RemoteLog(self._store, record), self, int(is_counted))
             self._watched[record.id] = watched
-        self._look_at([record.id])
+        if self._expected.get(record.id, True):
+            self._look_at([record.id])
         return watched
 
+    @contextmanager
+    def expecting(self, run_id: str) -> Iterator[None]:
+        """A run that may begin now. Until its first hint there is nothing to be seen of it."""
+        self._expected[run_id] = False
+        try:
+            yield
+        finally:
+            del self._expected[run_id]
+
     def hinted(self, run_ids: Iterable[str]) -> None:
-        self._look_at(id for id in run_ids if id in self._watched)
+        for id in run_ids:
+            if id in self._watched:
+                self._look_at([id])
+            elif id in self._expected:
+                self._expected[id] = True
 
     def look_at_all(self) -> None:
+        self._expected = dict.fromkeys(self._expected, True)
         self._look_at(self._watched)
 
     def move_readers(self) -> None:

@@ -79,8 +79,10 @@ class Node:
                 self.hub.hinted(hint.values)
             else:
                 self.hub.look_at_all()
-        if hint.kind in ("all", "outcome"):
+        if hint.kind == "all":
             self._asking.look()
+        if hint.kind == "outcome":
+            self._asking.hinted(hint.values)
         if self.runner is not None and hint.kind in ("all", "queue"):
             self.runner.look()
         if self.runner is not None and hint.kind in ("all", "watchers"):

@@ -35,8 +35,10 @@ from cursor_gateway.cluster.commands import (
     Start,
     Stop,
     Take,
+    begun,
     command_of,
     encode,
+    hinted_outcome,
     returned,
 )
 from cursor_gateway.cluster.members import Members
@@ -70,6 +72,7 @@ class Runner:
         self._fronts: dict[str, set[str]] = {}  # which members read each run
         self._proxies: dict[str, bool] = {}  # runs that are read elsewhere; see `_count`
         self._gone_since: dict[str, float] = {}  # fronts that are no members any more
+        self._may_be_more = False  # commands that it had no room for
         self._wanted = asyncio.Event()
         self._watchers_wanted = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -148,28 +151,32 @@ class Runner:
                     pass
 
     async def _claim(self) -> bool:
+        """Whether there may be more that this process can take now."""
         room = self._capacity - self.busy
-        claimed = await self._cluster.claim(
-            self._members.own, has_room=room > 0, most=max(1, min(_MOST, room)), known=list(self._working)
-        )
+        most = max(1, min(_MOST, room))
+        claimed = await self._cluster.claim(self._members.own, has_room=room > 0, most=most, known=list(self._working))
+        is_cut = len(claimed) == most
+        self._may_be_more = is_cut or room <= 0
         for command in claimed:
             task = asyncio.get_running_loop().create_task(self._carry_out(command), name=command.id)
             self._working[command.id] = task
             self._deciding[command.id] = command
-        return bool(claimed)
+        return is_cut
 
     async def _carry_out(self, claimed: ClaimedCommand) -> None:
         """Until its outcome is stored, it stays in `_working`, so that it is never carried out twice here."""
         try:
             outcome = await self._outcome(claimed)
             self._deciding.pop(claimed.id, None)
-            while not await self._is_finished(claimed, outcome):
+            is_stored = isinstance(outcome, Replied) and outcome.record is not None
+            while not is_stored and not await self._is_finished(claimed, outcome):
                 await asyncio.sleep(_AGAIN_SECONDS)
             self._working.pop(claimed.id, None)
-            self._cluster.hint(claimed.front, Hint("outcome", [claimed.id]))
+            self._cluster.hint(claimed.front, Hint("outcome", [hinted_outcome(claimed.id, outcome)]))
         finally:
             self._deciding.pop(claimed.id, None)
-            self._wanted.set()
+            if self._may_be_more:
+                self._wanted.set()
 
     async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome) -> bool:
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
@@ -186,7 +193,7 @@ class Runner:
     async def _outcome(self, claimed: ClaimedCommand) -> Outcome:
         try:
             command = command_of(claimed.body)
-            claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command))
+            claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command), _outcome(command, claimed))
             return await self._execute(command, claim, claimed.front)
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
@@ -211,10 +218,12 @@ class Runner:
             case Take(request=request):
                 await self._settle_calls(request)
                 self._watch(claim.run_id, front)
-                return _replied(await service.take(replace(request, claim=claim)))
+                continued = await service.take(replace(request, claim=claim))
+                is_told = continued.key in ("", request.idempotency_key)
+                return _replied(continued, claim if is_told else None)
             case Start(request=request):
                 self._watch(claim.run_id, front)
-                return _replied(Continued(await service.start(replace(request, claim=claim)), 0))
+                return _replied(Continued(await service.start(replace(request, claim=claim)), 0), claim)
             case Resume(request=request):
                 return Replied((await self._resumed(request, claim)).id, 0)
             case Answer(run_id=run_id, asker=asker, given=given):
@@ -322,8 +331,16 @@ class Runner:
         return now - self._gone_since.setdefault(watchers.member, now) < self._members.timing.lease_seconds
 
 
-def _replied(continued: Continued) -> Replied:
-    return Replied(continued.run.id, continued.after, continued.usage_before)
+def _replied(continued: Continued, told: Claim | None = None) -> Replied:
+    """With the record of a run that began with this claim, whose outcome was stored with it."""
+    run = continued.run
+    record = run.begun if told is not None and run.id == told.run_id and isinstance(run, Run) else None
+    return Replied(run.id, continued.after, continued.usage_before, record)
+
+
+def _outcome(command: Command, claimed: ClaimedCommand) -> bytes:
+    """What is stored when a run begins with this command: nothing else can come of it then."""
+    return begun(claimed.run_id) if isinstance(command, Take | Start) else b""
 
 
 def _resumption(command: Command) -> bytes:

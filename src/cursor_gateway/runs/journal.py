@@ -28,10 +28,12 @@ from cursor_gateway.store.base import (
     NewRun,
     Refused,
     RunEnd,
+    RunRecord,
     Store,
     Stored,
     Superseded,
     Written,
+    begun_record,
 )
 from cursor_gateway.store.search import Words
 
@@ -91,6 +93,11 @@ class Journal:
     @property
     def idempotency(self) -> Idempotency | None:
         return self._new.idempotency
+
+    @property
+    def begun(self) -> RunRecord:
+        """The run, when it began."""
+        return begun_record(self._new)
 
     @property
     def request(self) -> bytes:
@@ -274,6 +281,7 @@ class Journal:
             fingerprint=self._fingerprint(done, "".join(self._said[self._replied :]) if self._replied else answer),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
+            begun=self._new,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
 

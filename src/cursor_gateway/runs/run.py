@@ -23,7 +23,7 @@ from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.base import Idempotency
+from cursor_gateway.store.base import Idempotency, RunRecord
 
 
 class Observer(Protocol):
@@ -78,6 +78,11 @@ class Run:
     @property
     def turn(self) -> Turn:
         return self.driver.turn
+
+    @property
+    def begun(self) -> RunRecord | None:
+        """As it was stored when it began."""
+        return self._journal.begun if self._journal is not None else None
 
     @property
     def prompt(self) -> str:

@@ -256,7 +256,9 @@ class RunStarter:
 
     def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known
-        key = request.idempotency_key
+        key, claim = request.idempotency_key, request.claim
+        if claim is not None and request.repeat_key:  # which is stored later, and must be when the command is done
+            claim = replace(claim, outcome=b"")
         return NewRun(
             id=info.id,
             conversation_id=conversation.id,
@@ -272,7 +274,7 @@ class RunStarter:
             started_ms=self._now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
             volume=self._volume_of(conversation.workspace),
-            claim=request.claim,
+            claim=claim,
             request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",
         )
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import SSE, Dialects, Encoder, Form
-from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.later_answers import answered
@@ -20,6 +20,7 @@ from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
 
+_RESEND_SECONDS = 10.0  # for the process that drives a run to send again what the store has forgotten
 _HTML = "html"  # the page's own stream, which is rendered here
 HTML_HEADERS = {  # an answer's HTML must not run anything when it is opened by itself
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -56,13 +57,7 @@ class RunEndpoints:
         after = _after(request)
         if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
-        if after > run.added:  # no client has this one
-            so_far = "" if run.done is not None else " so far"
-            raise InvalidRequest(
-                f"The run has no event {after}: it has {run.count}{so_far}. Send the number of the last event that "
-                "you have; without one the stream starts at the beginning.",
-                param="after",
-            )
+        await _caught_up(run, after)
         if run.done is not None and after == run.count:
             return Response(status_code=204, headers=run_headers(run))  # stops an EventSource
         encoder, form, place = await self._replay(request, run, after)
@@ -124,6 +119,22 @@ def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Res
     file = f'attachment; filename="{response.id}.html"'
     page = render_page(response, prompt=prompt, do=renderings.do)
     return Response(page, media_type="text/html", headers={**HTML_HEADERS, "content-disposition": file})
+
+
+async def _caught_up(run: RunHandle, after: int) -> None:
+    """Waits for events that a client says it has: a store may have forgotten the last ones, as a standby may that took
+    over; whoever drives the run sends them again. Raises `LogReset` if nobody does."""
+    loop, reader = asyncio.get_running_loop(), run.reader(after)
+    until = loop.time() + _RESEND_SECONDS
+    while after > run.added and not reader.is_lost:
+        if run.done is not None or loop.time() >= until:
+            so_far = "" if run.done is not None else " so far"
+            raise LogReset(
+                f"The run has no event {after}: it has {run.count}{so_far}. Read it again from the start, without "
+                "`Last-Event-ID` and `after`.",
+                param="after",
+            )
+        await reader.next(until - loop.time())
 
 
 def _after(request: Request) -> int:

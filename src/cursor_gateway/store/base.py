@@ -45,6 +45,7 @@ class Claim(Struct, frozen=True):
     epoch: int
     run_id: str  # of the run that it may start
     resumption: bytes = b""  # the command that continues the run if its runner is lost; empty: the run ends
+    outcome: bytes = b""  # of the command, which is stored with the beginning of the run; empty: it comes later
 
 
 class NewRun(Struct, frozen=True, kw_only=True):
@@ -77,6 +78,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     fingerprint: str | None = None
     first_event_ms: int | None = None
     ended_ms: int
+    begun: NewRun | None = None  # the run as it began, if its writer knows that: then the store need not look it up
     frees_key: bool = False  # release the idempotency key, so that a retry is a new run and not the same failure
 
 
@@ -156,6 +158,29 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     failure_code: str | None
     tool_uses: int | None = None  # None until it has ended
     event_count: int
+
+
+def begun_record(new: NewRun) -> RunRecord:
+    """Of a run that has just begun."""
+    return RunRecord(
+        id=new.id,
+        conversation_id=new.conversation_id,
+        owner=new.owner,
+        instance=new.instance,
+        epoch=FIRST_EPOCH,
+        state="running",
+        model=new.model,
+        mode=new.mode,
+        created=new.created,
+        fences=new.fences,
+        include=frozenset(new.include),
+        started_ms=new.started_ms,
+        first_event_ms=None,
+        ended_ms=None,
+        usage=None,
+        failure_code=None,
+        event_count=0,
+    )
 
 
 class ConversationRecord(Struct, frozen=True, kw_only=True):

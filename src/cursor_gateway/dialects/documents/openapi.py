@@ -5,7 +5,7 @@ from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.openapi import Json, Meanings
-from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, MediaTypeRefused
+from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, LogReset, MediaTypeRefused
 
 
 def describe(sample: Sample) -> Description:
@@ -116,13 +116,14 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Stream or resume a run",
             "Streams a run's events from the beginning, or after a given event: during the run, after it ended, and "
             "after a restart of the gateway. Any number of clients can read the same events. Returns 204 when the run "
-            "is over and nothing is left, which stops an `EventSource`. An event number that the run does not have "
-            "returns 400.",
+            "is over and nothing is left, which stops an `EventSource`. For an event number that an active run "
+            "does not have, it waits ten seconds, because what the database has forgotten may be sent again. Then, or "
+            "if the run is over, it returns 409 `log_reset`: read the run again from the start.",
             replies={
                 **api.ok("The stream.", streams, api.RUN_HEADERS),
                 "204": api.reply("The run is over, and there are no events after this one."),
             },
-            errors=api.OF_STORED,
+            errors=(*api.OF_STORED, LogReset),
             parameters=[
                 _CHAT_ID,
                 api.header(

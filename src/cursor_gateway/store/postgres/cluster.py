@@ -7,6 +7,8 @@ from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Seque
 from time import monotonic
 from typing import Any
 
+from msgspec.structs import asdict
+
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Claim, RunRecord
 from cursor_gateway.store.cluster import (
@@ -103,36 +105,54 @@ _ACTIVE = f"""
     + (SELECT count(*) FROM commands
         WHERE owner = %(owner)s AND state <> 'done' AND takes_place AND NOT {_HAS_BEGUN})
 """
-_SUBMIT = """
-    INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
 _WATCH = """
     INSERT INTO watchers (run_id, member, readers, read_up_to) VALUES (%s, %s, %s, %s)
     ON CONFLICT (run_id, member) DO UPDATE
         SET readers = excluded.readers, read_up_to = greatest(watchers.read_up_to, excluded.read_up_to)
 """
+# Nothing for a command that is there already, or is like one that is not done.
+_SUBMIT = """
+    WITH submitted AS (
+        INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body)
+        VALUES (%(id)s, %(owner)s, %(dedupe)s, %(front)s, %(target)s, %(volume)s, %(needs)s, %(run_id)s,
+            %(takes_place)s, %(body)s)
+        ON CONFLICT DO NOTHING RETURNING run_id, front
+    ), watched AS (
+        INSERT INTO watchers (run_id, member, readers) SELECT run_id, front, 1 FROM submitted WHERE %(watches)s
+        ON CONFLICT DO NOTHING
+    )
+    SELECT FROM submitted
+"""
+_ALIKE = """
+    SELECT id FROM commands WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
+    ORDER BY id <> %(id)s LIMIT 1
+"""
 # The next place goes to the owner that holds the fewest, and among equals to who has waited longest.
 _CLAIM = """
-    WITH mine AS (
-        SELECT key FROM commands
-        WHERE state = 'queued'
+    WITH lost AS MATERIALIZED (
+        SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
+        WHERE state = 'claimed' AND runner = %(me)s AND id <> ALL(%(known)s::text[])
+    ), held AS MATERIALIZED (
+        SELECT conversations.owner, count(*) AS places
+        FROM runs JOIN conversations ON conversations.key = runs.conversation
+        WHERE runs.state = 'running' GROUP BY conversations.owner
+    ), mine AS (
+        SELECT key FROM commands LEFT JOIN held USING (owner)
+        WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost)
             AND (target = %(me)s OR (
                 target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
-        ORDER BY takes_place, CASE WHEN takes_place THEN (
-            SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
-            WHERE runs.state = 'running' AND conversations.owner = commands.owner
-        ) END, key
-        LIMIT %(most)s FOR UPDATE SKIP LOCKED
+        ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
+        LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
+    ), claimed AS (
+        UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1
+        FROM mine WHERE commands.key = mine.key
+        RETURNING commands.key, id, epoch, owner, front, run_id, takes_place, body
     )
-    UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1 FROM mine WHERE commands.key = mine.key
-"""
-_CLAIMED = """
-    SELECT id, epoch, owner, front, run_id, takes_place, body FROM commands
-    WHERE state = 'claimed' AND runner = %s AND id <> ALL(%s) ORDER BY key
+    SELECT id, epoch, owner, front, run_id, takes_place, body
+    FROM (SELECT * FROM lost UNION ALL SELECT * FROM claimed) AS found ORDER BY key
 """
 _FINISH = """
     UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
@@ -284,27 +304,26 @@ class PostgresCluster:
     # --- commands -----------------------------------------------------------------------------------
 
     async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
+        values = {**asdict(new), "needs": list(new.needs)}
+
         async def work(connection: Connection) -> Submitted | Alike | OverLimit:
-            if (await connection.execute("SELECT FROM commands WHERE id = %s", [new.id])).rowcount:
-                return Submitted()  # the answer to the first try was lost
-            # One at a time for an owner: what is counted and looked for stays so until the row is there.
-            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
-            if new.dedupe is not None:
-                alike = "SELECT id FROM commands WHERE owner = %s AND dedupe = %s AND state <> 'done'"
-                found = await (await connection.execute(alike, [new.owner, new.dedupe])).fetchone()
-                if found is not None:
-                    return Alike(found[0])
-            if new.takes_place and max_active:
-                active = await (await connection.execute(f"SELECT {_ACTIVE}", {"owner": new.owner})).fetchone()
-                if active is not None and active[0] >= max_active:
-                    return OverLimit()
-            values = [new.id, new.owner, new.dedupe, new.front, new.target, new.volume, list(new.needs)]
-            await connection.execute(_SUBMIT, [*values, new.run_id, new.takes_place, new.body])
-            if new.watches:
-                await connection.execute(_WATCH, [new.run_id, new.front, 1, 0])
+            while not (await connection.execute(_SUBMIT, values)).rowcount:
+                found = await (await connection.execute(_ALIKE, values)).fetchone()
+                if found is not None:  # with its own id: the answer to the first try was lost
+                    return Submitted() if found[0] == new.id else Alike(found[0])
             return Submitted()
 
-        return await self._connections.transaction(work)
+        async def work_alone(connection: Connection) -> Submitted | Alike | OverLimit:
+            """One at a time for an owner: what is counted stays so until the row is there."""
+            await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
+            found = await (await connection.execute(_ALIKE, values)).fetchone()
+            active = await (await connection.execute(f"SELECT {_ACTIVE}", values)).fetchone()
+            is_over = found is None and active is not None and active[0] >= max_active
+            return OverLimit() if is_over else await work(connection)
+
+        if new.takes_place and max_active:
+            return await self._connections.transaction(work_alone)
+        return await self._connections.run(work)
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
         values: dict[str, object] = {"me": member.id, "volumes": list(member.volumes)}
@@ -313,15 +332,10 @@ class PostgresCluster:
             "takes_any": not member.is_draining,
             "has_room": has_room,
             "most": most,
+            "known": list(known),
         }
-
-        async def work(connection: Connection) -> list[dict[str, Any]]:
-            if lost := await rows_of(connection, _CLAIMED, [member.id, list(known)]):
-                return lost  # with the answer to an earlier claim, which has used the room
-            await connection.execute(_CLAIM, values)
-            return await rows_of(connection, _CLAIMED, [member.id, list(known)])
-
-        return [ClaimedCommand(**row) for row in await self._connections.transaction(work)]
+        found = await self._connections.run(lambda connection: rows_of(connection, _CLAIM, values))
+        return [ClaimedCommand(**row) for row in found]
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
         async def work(connection: Connection) -> bool:

@@ -90,7 +90,9 @@ class Restorer:
             insert = _insert("idempotency", ("run", *REPLY_COLUMNS))
             await connection.execute(f"{insert} ON CONFLICT DO NOTHING", [key, owner, *reply])
         await _copy(connection, "requests", ("run", *REQUEST_COLUMNS), ((key, *row) for row in run.requests))
-        await searching.put(connection, key, owner, searching.entry_of([run.text]))
+        entry = await searching.entry_of([run.text])
+        indexed = f"WITH run AS (SELECT %(key)s::bigint AS key) {searching.ADD}"
+        await connection.execute(indexed, {"key": key, **entry.values(owner)})
 
     def _message(self, conversation: int, message: Row) -> Row:
         number, role, text, run, created_ms = message

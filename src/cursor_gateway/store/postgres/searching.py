@@ -4,7 +4,8 @@ A text has the tokens of `stages/search_tokens.py`, as in every engine. A tsvect
 long run has several rows, each with some of its tokens; the rows that are found are then counted per token.
 """
 
-from collections.abc import Iterable, Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -14,10 +15,19 @@ from cursor_gateway.store.cursors import ByRun
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.search import owner_scope, searchable
 
+_SHORT = 2_000  # characters, whose tokens take less time than to ask another thread for them
 _PART_BYTES = 1_000_000  # of tokens; a tsvector has room for 2^20
 
-_ADD = """
-    INSERT INTO search (run, part, parts, tokens, text) VALUES (%s, %s, %s, array_to_tsvector(%s::text[]), %s)
+# Of the run whose key is in `run`. The values are those of `Entry.values`.
+ADD = """
+    INSERT INTO search (run, part, parts, tokens, text)
+    SELECT run.key, part.place - 1, cardinality(%(parts)s::text[]),
+        array_to_tsvector(string_to_array(part.tokens, ' ')), CASE part.place WHEN 1 THEN %(text)s ELSE '' END
+    FROM run, unnest(%(parts)s::text[]) WITH ORDINALITY AS part (tokens, place)
+"""
+REPLACE = f"""
+    {ADD}
+    ON CONFLICT (run, part) DO UPDATE SET parts = excluded.parts, tokens = excluded.tokens, text = excluded.text
 """
 _MATCHES = """
     WITH found AS (
@@ -43,19 +53,21 @@ class Entry(Struct, frozen=True):
     text: str
     parts: list[list[str]]  # of its tokens
 
+    def values(self, owner: str) -> dict[str, str | list[str]]:
+        """No token has a space in it."""
+        return {"text": self.text, "parts": [" ".join([owner_scope(owner), *tokens]) for tokens in self.parts]}
 
-def entry_of(texts: Iterable[str]) -> Entry:
+
+async def entry_of(texts: Sequence[str]) -> Entry:
+    if sum(map(len, texts)) < _SHORT:
+        return _entry(texts)
+    return await asyncio.to_thread(_entry, texts)
+
+
+def _entry(texts: Iterable[str]) -> Entry:
     """May take 100 ms for a long text: not in the event loop."""
     text = searchable(texts)
     return Entry(text, list(_parts(search_tokens.tokens(text))) or [[]])
-
-
-async def put(connection: Connection, run: int, owner: str, entry: Entry) -> None:
-    """Replaces what the index has of the run."""
-    await connection.execute("DELETE FROM search WHERE run = %s", [run])
-    for part, tokens in enumerate(entry.parts):
-        text = entry.text if part == 0 else ""
-        await connection.execute(_ADD, [run, part, len(entry.parts), [owner_scope(owner), *tokens], text])
 
 
 async def find(connection: Connection, owner: str, query: Query, place: ByRun, limit: int) -> list[tuple[int, int]]:

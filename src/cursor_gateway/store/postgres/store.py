@@ -4,7 +4,6 @@ Every call is one transaction, and may be repeated when its connection is lost: 
 is on the server's disk before `append` returns. Deleting a conversation removes all its rows at once.
 """
 
-import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -97,7 +96,13 @@ _MESSAGES = """
         JOIN runs ON runs.key = messages.run
     WHERE conversations.owner = %s AND conversations.id = %s ORDER BY messages.number
 """
-_PROMPTS = "SELECT text FROM messages WHERE run = (SELECT key FROM runs WHERE id = %s) ORDER BY number"
+_PROMPTS = """
+    SELECT conversations.owner, messages.text
+    FROM runs
+        JOIN conversations ON conversations.key = runs.conversation
+        LEFT JOIN messages ON messages.run = runs.key
+    WHERE runs.id = %s ORDER BY messages.number
+"""
 _FOUND = f"{_CONVERSATIONS.replace('SELECT ', 'SELECT key, ', 1)} WHERE key = ANY(%s)"
 _IDEMPOTENT = """
     SELECT runs.id AS run_id, idempotency.body_hash, idempotency.after
@@ -161,11 +166,8 @@ class PostgresStore:
     # --- runs ---------------------------------------------------------------------------------------
 
     async def begin_run(self, new: NewRun) -> Begun:
-        entry = await asyncio.to_thread(searching.entry_of, [message.text for message in new.messages])
-        try:
-            return await self._connections.transaction(lambda connection: writing.begin(connection, new, entry))
-        except writing.NotStored as refused:
-            return refused.why
+        entry = await searching.entry_of([message.text for message in new.messages])
+        return await self._connections.run(lambda connection: writing.begin(connection, new, entry))
 
     async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:
         """In two transactions: each is short, and the run may be seen in between."""
@@ -197,13 +199,20 @@ class PostgresStore:
         return written
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        prompts = [row["text"] for row in await self._select(_PROMPTS, [lease.run_id])]
-        entry = await asyncio.to_thread(searching.entry_of, [*prompts, *end.words])
-        written = await self._connections.transaction(
-            lambda connection: writing.end(connection, lease, first_number, events, end, entry)
+        owner, prompts = await self._begun(lease.run_id, end)
+        entry = await searching.entry_of([*prompts, *end.words])
+        written = await self._connections.run(
+            lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry)
         )
         self._report(written, lease, first_number + len(events) - 1)
         return written
+
+    async def _begun(self, run_id: str, end: RunEnd) -> tuple[str, list[str]]:
+        """The run's owner, and what it was asked."""
+        if end.begun is not None:
+            return end.begun.owner, [message.text for message in end.begun.messages]
+        rows = await self._select(_PROMPTS, [run_id])
+        return (rows[0]["owner"] if rows else ""), [row["text"] for row in rows if row["text"] is not None]
 
     def _report(self, written: Written, lease: Lease, last: int) -> None:
         if isinstance(written, Stored):

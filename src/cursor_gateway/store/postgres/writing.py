@@ -1,11 +1,12 @@
-"""What is done within a transaction: begin, continue and end a run.
+"""Begin, continue and end a run.
 
-Rows are locked in one order, the conversation before its run. Each function may be repeated: it looks first at what is
-there.
+To begin and to end one is a single statement each: a round trip costs more than what is done in it. Each does all of it
+or nothing; if nothing, what is there is looked at, which is also how a repetition finds what the first try has stored.
+Rows are locked in one order, the conversation before its run.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import UNSET
@@ -13,6 +14,8 @@ from msgspec import UNSET
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
+    FIRST_EPOCH,
+    Begun,
     Behind,
     Busy,
     Claim,
@@ -21,67 +24,141 @@ from cursor_gateway.store.base import (
     KeyTaken,
     Lease,
     NewRun,
-    Refused,
     RunEnd,
     Stored,
     Superseded,
     Written,
 )
-from cursor_gateway.store.postgres import folding
+from cursor_gateway.store.postgres import folding, searching
 from cursor_gateway.store.postgres.connections import Connection
-from cursor_gateway.store.postgres.searching import Entry, put
+from cursor_gateway.store.postgres.searching import Entry
 from cursor_gateway.store.titles import title_of
 from cursor_gateway.wire.surrogates import repair
 
-_KNOWN = """
-    SELECT EXISTS (SELECT FROM runs WHERE id = %s), EXISTS (SELECT FROM idempotency WHERE owner = %s AND key = %s)
-"""
-_MINE = "SELECT FROM runs WHERE id = %s AND instance = %s AND epoch = 1 AND state = 'running'"
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
-_CONVERSATION = """
-    INSERT INTO conversations AS known (id, owner, title, workspace, volume, mode, model, created_ms, updated_ms)
-    VALUES (%(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(volume)s, %(mode)s, %(model)s, %(now)s, %(now)s)
-    ON CONFLICT (owner, id) DO UPDATE
-        SET mode = excluded.mode, model = excluded.model, updated_ms = greatest(known.updated_ms, excluded.updated_ms)
-    RETURNING key
+_TODAY = "(now() AT TIME ZONE 'UTC')::date"
+_ACTIVE = """
+    (SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
+        WHERE conversations.owner = %(owner)s AND runs.state = 'running')
 """
-_ADD_RUN = """
-    INSERT INTO runs (id, conversation, instance, model, mode, created, fences, include, started_ms)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s) RETURNING key
-"""
-_MAY_RESUME = """
-    INSERT INTO resumable (run, command, needs) SELECT %s, %s, needs FROM commands WHERE id = %s
+_RUNNING = """
+    SELECT runs.id FROM conversations JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running'
+    WHERE conversations.owner = %(owner)s AND conversations.id = %(conversation_id)s
 """
 _ADD_MESSAGES = """
     INSERT INTO messages (conversation, number, role, text, run, created_ms)
-    SELECT %(conversation)s::bigint, last.number + given.place, given.role, given.text, %(run)s, %(now)s
-    FROM unnest(%(roles)s::text[], %(texts)s::text[]) WITH ORDINALITY AS given (role, text, place),
-        (SELECT coalesce(max(number), 0) AS number FROM messages WHERE conversation = %(conversation)s) AS last
+    SELECT run.conversation, last.number + given.place, given.role, given.text, run.key, %(now)s
+    FROM run, unnest(%(roles)s::text[], %(texts)s::text[]) WITH ORDINALITY AS given (role, text, place),
+        LATERAL (
+            SELECT coalesce(max(number), 0) AS number FROM messages WHERE messages.conversation = run.conversation
+        ) AS last
 """
-_ADD_KEY = "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (%s, %s, %s, %s, %s)"
-# Both do nothing for an owner whose key is not in the database. The row of the day is locked until the transaction
-# ends, so two runs of one owner are counted one after the other.
-_COUNT_RUN = """
-    WITH counted AS (
-        INSERT INTO key_usage (name, day, runs)
-        SELECT name, (now() AT TIME ZONE 'UTC')::date, 1 FROM api_keys WHERE name = %s
-        ON CONFLICT (name, day) DO UPDATE SET runs = key_usage.runs + 1
-        RETURNING name, runs, tokens
+# All of it or nothing: what follows `may` is done for its row, if there is one. Two processes that begin a run in one
+# conversation at once see no run in it; then `one_running_run` refuses the second, which looks again.
+#
+# An owner whose key is not in the database has no limits. Runs of one owner are counted one after the other, since each
+# locks the row of the day; but how many are active is only known to who has locked out the others before (`is_alone`).
+_BEGIN = f"""
+    WITH held AS MATERIALIZED (
+        SELECT needs FROM commands WHERE id = %(command)s AND epoch = %(epoch)s AND state = 'claimed' FOR UPDATE
+    ), may AS MATERIALIZED (
+        SELECT
+        WHERE (%(command)s::text IS NULL OR EXISTS (SELECT FROM held))
+            AND NOT EXISTS (SELECT FROM runs WHERE id = %(id)s)
+            AND NOT EXISTS (SELECT FROM idempotency WHERE owner = %(owner)s AND key = %(key)s)
+            AND NOT EXISTS ({_RUNNING})
+            AND NOT EXISTS (
+                SELECT FROM api_keys
+                WHERE name = %(owner)s AND max_runs IS NOT NULL AND (NOT %(is_alone)s OR {_ACTIVE} >= max_runs)
+            )
+    ), counted AS (
+        INSERT INTO key_usage AS used (name, day, runs)
+        SELECT name, {_TODAY}, 1 FROM may, api_keys
+        WHERE name = %(owner)s AND coalesce(runs_per_day, 1) > 0 AND coalesce(tokens_per_day, 1) > 0
+        ON CONFLICT (name, day) DO UPDATE SET runs = used.runs + 1
+            WHERE EXISTS (
+                SELECT FROM api_keys
+                WHERE name = used.name AND used.runs < coalesce(runs_per_day, used.runs + 1)
+                    AND used.tokens < coalesce(tokens_per_day, used.tokens + 1)
+            )
+        RETURNING name
+    ), conversation AS (
+        INSERT INTO conversations AS known (id, owner, title, workspace, volume, mode, model, created_ms, updated_ms)
+        SELECT %(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(volume)s, %(mode)s, %(model)s,
+            %(now)s, %(now)s
+        FROM may WHERE EXISTS (SELECT FROM counted) OR NOT EXISTS (SELECT FROM api_keys WHERE name = %(owner)s)
+        ON CONFLICT (owner, id) DO UPDATE SET mode = excluded.mode, model = excluded.model,
+            updated_ms = greatest(known.updated_ms, excluded.updated_ms)
+        RETURNING key
+    ), run AS (
+        INSERT INTO runs (id, conversation, instance, model, mode, created, fences, include, started_ms)
+        SELECT %(id)s, key, %(instance)s, %(model)s, %(mode)s, %(created)s, %(fences)s, %(include)s, %(now)s
+        FROM conversation RETURNING key, conversation
+    ), done AS (
+        UPDATE commands SET state = 'done', outcome = %(outcome)s, body = '', ended = now()
+        FROM run WHERE id = %(command)s AND %(outcome)s::bytea <> ''
+    ), resumable AS (
+        INSERT INTO resumable (run, command, needs)
+        SELECT run.key, %(resumption)s, held.needs FROM run, held WHERE %(resumption)s::bytea <> ''
+    ), said AS ({_ADD_MESSAGES}
+    ), named AS (
+        INSERT INTO idempotency (owner, key, run, body_hash, created_ms)
+        SELECT %(owner)s, %(key)s, key, %(hash)s, %(now)s FROM run WHERE %(key)s::text IS NOT NULL
+    ), kept AS (
+        INSERT INTO requests (run, after, data) SELECT key, 0, %(request)s FROM run WHERE %(request)s::bytea <> ''
+    ), indexed AS ({searching.ADD})
+    SELECT FROM run
+"""
+_WHY_NOT = f"""
+    SELECT
+        (SELECT instance = %(instance)s AND epoch = 1 AND state = 'running' FROM runs WHERE id = %(id)s) AS is_mine,
+        (SELECT state FROM commands WHERE id = %(command)s AND epoch = %(epoch)s) AS command,
+        EXISTS (SELECT FROM idempotency WHERE owner = %(owner)s AND key = %(key)s) AS is_taken,
+        ({_RUNNING}) AS running, limits.max_runs, limits.runs_per_day, limits.tokens_per_day,
+        coalesce(used.runs, 0), coalesce(used.tokens, 0), {_ACTIVE}
+    FROM (SELECT) AS one LEFT JOIN api_keys AS limits ON limits.name = %(owner)s
+        LEFT JOIN key_usage AS used ON used.name = limits.name AND used.day = {_TODAY}
+"""
+_ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
+# If the lease and the number of the last event are as the writer believes. Otherwise it does nothing.
+_END = f"""
+    WITH locked AS MATERIALIZED (
+        SELECT key, owner FROM conversations WHERE key = (SELECT conversation FROM runs WHERE id = %(id)s)
+        FOR NO KEY UPDATE
+    ), run AS (
+        UPDATE runs SET last = runs.last + %(count)s, bytes = runs.bytes + octet_length(%(data)s::bytea),
+            waiting = false, state = %(state)s, model = %(model)s, first_event_ms = %(first_event_ms)s,
+            ended_ms = %(now)s, prompt_tokens = %(prompt_tokens)s, completion_tokens = %(completion_tokens)s,
+            total_tokens = %(total_tokens)s, cached_tokens = %(cached_tokens)s, estimated = %(estimated)s,
+            failure_code = %(failure_code)s, tool_uses = %(tool_uses)s, needs_decision = %(needs_decision)s
+        FROM locked
+        WHERE id = %(id)s AND epoch = %(epoch)s AND last = %(first)s - 1 AND state = 'running'
+        RETURNING runs.key, runs.conversation, locked.owner
+    ), added AS (
+        INSERT INTO events (run, first, count, epoch, data)
+        SELECT key, %(first)s, %(count)s, %(epoch)s, %(data)s FROM run WHERE %(count)s > 0
+    ), closed AS (
+        DELETE FROM calls USING run WHERE calls.run = run.key
+    ), resumable AS (
+        DELETE FROM resumable USING run WHERE resumable.run = run.key
+    ), freed AS (
+        -- A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
+        DELETE FROM idempotency USING run WHERE idempotency.run = run.key AND body_hash <> '' AND %(frees_key)s
+    ), turn AS (
+        UPDATE conversations SET model = %(model)s, updated_ms = greatest(updated_ms, %(now)s),
+            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint)
+        FROM run WHERE conversations.key = run.conversation
+    ), said AS ({_ADD_MESSAGES}
+    ), counted AS (
+        INSERT INTO key_usage AS used (name, day, tokens)
+        SELECT name, {_TODAY}, %(total_tokens)s FROM run JOIN api_keys ON api_keys.name = run.owner
+        ON CONFLICT (name, day) DO UPDATE SET tokens = used.tokens + excluded.tokens
+    ), indexed AS ({searching.REPLACE}
+    ), surplus AS (
+        DELETE FROM search USING run WHERE search.run = run.key AND search.part >= cardinality(%(parts)s::text[])
     )
-    SELECT counted.runs, counted.tokens, max_runs, runs_per_day, tokens_per_day FROM counted JOIN api_keys USING (name)
-"""
-_COUNT_TOKENS = """
-    INSERT INTO key_usage (name, day, tokens)
-    SELECT name, (now() AT TIME ZONE 'UTC')::date, %s FROM api_keys WHERE name = %s
-    ON CONFLICT (name, day) DO UPDATE SET tokens = key_usage.tokens + excluded.tokens
-"""
-_ACTIVE = """
-    SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
-    WHERE conversations.owner = %s AND runs.state = 'running'
-"""
-_LOCK_CONVERSATION = """
-    SELECT owner FROM conversations WHERE key = (SELECT conversation FROM runs WHERE id = %s) FOR NO KEY UPDATE
+    SELECT FROM run
 """
 _PLACE = "SELECT key, conversation, epoch, state, last FROM runs WHERE id = %s FOR NO KEY UPDATE"
 _STORED_FROM = "SELECT first, data, deflated FROM events WHERE run = %s AND first + count > %s ORDER BY first"
@@ -91,25 +168,21 @@ _ADD_CALL = """
     INSERT INTO calls (owner, id, run) SELECT owner, %s, %s FROM conversations WHERE key = %s
     ON CONFLICT (owner, id) DO UPDATE SET run = excluded.run
 """
-_END_RUN = """
-    UPDATE runs SET state = %s, model = %s, first_event_ms = %s, ended_ms = %s, prompt_tokens = %s,
-        completion_tokens = %s, total_tokens = %s, cached_tokens = %s, estimated = %s, failure_code = %s,
-        tool_uses = %s, needs_decision = %s
-    WHERE key = %s
-"""
-_END_TURN = """
-    UPDATE conversations SET model = %s, updated_ms = greatest(updated_ms, %s), session_id = coalesce(%s, session_id),
-        fingerprint = coalesce(%s, fingerprint)
-    WHERE key = %s
-"""
 
 
-class NotStored(Exception):
-    """Rolls the transaction back."""
+class _WhyNot(NamedTuple):
+    """What is there instead of a run that was to begin."""
 
-    def __init__(self, why: Refused) -> None:
-        super().__init__(why)
-        self.why = why
+    is_mine: bool | None  # this run, which has begun; None: it has not
+    command: str | None  # its state; None: it is another process's
+    is_taken: bool  # the idempotency key
+    running: str | None  # in the conversation
+    max_runs: int | None
+    runs_per_day: int | None
+    tokens_per_day: int | None
+    runs: int  # today
+    tokens: int
+    active: int
 
 
 class _Place(NamedTuple):
@@ -120,63 +193,75 @@ class _Place(NamedTuple):
     last: int
 
 
-async def begin(connection: Connection, new: NewRun, entry: Entry) -> Lease:
-    """Raises `NotStored`."""
-    if new.claim is not None and not await holds(connection, new.claim):
-        raise NotStored(Superseded())
-    key = new.idempotency.key if new.idempotency else None
-    known = await (await connection.execute(_KNOWN, [new.id, new.owner, key])).fetchone()
-    assert known is not None
-    if known[0]:
-        if new.claim is not None and not (await connection.execute(_MINE, [new.id, new.instance])).rowcount:
-            raise NotStored(Superseded())  # it was begun with an earlier claim, and is over or another's
-        return Lease(new.id, 1)
-    if known[1]:
-        raise NotStored(KeyTaken())
-    conversation = await _conversation(connection, new)  # and locks it
-    running = await connection.execute(
-        "SELECT id FROM runs WHERE conversation = %s AND state = 'running'", [conversation]
-    )
-    if (found := await running.fetchone()) is not None:
-        raise NotStored(Busy(found[0]))
-    await _check_limits(connection, new.owner)
-    include = msgspec.json.encode(sorted(new.include)).decode()
-    values = [new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences, include, new.started_ms]
-    added = await (await connection.execute(_ADD_RUN, values)).fetchone()
-    assert added is not None
-    (run,) = added
-    if new.claim is not None and new.claim.resumption:
-        await connection.execute(_MAY_RESUME, [run, new.claim.resumption, new.claim.command_id])
-    async with connection.pipeline():
-        messages = [(message.role, message.text) for message in new.messages]
-        await _add_messages(connection, conversation, run, messages, new.started_ms)
-        if new.idempotency:
-            hashed = new.idempotency.body_hash
-            await connection.execute(_ADD_KEY, [new.owner, key, run, hashed, new.started_ms])
-        if new.request:
-            await connection.execute("INSERT INTO requests (run, after, data) VALUES (%s, 0, %s)", [run, new.request])
-        await put(connection, run, new.owner, entry)
-    return Lease(new.id, 1)
+async def begin(connection: Connection, new: NewRun, entry: Entry) -> Begun:
+    values = _begin_values(new, entry)
+    while True:
+        if (await connection.execute(_BEGIN, {**values, "is_alone": False})).rowcount:
+            return Lease(new.id, FIRST_EPOCH)
+        row = await (await connection.execute(_WHY_NOT, values)).fetchone()
+        assert row is not None
+        found = _WhyNot._make(row)
+        if (known := _known(new, found)) is not None:
+            return known
+        if found.max_runs is not None:
+            async with connection.transaction():
+                await connection.execute(_ALONE, [new.owner])
+                if (await connection.execute(_BEGIN, {**values, "is_alone": True})).rowcount:
+                    return Lease(new.id, FIRST_EPOCH)
+
+
+def _known(new: NewRun, found: _WhyNot) -> Begun | None:
+    """None: what was in the way has gone."""
+    if found.is_mine is not None:  # the answer to the first try was lost, or it was begun with an earlier claim
+        is_held = new.claim is None or (found.is_mine and found.command is not None)
+        return Lease(new.id, FIRST_EPOCH) if is_held else Superseded()
+    if new.claim is not None and found.command != "claimed":
+        return Superseded()
+    if found.is_taken:
+        return KeyTaken()
+    if found.running is not None:
+        return Busy(found.running)
+    if found.runs_per_day is not None and found.runs >= found.runs_per_day:
+        return KeyLimit("runs_per_day", found.runs_per_day)
+    if found.tokens_per_day is not None and found.tokens >= found.tokens_per_day:
+        return KeyLimit("tokens_per_day", found.tokens_per_day)
+    if found.max_runs is not None and found.active >= found.max_runs:
+        return KeyLimit("max_runs", found.max_runs)
+    return None
+
+
+def _begin_values(new: NewRun, entry: Entry) -> dict[str, Any]:
+    prompts = [message.text for message in new.messages if message.role == "user"]
+    claim, key = new.claim, new.idempotency
+    return {
+        "id": new.id,
+        "conversation_id": new.conversation_id,
+        "owner": new.owner,
+        "instance": new.instance,
+        "title": title_of(repair(prompts[0] if prompts else "")),
+        "workspace": new.workspace,
+        "volume": new.volume,
+        "mode": new.mode,
+        "model": new.model,
+        "created": new.created,
+        "fences": new.fences,
+        "include": msgspec.json.encode(sorted(new.include)).decode(),
+        "now": new.started_ms,
+        "command": None if claim is None else claim.command_id,
+        "epoch": 0 if claim is None else claim.epoch,
+        "resumption": b"" if claim is None else claim.resumption,
+        "outcome": b"" if claim is None else claim.outcome,
+        "key": None if key is None else key.key,
+        "hash": "" if key is None else key.body_hash,
+        "request": new.request,
+        "roles": [message.role for message in new.messages],
+        "texts": [message.text for message in new.messages],
+        **entry.values(new.owner),
+    }
 
 
 async def holds(connection: Connection, claim: Claim) -> bool:
     return (await connection.execute(_HELD, [claim.command_id, claim.epoch])).rowcount > 0
-
-
-async def _check_limits(connection: Connection, owner: str) -> None:
-    """Counts the run. Raises `NotStored`, which takes that back."""
-    found = await (await connection.execute(_COUNT_RUN, [owner])).fetchone()
-    if found is None:
-        return
-    runs, tokens, max_runs, runs_per_day, tokens_per_day = found
-    if runs_per_day is not None and runs > runs_per_day:
-        raise NotStored(KeyLimit("runs_per_day", runs_per_day))
-    if tokens_per_day is not None and tokens >= tokens_per_day:
-        raise NotStored(KeyLimit("tokens_per_day", tokens_per_day))
-    if max_runs is not None:
-        active = await (await connection.execute(_ACTIVE, [owner])).fetchone()
-        if active is None or active[0] >= max_runs:
-            raise NotStored(KeyLimit("max_runs", max_runs))
 
 
 async def append(connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
@@ -199,50 +284,51 @@ async def end(
     first_number: int,
     events: Sequence[DocumentEvent],
     end: RunEnd,
+    owner: str,
     entry: Entry,
 ) -> Written:
-    whose = await (await connection.execute(_LOCK_CONVERSATION, [lease.run_id])).fetchone()
-    place = await _place(connection, lease)
-    if isinstance(place, Fenced):
-        return place
-    rest = await _rest(connection, place, first_number, events)
-    if isinstance(rest, Behind):
-        return rest
-    if place.state != "running":
-        return Fenced("ended") if rest else Stored(0)
-    assert whose is not None
-    async with connection.pipeline():
-        size = await _add_events(connection, place, rest)
-        await _end(connection, place, end)
-        await connection.execute(_COUNT_TOKENS, [end.envelope.usage.total_tokens, whose[0]])
-        await put(connection, place.run, whose[0], entry)
-    return Stored(size)
+    values = _end_values(lease, end, owner, entry)
+    first, rest = first_number, events
+    while True:
+        data = batches.encode(rest) if rest else b""
+        given = {"first": first, "count": len(rest), "data": data}
+        if (await connection.execute(_END, {**values, **given})).rowcount:
+            return Stored(len(data))
+        place = await _place(connection, lease)
+        if isinstance(place, Fenced):
+            return place
+        missing = await _rest(connection, place, first_number, events)
+        if isinstance(missing, Behind):
+            return missing
+        if place.state != "running":
+            return Fenced("ended") if missing else Stored(0)
+        first, rest = place.last + 1, missing
 
 
-async def _conversation(connection: Connection, new: NewRun) -> int:
-    prompts = [message.text for message in new.messages if message.role == "user"]
-    values = {
-        "conversation_id": new.conversation_id,
-        "owner": new.owner,
-        "title": title_of(repair(prompts[0] if prompts else "")),
-        "workspace": new.workspace,
-        "volume": new.volume,
-        "mode": new.mode,
-        "model": new.model,
-        "now": new.started_ms,
+def _end_values(lease: Lease, end: RunEnd, owner: str, entry: Entry) -> dict[str, Any]:
+    envelope, usage = end.envelope, end.envelope.usage
+    return {
+        "id": lease.run_id,
+        "epoch": lease.epoch,
+        "state": "completed" if envelope.status == "completed" else "error",
+        "model": envelope.model,
+        "first_event_ms": end.first_event_ms,
+        "now": end.ended_ms,
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_tokens": None if usage.cached_tokens is UNSET else usage.cached_tokens,
+        "estimated": None if usage.estimated is UNSET else usage.estimated,
+        "failure_code": end.failure_code,
+        "tool_uses": end.tool_uses,
+        "needs_decision": end.needs_decision,
+        "frees_key": end.frees_key,
+        "session_id": end.session_id,
+        "fingerprint": end.fingerprint,
+        "roles": ["assistant"] if end.answer else [],
+        "texts": [end.answer] if end.answer else [],
+        **entry.values(owner),
     }
-    row = await (await connection.execute(_CONVERSATION, values)).fetchone()
-    assert row is not None
-    return int(row[0])
-
-
-async def _add_messages(
-    connection: Connection, conversation: int, run: int, messages: Iterable[tuple[str, str]], now_ms: int
-) -> None:
-    """Appends messages, each a role and a text, in order."""
-    roles, texts = zip(*messages, strict=True) if messages else ((), ())
-    values = {"conversation": conversation, "run": run, "roles": list(roles), "texts": list(texts), "now": now_ms}
-    await connection.execute(_ADD_MESSAGES, values)
 
 
 async def _place(connection: Connection, lease: Lease) -> _Place | Fenced:
@@ -281,26 +367,3 @@ async def _add_calls(connection: Connection, place: _Place, events: Sequence[Doc
     for one in paused:
         for call in one.waiting_for or ():
             await connection.execute(_ADD_CALL, [call.tool_call_id, place.run, place.conversation])
-
-
-async def _end(connection: Connection, place: _Place, end: RunEnd) -> None:
-    envelope, usage = end.envelope, end.envelope.usage
-    state = "completed" if envelope.status == "completed" else "error"
-    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
-    await connection.execute(
-        _END_RUN,
-        [
-            *(state, envelope.model, end.first_event_ms, end.ended_ms),
-            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, end.tool_uses, end.needs_decision, place.run),
-        ],
-    )
-    await connection.execute("DELETE FROM calls WHERE run = %s", [place.run])
-    await connection.execute("DELETE FROM resumable WHERE run = %s", [place.run])
-    if end.frees_key:
-        # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
-        await connection.execute("DELETE FROM idempotency WHERE run = %s AND body_hash <> ''", [place.run])
-    values = [envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation]
-    await connection.execute(_END_TURN, values)
-    if end.answer:
-        await _add_messages(connection, place.conversation, place.run, [("assistant", end.answer)], end.ended_ms)
