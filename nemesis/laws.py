@@ -171,7 +171,8 @@ def _silence(history: History) -> Iterator[tuple[str, str]]:
     for taken in history.takeovers:
         has_ended = any(f"-{pid}-" in taken.member for pid in history.ended)
         if taken.silence < history.lease and not has_ended:
-            yield taken.run, f"was taken from {taken.member} {taken.silence:.2f} s after its last beat"
+            since = "the database has started" if taken.has_restarted else "its last beat"
+            yield taken.run, f"was taken from {taken.member} {taken.silence:.2f} s after {since}"
 
 
 # --- readers ----------------------------------------------------------------------------------------

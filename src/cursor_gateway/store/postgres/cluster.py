@@ -82,11 +82,13 @@ _ABSENT = f"""
         UNION SELECT front FROM commands WHERE state = 'queued' AND front <> ''
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
-_FIGURES = """
+_SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
+_FIGURES = f"""
     SELECT coalesce((
             SELECT extract(epoch FROM now() - min(created)) FROM commands WHERE state = 'queued'
         ), 0)::double precision AS queue_seconds,
-        pg_notification_queue_usage() AS notification_queue
+        pg_notification_queue_usage() AS notification_queue,
+        {_SERVER} AS server
 """
 _TAKE_RUNS = """
     UPDATE runs SET epoch = epoch + 1, claim = NULL, instance = %s WHERE instance = ANY(%s) AND state = 'running'
@@ -189,6 +191,7 @@ class PostgresCluster:
             append_seconds=appender.seconds,
             waiting_bytes=appender.waiting_bytes,
             reconnections=self._listener.reconnections,
+            losses=self._connections.losses,
         )
 
     # --- members ------------------------------------------------------------------------------------
@@ -240,8 +243,12 @@ class PostgresCluster:
     async def absent_runners(self) -> list[str]:
         return [row["id"] for row in await self._connections.run(lambda connection: rows_of(connection, _ABSENT, []))]
 
-    async def take_over(self, id: str, beat: int | None, begun: Callable[[str], bytes]) -> list[RunRecord] | None:
+    async def take_over(
+        self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
+    ) -> list[RunRecord] | None:
         async def work(connection: Connection) -> list[RunRecord] | None:
+            if server and not (await connection.execute(f"SELECT WHERE {_SERVER} = %s", [server])).rowcount:
+                return None
             if beat is not None:
                 await connection.execute("DELETE FROM members WHERE id = %s AND beat = %s", [id, beat])
             if (await connection.execute("SELECT FROM members WHERE id = %s", [id])).rowcount:
