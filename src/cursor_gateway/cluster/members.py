@@ -262,17 +262,18 @@ class Members:
             await self._end(run)
         self._cluster.hint("", Hint("queue"))
 
-    async def end(self, run: RunRecord) -> None:
-        """A run that is in nobody's hands. Raises `StoreUnavailable`."""
+    async def end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
+        """A run that is in nobody's hands. False: it is now, or it has ended. Raises `StoreUnavailable`."""
         lease = await self._store.claim_run(run.id, run.epoch)
-        if lease is not None:
-            await self._end(replace(run, epoch=lease.epoch))
+        return lease is not None and await self._end(replace(run, epoch=lease.epoch), why)
 
-    async def _end(self, run: RunRecord) -> None:
+    async def _end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
+        is_ended = False
         with suppress(GatewayError):  # it is absent, and looked for again
-            await end_claimed_run(self._store, Lease(run.id, run.epoch), run, _LOST, self._now_ms())
+            is_ended = await end_claimed_run(self._store, Lease(run.id, run.epoch), run, why, self._now_ms())
             for member in self.known:
                 self._cluster.hint(member.id, Hint("run", [run.id]))
+        return is_ended
 
 
 async def _nothing() -> None:

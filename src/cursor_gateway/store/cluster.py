@@ -213,8 +213,8 @@ class ClusterStore(Protocol):
         """False: another process has claimed it since."""
         ...
 
-    async def release(self, id: str, epoch: int) -> None:
-        """Gives a claim back: another runner may take the command."""
+    async def release(self, id: str, epoch: int, target: str | None = None) -> None:
+        """Gives a claim back: another runner may take the command, or only this one."""
         ...
 
     async def withdraw(self, id: str) -> bool:

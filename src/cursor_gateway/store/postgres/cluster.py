@@ -141,7 +141,7 @@ _FINISH = """
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
 _RELEASE = """
-    UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
+    UPDATE commands SET state = 'queued', runner = NULL, target = %s, epoch = epoch + 1
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
 _HEADS = """
@@ -339,8 +339,8 @@ class PostgresCluster:
 
         return await self._connections.run(work)
 
-    async def release(self, id: str, epoch: int) -> None:
-        await self._execute(_RELEASE, [id, epoch])
+    async def release(self, id: str, epoch: int, target: str | None = None) -> None:
+        await self._execute(_RELEASE, [target, id, epoch])
 
     async def withdraw(self, id: str) -> bool:
         async def work(connection: Connection) -> bool:
