@@ -14,6 +14,7 @@ Kind: TypeAlias = Literal[
     "freeze front",
     "cut off runner",
     "cut off front",
+    "partition runner",
     "slow link",
     "lost hints",
     "lost beats",
@@ -68,7 +69,7 @@ def _targets(kind: Kind) -> tuple[str, ...]:
     match kind:
         case "kill front" | "freeze front" | "cut off front":
             return MEMBERS[:2]
-        case "kill runner" | "freeze runner" | "cut off runner":
+        case "kill runner" | "freeze runner" | "cut off runner" | "partition runner":
             return MEMBERS[2:]
         case "kill database" | "database away" | "full disk":
             return (DATABASE,)
@@ -99,6 +100,8 @@ def _duration(kind: Kind, lease: float, random: Random) -> float:
             return random.uniform(0.3, 0.6) * lease  # nobody may be taken for dead
         case "cut off runner" | "cut off front":
             return random.uniform(0.5, 2.5) * lease
+        case "partition runner":
+            return (random.uniform(0.5, 2.5) if random.random() < 0.7 else 6) * lease  # TCP gives up after 10 s
         case "slow link" | "lost hints" | "clock jump" | "full disk":
             return random.uniform(1.0, 2.0) * lease
         case "reset connections":

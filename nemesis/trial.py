@@ -16,6 +16,7 @@ from nemesis.history import History
 from nemesis.injection import inject
 from nemesis.laws import Violation, violations
 from nemesis.observer import Observer
+from nemesis.partition import can_partition
 from nemesis.versions import SOURCES, newer
 from nemesis.witness import agents
 from nemesis.workload import Place, Record, Workload
@@ -52,6 +53,8 @@ def possible() -> tuple[tuple[Kind, ...], dict[Kind, str]]:
     missing: dict[Kind, str] = {}
     if not can_name_hosts():
         missing["full disk"] = "only root can mount a small disk"
+    if not can_partition():
+        missing["partition runner"] = "it needs root and `ip`, to make a network namespace"
     return tuple(kind for kind in KINDS if kind not in missing), missing
 
 
@@ -80,6 +83,7 @@ async def run(trial: Trial) -> Verdict:
             source=trial.source,
             newer=newer(folder / "newer", trial.source or SOURCES) if needs_newer else None,
             jumping=jumping,
+            partitioned=frozenset(fault.target for fault in chosen if fault.kind == "partition runner"),
             both=trial.both,
             database_folder=disk,
         )
