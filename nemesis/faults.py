@@ -44,11 +44,18 @@ class Fault(Struct, frozen=True):
 
 
 def plan(
-    seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KINDS, *, pauses: float = 1.0
+    seed: int,
+    seconds: float,
+    lease: float,
+    kinds: tuple[Kind, ...] = KINDS,
+    *,
+    pauses: float = 1.0,
+    leases: tuple[float, float] | None = None,
 ) -> list[Fault]:
     """Every kind comes first in one of as many seeds as there are kinds; the others are chosen at random.
 
-    Faults overlap, but each target has one at a time. With shorter `pauses`, there are more of them.
+    Faults overlap, but each target has one at a time. With shorter `pauses`, there are more of them. `leases` says how
+    long they last; without it, each kind decides.
     """
     random = Random(seed)
     found: list[Fault] = []
@@ -57,7 +64,9 @@ def plan(
     while at < seconds:
         targets = [target for target in _targets(kind) if free_at[target] <= at]
         if targets:
-            fault = Fault(kind, random.choice(targets), at, round(_duration(kind, lease, random), 2))
+            target = random.choice(targets)
+            lasts = _duration(kind, lease, random) if leases is None else random.uniform(*leases) * lease
+            fault = Fault(kind, target, at, round(lasts, 2))
             found.append(fault)
             free_at[fault.target] = at + fault.seconds + _GAP
         at = round(at + random.uniform(0.3, 1.5) * lease * pauses, 2)

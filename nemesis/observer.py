@@ -76,8 +76,8 @@ BEATS = """
             RETURN NULL;
         END
     $$;
-    CREATE TRIGGER nemesis_takeover AFTER UPDATE OF epoch ON runs FOR EACH ROW WHEN (NEW.epoch > OLD.epoch)
-        EXECUTE FUNCTION nemesis_takeover();
+    CREATE TRIGGER nemesis_takeover AFTER UPDATE OF epoch ON runs FOR EACH ROW
+        WHEN (NEW.epoch > OLD.epoch AND NEW.instance <> OLD.instance) EXECUTE FUNCTION nemesis_takeover();
 """
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_name_hosts, cluster, small_disk
 from nemesis.faults import KINDS, Fault, Kind
@@ -99,7 +100,10 @@ async def run(trial: Trial) -> Verdict:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-            runs, takeovers = await observer.runs(), await observer.takeovers()
+            takeovers = await observer.takeovers()
+            runs = [
+                replace(run, agents=2) if run.question in record.resumable else run for run in await observer.runs()
+            ]
             ended = [pid for member in running.members.values() for pid in member.ended]
         lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
         history = History(
