@@ -140,9 +140,11 @@ _FINISH = """
     UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
+# Whoever has a run needs no place for it.
 _RELEASE = """
-    UPDATE commands SET state = 'queued', runner = NULL, target = %s, epoch = epoch + 1
-    WHERE id = %s AND epoch = %s AND state = 'claimed'
+    UPDATE commands SET state = 'queued', runner = NULL, target = %(target)s, epoch = epoch + 1,
+        takes_place = takes_place AND %(target)s::text IS NULL
+    WHERE id = %(id)s AND epoch = %(epoch)s AND state = 'claimed'
 """
 _HEADS = """
     SELECT runs.id, runs.last, runs.state = 'running' AS is_running, given.after, events.first, events.data
@@ -340,7 +342,7 @@ class PostgresCluster:
         return await self._connections.run(work)
 
     async def release(self, id: str, epoch: int, target: str | None = None) -> None:
-        await self._execute(_RELEASE, [target, id, epoch])
+        await self._execute(_RELEASE, {"target": target, "id": id, "epoch": epoch})
 
     async def withdraw(self, id: str) -> bool:
         async def work(connection: Connection) -> bool:
@@ -426,7 +428,7 @@ class PostgresCluster:
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
         return self._listener.listen(member)
 
-    async def _execute(self, sql: str, values: list[Any]) -> int:
+    async def _execute(self, sql: str, values: list[Any] | dict[str, Any]) -> int:
         async def work(connection: Connection) -> int:
             return (await connection.execute(sql, values)).rowcount
 
