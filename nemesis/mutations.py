@@ -106,7 +106,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change("cluster/members.py", "from time import monotonic\n", "from time import monotonic, time\n"),
         ),
         kinds=("clock jump", "late beats"),
-        pauses=0.2,  # a clock must jump while a beat is late
+        pauses=0.2,  # a clock must jump while a beat is late, but by less than a lease
+        leases=(0.5, 0.9),
     ),
     Mutation(
         rule="a member is removed only if its beat has not changed",

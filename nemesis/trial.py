@@ -23,7 +23,7 @@ from nemesis.witness import agents
 from nemesis.workload import Place, Record, Workload
 
 _CONVERSATIONS = 2  # on each volume
-_SETTLE_SECONDS = 90.0  # for everything to end after the last fault; a busy machine must not come near it
+_SETTLE_SECONDS = 240.0  # for everything to end after the last fault; a busy machine must not come near it
 _DISK_MEGABYTES = 220
 
 
