@@ -15,6 +15,7 @@ from nemesis.agent import install
 from nemesis.faults import MEMBERS
 from nemesis.link import Link
 from nemesis.observer import BEATS, TRAIL
+from nemesis.partition import Network
 from tools.cluster.balancer import Balancer
 from tools.cluster.member import COMMAND, Member, Role
 from tools.postgres import Server, running
@@ -42,6 +43,7 @@ class Options(Struct, frozen=True, kw_only=True):
     source: Path | None = None  # a folder with the package, in place of the one that is installed
     newer: Path | None = None  # the same of a newer version, which has made the tables
     jumping: frozenset[str] = frozenset()  # members whose clocks can be moved
+    partitioned: frozenset[str] = frozenset()  # runners with networks of their own
     both: str = ""  # the front that runs agents as well (`role = "all"`)
     database_folder: Path | None = None
     settings: Mapping[str, str] = {}
@@ -63,6 +65,7 @@ class Cluster:
         self.witness = folder / "witness"
         self.members: dict[str, Member] = {}
         self.links: dict[str, Link] = {}
+        self.networks: dict[str, Network] = {}
         self.targets: dict[str, asyncio.Lock] = {}  # each has one fault at a time
         self.balancer = Balancer([])
         self.address = ""
@@ -83,9 +86,12 @@ class Cluster:
     async def start(self) -> None:
         self.folder_of(SHARED).mkdir(parents=True)
         for name in MEMBERS:
-            link = Link(self.server.socket)
-            port = await link.start()
-            self.links[name] = link
+            link = self.links[name] = Link(self.server.socket)
+            if name in self._options.partitioned:
+                network = self.networks[name] = await asyncio.to_thread(Network)
+                port = await link.start(network.here)
+            else:
+                port = await link.start()
             self.members[name] = self._member(name, port)
         for member in self.members.values():
             member.start()
@@ -107,7 +113,9 @@ class Cluster:
         role = self._role(name)
         home = self.folder / name
         (home / "work").mkdir(parents=True)
-        url = f"postgresql://postgres@127.0.0.1:{port}/{self._database}?sslmode=disable&gssencmode=disable"
+        network = self.networks.get(name)
+        here, there = (network.here, network.there) if network is not None else ("127.0.0.1", "127.0.0.1")
+        url = f"postgresql://postgres@{here}:{port}/{self._database}?sslmode=disable&gssencmode=disable"
         settings = {**_SETTINGS, **self._options.settings, "store": url, "workspace": str(home / "work")}
         if role != "front":
             install(home / "bin", self.witness)
@@ -117,7 +125,9 @@ class Cluster:
             "HOME": str(home),
             **self._python(name, home),
         }
-        return Member(name, role, home, settings, environment, [*_as_host(f"host-{name}"), *COMMAND])
+        prefix = network.prefix if network is not None else ()
+        command = [*prefix, *_as_host(f"host-{name}"), *COMMAND]
+        return Member(name, role, home, settings, environment, command, there)
 
     def _python(self, name: str, home: Path) -> dict[str, str]:
         """Which packages it has, and a wall clock that can be moved by writing into a file."""
@@ -147,10 +157,14 @@ class Cluster:
         await self.balancer.close()
         for link in self.links.values():
             link.mend()
+        for network in self.networks.values():
+            await asyncio.to_thread(network.mend)
         await asyncio.gather(*(member.stop(_STOP_SECONDS) for member in self.members.values()))
         for member in self.members.values():
             Ledger(member.folder / "data" / "instances").end_orphans()
         await asyncio.gather(*(link.close() for link in self.links.values()))
+        for network in self.networks.values():
+            await asyncio.to_thread(network.close)
 
 
 @asynccontextmanager

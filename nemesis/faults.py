@@ -14,6 +14,7 @@ Kind: TypeAlias = Literal[
     "freeze front",
     "cut off runner",
     "cut off front",
+    "partition runner",
     "slow link",
     "lost hints",
     "lost beats",
@@ -43,11 +44,18 @@ class Fault(Struct, frozen=True):
 
 
 def plan(
-    seed: int, seconds: float, lease: float, kinds: tuple[Kind, ...] = KINDS, *, pauses: float = 1.0
+    seed: int,
+    seconds: float,
+    lease: float,
+    kinds: tuple[Kind, ...] = KINDS,
+    *,
+    pauses: float = 1.0,
+    leases: tuple[float, float] | None = None,
 ) -> list[Fault]:
     """Every kind comes first in one of as many seeds as there are kinds; the others are chosen at random.
 
-    Faults overlap, but each target has one at a time. With shorter `pauses`, there are more of them.
+    Faults overlap, but each target has one at a time. With shorter `pauses`, there are more of them. `leases` says how
+    long they last; without it, each kind decides.
     """
     random = Random(seed)
     found: list[Fault] = []
@@ -56,7 +64,9 @@ def plan(
     while at < seconds:
         targets = [target for target in _targets(kind) if free_at[target] <= at]
         if targets:
-            fault = Fault(kind, random.choice(targets), at, round(_duration(kind, lease, random), 2))
+            target = random.choice(targets)
+            lasts = _duration(kind, lease, random) if leases is None else random.uniform(*leases) * lease
+            fault = Fault(kind, target, at, round(lasts, 2))
             found.append(fault)
             free_at[fault.target] = at + fault.seconds + _GAP
         at = round(at + random.uniform(0.3, 1.5) * lease * pauses, 2)
@@ -68,7 +78,7 @@ def _targets(kind: Kind) -> tuple[str, ...]:
     match kind:
         case "kill front" | "freeze front" | "cut off front":
             return MEMBERS[:2]
-        case "kill runner" | "freeze runner" | "cut off runner":
+        case "kill runner" | "freeze runner" | "cut off runner" | "partition runner":
             return MEMBERS[2:]
         case "kill database" | "database away" | "full disk":
             return (DATABASE,)
@@ -99,6 +109,8 @@ def _duration(kind: Kind, lease: float, random: Random) -> float:
             return random.uniform(0.3, 0.6) * lease  # nobody may be taken for dead
         case "cut off runner" | "cut off front":
             return random.uniform(0.5, 2.5) * lease
+        case "partition runner":
+            return (random.uniform(0.5, 2.5) if random.random() < 0.7 else 6) * lease  # TCP gives up after 10 s
         case "slow link" | "lost hints" | "clock jump" | "full disk":
             return random.uniform(1.0, 2.0) * lease
         case "reset connections":

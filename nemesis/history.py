@@ -82,12 +82,13 @@ class Accepted(Struct, frozen=True):
 class Takeover(Struct, frozen=True):
     """A run was taken from a member whose last beat the database got so many seconds ago.
 
-    The time in which the database was away does not count.
+    If the database has started since, the time before that does not count.
     """
 
     run: str
     member: str
     silence: float
+    has_restarted: bool = False  # the database, since that beat
 
 
 class Agent(Struct, frozen=True):

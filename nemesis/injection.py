@@ -8,6 +8,7 @@ from random import Random
 
 from nemesis.cluster import Cluster
 from nemesis.faults import Fault
+from nemesis.partition import DIRECTIONS
 
 _DELAYS = (0.02, 0.05, 0.2)  # seconds, of a slow link
 _JUMPS = ("+3600", "-3600", "+86400", "-86400")  # seconds, of a clock
@@ -40,6 +41,11 @@ async def _inject(cluster: Cluster, fault: Fault, random: Random) -> None:
                 link.cut()
                 await cure
                 link.mend()
+            case "partition runner":
+                network = cluster.networks[fault.target]
+                await asyncio.to_thread(network.cut, random.choice(DIRECTIONS))
+                await cure
+                await asyncio.to_thread(network.mend)
             case "slow link":
                 link.delay = random.choice(_DELAYS)
                 await cure

@@ -43,9 +43,9 @@ class Link:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self) -> int:
+    async def start(self, host: str = "127.0.0.1") -> int:
         """Returns its port."""
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, host, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 

@@ -39,6 +39,7 @@ class Mutation(Struct, frozen=True, kw_only=True):
     kinds: tuple[Kind, ...]  # of faults that can show it; none: it shows by itself
     delays: Mapping[str, float] = {}
     pauses: float = 1.0  # between faults
+    leases: tuple[float, float] | None = None  # how long faults last
 
 
 MUTATIONS: tuple[Mutation, ...] = (
@@ -105,7 +106,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change("cluster/members.py", "from time import monotonic\n", "from time import monotonic, time\n"),
         ),
         kinds=("clock jump", "late beats"),
-        pauses=0.2,  # a clock must jump while a beat is late
+        pauses=0.2,  # a clock must jump while a beat is late, but by less than a lease
+        leases=(0.5, 0.9),
     ),
     Mutation(
         rule="a member is removed only if its beat has not changed",
@@ -116,8 +118,10 @@ MUTATIONS: tuple[Mutation, ...] = (
                 'await connection.execute("DELETE FROM members WHERE id = %s", [id])',
             ),
         ),
-        kinds=("freeze runner",),
-        delays=dict.fromkeys(MEMBERS, 0.1),
+        # A beat must arrive between a watcher's last look and its takeover, which a slow link keeps apart.
+        kinds=("cut off runner",),
+        leases=(1.0, 1.8),
+        delays=dict.fromkeys(MEMBERS, 0.15),
     ),
 )
 
@@ -138,7 +142,9 @@ def mutated(mutation: Mutation, folder: Path) -> None:
 
 
 def faults_of(mutation: Mutation, seed: int) -> list[Fault]:
-    return plan(seed, _SECONDS, LEASE, mutation.kinds, pauses=mutation.pauses) if mutation.kinds else []
+    if not mutation.kinds:
+        return []
+    return plan(seed, _SECONDS, LEASE, mutation.kinds, pauses=mutation.pauses, leases=mutation.leases)
 
 
 async def caught(mutation: Mutation) -> Caught:

@@ -52,10 +52,13 @@ TRAIL = """
     CREATE TRIGGER nemesis_append AFTER INSERT ON events FOR EACH ROW WHEN (NOT NEW.deflated)
         EXECUTE FUNCTION nemesis_append();
 """
-# When each member's beat arrived, and for how long it had been silent when a run was taken from it.
+# When each member's beat arrived, and for how long it had been silent when a run was taken from it. Nobody's beat can
+# arrive before the database has started, so the time before that does not count.
 BEATS = """
     CREATE TABLE nemesis_beats (member text PRIMARY KEY, at timestamptz NOT NULL);
-    CREATE TABLE nemesis_takeovers (run text NOT NULL, member text NOT NULL, silence float8 NOT NULL);
+    CREATE TABLE nemesis_takeovers (
+        run text NOT NULL, member text NOT NULL, silence float8 NOT NULL, has_restarted boolean NOT NULL
+    );
     CREATE FUNCTION nemesis_beat() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             INSERT INTO nemesis_beats VALUES (NEW.id, clock_timestamp())
@@ -67,13 +70,14 @@ BEATS = """
     CREATE FUNCTION nemesis_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             INSERT INTO nemesis_takeovers
-                SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, pg_postmaster_start_time()))
+                SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, pg_postmaster_start_time())),
+                    at < pg_postmaster_start_time()
                 FROM nemesis_beats WHERE member = OLD.instance;
             RETURN NULL;
         END
     $$;
-    CREATE TRIGGER nemesis_takeover AFTER UPDATE OF epoch ON runs FOR EACH ROW WHEN (NEW.epoch > OLD.epoch)
-        EXECUTE FUNCTION nemesis_takeover();
+    CREATE TRIGGER nemesis_takeover AFTER UPDATE OF epoch ON runs FOR EACH ROW
+        WHEN (NEW.epoch > OLD.epoch AND NEW.instance <> OLD.instance) EXECUTE FUNCTION nemesis_takeover();
 """
 
 
@@ -101,7 +105,7 @@ class Observer:
 
     async def takeovers(self) -> list[Takeover]:
         async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
-            found = await connection.execute("SELECT run, member, silence FROM nemesis_takeovers")
+            found = await connection.execute("SELECT run, member, silence, has_restarted FROM nemesis_takeovers")
             return [Takeover(*row) for row in await found.fetchall()]
 
     async def open(self) -> int:

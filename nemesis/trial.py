@@ -9,6 +9,7 @@ from pathlib import Path
 from random import Random
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_name_hosts, cluster, small_disk
 from nemesis.faults import KINDS, Fault, Kind
@@ -16,12 +17,13 @@ from nemesis.history import History
 from nemesis.injection import inject
 from nemesis.laws import Violation, violations
 from nemesis.observer import Observer
+from nemesis.partition import can_partition
 from nemesis.versions import SOURCES, newer
 from nemesis.witness import agents
 from nemesis.workload import Place, Record, Workload
 
 _CONVERSATIONS = 2  # on each volume
-_SETTLE_SECONDS = 90.0  # for everything to end after the last fault; a busy machine must not come near it
+_SETTLE_SECONDS = 240.0  # for everything to end after the last fault; a busy machine must not come near it
 _DISK_MEGABYTES = 220
 
 
@@ -52,6 +54,8 @@ def possible() -> tuple[tuple[Kind, ...], dict[Kind, str]]:
     missing: dict[Kind, str] = {}
     if not can_name_hosts():
         missing["full disk"] = "only root can mount a small disk"
+    if not can_partition():
+        missing["partition runner"] = "it needs root and `ip`, to make a network namespace"
     return tuple(kind for kind in KINDS if kind not in missing), missing
 
 
@@ -80,6 +84,7 @@ async def run(trial: Trial) -> Verdict:
             source=trial.source,
             newer=newer(folder / "newer", trial.source or SOURCES) if needs_newer else None,
             jumping=jumping,
+            partitioned=frozenset(fault.target for fault in chosen if fault.kind == "partition runner"),
             both=trial.both,
             database_folder=disk,
         )
@@ -95,7 +100,10 @@ async def run(trial: Trial) -> Verdict:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-            runs, takeovers = await observer.runs(), await observer.takeovers()
+            takeovers = await observer.takeovers()
+            runs = [
+                replace(run, agents=2) if run.question in record.resumable else run for run in await observer.runs()
+            ]
             ended = [pid for member in running.members.values() for pid in member.ended]
         lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
         history = History(

@@ -23,6 +23,7 @@ Kind: TypeAlias = Literal["text", "tool", "cancel"]
 READERS = 2  # of each run
 _KINDS: tuple[Kind, ...] = ("text", "text", "tool", "cancel")
 _TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+_RESUMABLE = 0.4  # of those without tools
 _REPLY_SECONDS = 15.0
 _AGAIN_SECONDS = 0.2
 
@@ -39,6 +40,7 @@ class Record:
         self.refused: list[tuple[str, str, str]] = []
         self.unexpected: list[str] = []
         self.said: dict[str, str] = {}
+        self.resumable: set[str] = set()  # questions of runs that may be resumed
 
 
 class Place(Struct, frozen=True):
@@ -82,6 +84,9 @@ class Workload:
                 body["conversationId"] = conversation
             if kind == "tool":
                 body["tools"] = [_TOOL]
+            elif random.random() < _RESUMABLE:
+                body["whenRunnerLost"] = "resume"
+                self._record.resumable.add(question)
             begun = await self._post("/v1/chat", body, question)
             if begun is None:
                 continue

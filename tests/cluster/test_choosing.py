@@ -59,10 +59,10 @@ def test_a_process_is_not_ready_while_one_is_too_old_for_it(
             monkeypatch.setattr(module, "OLDEST", LEVEL + 1)
             why = "old has version 1, which is too old for this one; upgrade or stop it first."
             assert new.node.front.not_ready() == why
+            assert old.node.members.level == LEVEL
             await new.cluster.leave("old")
             await new.node.members.look()
             assert new.node.front.not_ready() == ""
-            assert old.node.members.level == LEVEL
 
     live(test())
 

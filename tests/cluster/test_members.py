@@ -3,9 +3,17 @@
 import asyncio
 from typing import cast
 
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from cursor_gateway.cluster import members as module
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.store.base import Store
-from cursor_gateway.store.cluster import ClusterStore, Member
+from cursor_gateway.store.cluster import ClusterStore, Figures, Member
+from cursor_gateway.store.postgres.cluster import PostgresCluster
+from cursor_gateway.store.postgres.store import PostgresStore
+from tests.cluster.nodes import live, runner
 
 
 class Listed:
@@ -51,3 +59,77 @@ def test_nobody_is_judged_while_the_database_takes_no_beats() -> None:
     assert members._dead(["c"]) == {"b": 0, "c": None}
     listed.beat_age = 2.0
     assert members._dead(["c"]) == {}
+
+
+FIGURES = Figures(
+    queue_seconds=0,
+    notification_queue=0,
+    commits=0,
+    batches=0,
+    append_seconds=0,
+    waiting_bytes=0,
+    reconnections=0,
+    server="1",
+    losses=0,
+)
+
+
+@pytest.mark.parametrize(
+    "after", [replace(FIGURES, server="2"), replace(FIGURES, losses=1)], ids=["started again", "lost and retried"]
+)
+def test_a_database_that_was_away_between_two_looks_starts_all_times_again(
+    after: Figures, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every look succeeds, since the store retries: but for a moment nobody could beat."""
+    now = 0.0
+    monkeypatch.setattr(module, "monotonic", lambda: now)
+    own, other = _member("a", "a"), _member("b", "b")
+    timing = Timing(beat_seconds=1, lease_seconds=5)
+    members = Members(cast(ClusterStore, Listed(own, other)), cast(Store, None), own, timing, lambda: 0)
+    asyncio.run(members.look())
+    found = {}
+    for now in range(14):
+        members.stored = FIGURES if now < 4 else after
+        found[now] = members._dead([])
+    assert [now for now, dead in found.items() if dead] == [9, 10, 11, 12, 13]  # a lease after it was back
+
+
+def test_nobody_is_taken_over_by_who_saw_another_start_of_the_database(database: str) -> None:
+    async def test() -> None:
+        store = PostgresStore(database)
+        cluster = PostgresCluster(store)
+        try:
+            await cluster.join(runner("one"))
+            server = (await cluster.figures()).server
+            assert await cluster.take_over("one", 0, str.encode, f"{server}1") is None
+            assert [member.id for member in await cluster.members()] == ["one"]
+            assert await cluster.take_over("one", 0, str.encode, server) == []
+            assert await cluster.take_over("one", None, str.encode, f"{server}1") is None
+        finally:
+            await cluster.close()
+            await store.close()
+
+    live(test())
+
+
+def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -> None:
+    async def test() -> None:
+        store = PostgresStore(database)
+        cluster = PostgresCluster(store)
+        try:
+            assert (await cluster.figures()).losses == 0
+            with psycopg.connect(database, autocommit=True) as beside:
+                beside.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+                )
+            assert await cluster.members() == []
+            assert (await cluster.figures()).losses == 1
+            with pytest.raises(psycopg.ProgrammingError):
+                await store.connections.run(lambda connection: connection.execute("nonsense"))
+            assert (await cluster.figures()).losses == 1
+        finally:
+            await cluster.close()
+            await store.close()
+
+    live(test())

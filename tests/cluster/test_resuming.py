@@ -8,14 +8,22 @@ from typing import Any
 import psycopg
 import pytest
 
+from cursor_gateway.cluster.commands import Cancel
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done
-from cursor_gateway.model.documents import TextDocument
+from cursor_gateway.model.documents import Envelope, TextDocument
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.service import Service
+from cursor_gateway.store.base import RunRecord
 from cursor_gateway.store.cluster import Member
 from tests.cluster.nodes import ME, Running, asked, front, live, node, runner
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
 
+# Takes commands, and starts no run.
+FULL = Member(id="two", role="runner", host="two", volumes=["shared"], capacity=0, version="1")
 FINISHES = [[STARTED, *say("I finished."), FINISHED]]
 
 
@@ -40,9 +48,11 @@ def _freeze(lost: Running) -> None:
 
 
 async def _take_over(by: Running, id: str) -> None:
-    """As who has not seen its beat for a lease."""
-    (found,) = [member for member in await by.cluster.members() if member.id == id]
-    await by.node.members._take_over(id, found.beat)
+    """As who has not seen its beat for a lease. One that is alive may beat in between; then again."""
+    before = by.node.members.takeovers
+    while by.node.members.takeovers == before:
+        (found,) = [member for member in await by.cluster.members() if member.id == id]
+        await by.node.members._take_over(id, found.beat)
 
 
 def _with_lost_runner(
@@ -160,6 +170,75 @@ def test_it_is_resumed_once(database: str, tmp_path: Path) -> None:
     _with_lost_runner(database, tmp_path, {"two": (member, two)}, {"when_runner_lost": "resume"}, test)
 
 
+def _assert_cancelled(done: DocumentEvent) -> None:
+    assert isinstance(done, Done)
+    assert done.failure is not None
+    assert done.failure.code == "cancelled"
+
+
+def test_a_run_that_waits_to_be_resumed_can_be_cancelled(database: str, tmp_path: Path) -> None:
+    source = ScriptedSource(FINISHES)
+
+    async def test(one: Running, run: RunHandle) -> None:
+        envelope = await one.node.front.cancel(run.id, ME)
+        assert envelope.status == "error"
+        events = await _all(run)
+        _assert_cancelled(events[-1])
+        assert (await one.store.events(run.id, ME)).events == events
+        assert source.turns == []
+
+    others = {"two": (FULL, source)}
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
+
+
+def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_path: Path) -> None:
+    """Its runner had died when the front chose another one for the command."""
+    two, three = _unfinished(), ScriptedSource(FINISHES)
+
+    async def test(one: Running, run: RunHandle) -> None:
+        while not two.turns:
+            await asyncio.sleep(0.01)
+        front, command = one.node.front, Cancel(run.id, ME)
+        envelope = await front._value(command, Envelope, ME, member=runner("three"))
+        assert envelope.status == "error"
+        _assert_cancelled((await _all(run))[-1])
+        assert three.turns == []
+
+    others = {"two": (runner("two", "shared"), two), "three": (runner("three"), three)}
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
+
+
+def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_started(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two = _unfinished()
+    is_resuming, may_resume = asyncio.Event(), asyncio.Event()
+    resume, find = Service.resume, Runs.find
+
+    async def slowly(service: Service, request: RunRequest, stored: RunRecord) -> Run:
+        is_resuming.set()
+        await may_resume.wait()
+        return await resume(service, request, stored)
+
+    def found(runs: Runs, id: str, owner: str) -> Run | None:
+        run = find(runs, id, owner)
+        if is_resuming.is_set() and run is None:
+            may_resume.set()  # the command that cancels it has not found it
+        return run
+
+    monkeypatch.setattr(Service, "resume", slowly)
+    monkeypatch.setattr(Runs, "find", found)
+
+    async def test(one: Running, run: RunHandle) -> None:
+        await is_resuming.wait()
+        envelope = await one.node.front.cancel(run.id, ME)
+        assert envelope.status == "error"
+        _assert_cancelled((await _all(run))[-1])
+
+    others = {"two": (runner("two", "shared"), two)}
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
+
+
 def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
     """Its command waits for a few minutes, by the clock of the database."""
 
@@ -179,7 +258,5 @@ def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
             await one.cluster.forget_old()
             assert beside.execute(left).rowcount == 0
 
-    stays = Member(id="two", role="runner", host="two", volumes=["shared"], capacity=0, version="1")
-    _with_lost_runner(
-        database, tmp_path, {"two": (stays, ScriptedSource(FINISHES))}, {"when_runner_lost": "resume"}, test
-    )
+    others = {"two": (FULL, ScriptedSource(FINISHES))}
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)

@@ -168,13 +168,14 @@ class Cluster(RuleBasedStateMachine):
         self.members[id] += 1
 
     @precondition(lambda self: self.members or self.removed)
-    @rule(data=st.data(), losses=_LOSSES, is_stale=st.booleans())
-    def take_over(self, data: st.DataObject, losses: list[Loss], is_stale: bool) -> None:
+    @rule(data=st.data(), losses=_LOSSES, is_stale=st.booleans(), has_restarted=st.sampled_from([False, False, True]))
+    def take_over(self, data: st.DataObject, losses: list[Loss], is_stale: bool, has_restarted: bool) -> None:
         left = {run.instance for run in self.runs.values() if run.is_running} - set(self.members) - set(self.removed)
         id = data.draw(st.sampled_from(sorted(self.members) + self.removed + sorted(left)))
         beat = self.members[id] - is_stale if id in self.members else None
-        found = self._call(losses, lambda: self._cluster.take_over(id, beat, lambda run: _BEGUN + run.encode()))
-        if id in self.members and is_stale:
+        server = "" if not has_restarted else "an earlier one"
+        found = self._call(losses, lambda: self._cluster.take_over(id, beat, lambda run: _BEGUN + run.encode(), server))
+        if has_restarted or (id in self.members and is_stale):
             assert found is None
             return
         assert found is not None

@@ -31,11 +31,18 @@ class Member:
         settings: Mapping[str, str],
         environment: Mapping[str, str],
         command: Sequence[str] = COMMAND,
+        host: str = "127.0.0.1",
     ) -> None:
         self.name, self.role, self.folder, self.command = name, role, folder, tuple(command)
-        self.address: Address = ("127.0.0.1", free_port())
+        self.address: Address = (host, free_port())
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        given = {"role": role, "port": str(self.address[1]), "data_dir": str(folder / "data"), **settings}
+        given = {
+            "role": role,
+            "host": host,
+            "port": str(self.address[1]),
+            "data_dir": str(folder / "data"),
+            **settings,
+        }
         self.environment = {
             **environment,
             "PYTHONUNBUFFERED": "1",

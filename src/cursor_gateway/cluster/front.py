@@ -382,6 +382,8 @@ class Front:
             seconds = self._limits.queue_seconds if starts else _SHORT_SECONDS
             outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0, first)
         except Withdrawn:
+            if target is not None:
+                raise NoRunner("The runner did not take the request in time; try again later.") from None
             await self._check_runner(volume, needs)
             raise TooManyRuns("All runners are busy; try again later, or start another one.") from None
         if isinstance(outcome, OverLimit):

@@ -2,7 +2,8 @@
 
 No clock of another machine is read. A beat is a number that its process raises; what counts is for how long, by the
 watcher's own clock, the same number was seen. A look that fails says nothing about anybody: the database may have been
-away, and no beat could have been raised. So it starts all the times again.
+away, and no beat could have been raised. So it starts all the times again, and so does one that needed a retry, or that
+finds that the database has been started again since the last one.
 """
 
 from collections.abc import Mapping

@@ -56,6 +56,7 @@ class Members:
         self.busy: Callable[[], int] = lambda: 0
         self._cluster, self._store, self.timing, self._now_ms, self._warn = cluster, store, timing, now_ms, warn
         self._liveness = Liveness(timing.lease_seconds)
+        self._database: tuple[str, int] | None = None  # as of the last look: see `_was_away`
         self._looked_at = self._turned_at = monotonic()
         self._tasks: list[asyncio.Task[None]] = []
         self._ticking: asyncio.TimerHandle | None = None
@@ -219,7 +220,7 @@ class Members:
                 continue
             for id, beat in self._dead(absent).items():
                 with suppress(StoreUnavailable):
-                    await self._take_over(id, beat)
+                    await self._take_over(id, beat, self.stored.server)
             if monotonic() - self._forgot_at > _FORGET_SECONDS:
                 self._forgot_at = monotonic()
                 with suppress(StoreUnavailable):
@@ -231,18 +232,27 @@ class Members:
         if self.beat_age > max(self.timing.lease_seconds / 2, _LATE * self.timing.beat_seconds):
             self._liveness.failed()
             return {}
+        if self._was_away():
+            self._liveness.failed()
         beats: dict[str, int | None] = {member.id: member.beat for member in self.known}
         beats |= dict.fromkeys(absent)
         beats.pop(self.own.id, None)
         return self._liveness.look(beats, monotonic())
+
+    def _was_away(self) -> bool:
+        """Whether the database, or the way to it, was away since the last look, however short: it was started again, or
+        connections were lost, and retries hid it. Then others may not have been able to beat, either."""
+        before, stored = self._database, self.stored
+        self._database = None if stored is None else (stored.server, stored.losses)
+        return self._database != before
 
     async def _report_busy(self) -> None:
         if (busy := self.busy()) != self.own.busy:
             await self._cluster.set_busy(self.own.id, busy)
             self.own = replace(self.own, busy=busy)
 
-    async def _take_over(self, id: str, beat: int | None) -> None:
-        runs = await self._cluster.take_over(id, beat, begun)
+    async def _take_over(self, id: str, beat: int | None, server: str = "") -> None:
+        runs = await self._cluster.take_over(id, beat, begun, server)
         if runs is None:
             return
         if beat is not None:
@@ -252,17 +262,18 @@ class Members:
             await self._end(run)
         self._cluster.hint("", Hint("queue"))
 
-    async def end(self, run: RunRecord) -> None:
-        """A run that is in nobody's hands. Raises `StoreUnavailable`."""
+    async def end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
+        """A run that is in nobody's hands. False: it is now, or it has ended. Raises `StoreUnavailable`."""
         lease = await self._store.claim_run(run.id, run.epoch)
-        if lease is not None:
-            await self._end(replace(run, epoch=lease.epoch))
+        return lease is not None and await self._end(replace(run, epoch=lease.epoch), why)
 
-    async def _end(self, run: RunRecord) -> None:
+    async def _end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
+        is_ended = False
         with suppress(GatewayError):  # it is absent, and looked for again
-            await end_claimed_run(self._store, Lease(run.id, run.epoch), run, _LOST, self._now_ms())
+            is_ended = await end_claimed_run(self._store, Lease(run.id, run.epoch), run, why, self._now_ms())
             for member in self.known:
                 self._cluster.hint(member.id, Hint("run", [run.id]))
+        return is_ended
 
 
 async def _nothing() -> None:

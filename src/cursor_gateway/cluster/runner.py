@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import (
@@ -47,6 +48,7 @@ from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, results_in
+from cursor_gateway.runs.service import cancelled
 from cursor_gateway.store.base import Claim
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
@@ -54,6 +56,20 @@ _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
 _AGAIN_SECONDS = 0.5
 _MOST = 16  # commands of one claim
 _SETTLE_SECONDS = 60.0  # for the run of a dead runner to be ended
+
+
+class _Given(Struct, frozen=True):
+    """In place of an outcome: this member has the run, so the command is for it."""
+
+    member: str
+
+
+class _HasIt(Exception):
+    """Another member has the run."""
+
+    def __init__(self, member: str) -> None:
+        super().__init__(member)
+        self.member = member
 
 
 class Runner:
@@ -178,10 +194,13 @@ class Runner:
             if self._may_be_more:
                 self._wanted.set()
 
-    async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome) -> bool:
+    async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome | _Given) -> bool:
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
         try:
-            if is_refused and claimed.takes_place:  # another runner can start it
+            if isinstance(outcome, _Given):
+                await self._cluster.release(claimed.id, claimed.epoch, outcome.member)
+                self._cluster.hint(outcome.member, Hint("queue"))
+            elif is_refused and claimed.takes_place:  # another runner can start it
                 await self._cluster.release(claimed.id, claimed.epoch)
                 self._cluster.hint("", Hint("queue"))
             else:
@@ -190,11 +209,13 @@ class Runner:
             return False
         return True
 
-    async def _outcome(self, claimed: ClaimedCommand) -> Outcome:
+    async def _outcome(self, claimed: ClaimedCommand) -> Outcome | _Given:
         try:
             command = command_of(claimed.body)
             claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command), _outcome(command, claimed))
             return await self._execute(command, claim, claimed.front)
+        except _HasIt as found:
+            return _Given(found.member)
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
@@ -231,7 +252,7 @@ class Runner:
                 self._watch(claim.run_id, front)
                 return _replied(await service.answer(run_id, replace(asker, claim=claim), given))
             case Cancel(run_id=run_id, owner=owner):
-                await self._settle(run_id, owner)
+                await self._settle(run_id, owner, is_cancelled=True)
                 return returned(await service.cancel(run_id, owner))
             case Stop(run_id=run_id, owner=owner, why=why):
                 if (run := self._runs.find(run_id, owner)) is not None:
@@ -273,14 +294,32 @@ class Runner:
             if found is not None:
                 await self._settle(found.id, request.owner)
 
-    async def _settle(self, run_id: str, owner: str) -> None:
-        """Waits until a run is this process's, or over. The run of a dead runner is ended soon."""
+    async def _settle(self, run_id: str, owner: str, *, is_cancelled: bool = False) -> None:
+        """Waits until a run is driven by this process, or over. Raises `_HasIt` if another member has it.
+
+        The run of a dead runner is ended or resumed soon; one that is cancelled is ended at once.
+        """
         until = asyncio.get_running_loop().time() + _SETTLE_SECONDS
         while asyncio.get_running_loop().time() < until:
             found = await self._service.store.run(run_id, owner)
-            if found is None or found.state != "running" or found.instance == self._members.own_id:
+            if found is None or found.state != "running":
+                return
+            if found.instance != self._members.own_id:
+                if await self._is_member(found.instance):
+                    raise _HasIt(found.instance)
+                may_end = is_cancelled
+            elif self._runs.find(run_id, owner) is not None:
+                return
+            else:
+                may_end = is_cancelled and all(command.run_id != run_id for command in self._deciding.values())
+            if may_end and await self._members.end(found, cancelled()):
                 return
             await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _is_member(self, id: str) -> bool:
+        if not self._members.has(id):
+            await self._members.look()
+        return self._members.has(id)
 
     # --- readers elsewhere --------------------------------------------------------------------------
 

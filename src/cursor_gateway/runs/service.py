@@ -332,8 +332,7 @@ class Service:
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
         run = await self.find(id, owner)
-        why = RunCancelled("Stopped on request. Send the message again to get a complete answer.")
-        return await run.cancel(why)
+        return await run.cancel(cancelled())
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         """A run in it is stopped."""
@@ -350,6 +349,10 @@ class Service:
         await self.starter.close()
         await self.source.close()
         await self.removals.close()
+
+
+def cancelled() -> RunCancelled:
+    return RunCancelled("Stopped on request. Send the message again to get a complete answer.")
 
 
 def _limited(reached: KeyLimit) -> GatewayError:

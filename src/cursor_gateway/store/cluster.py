@@ -2,7 +2,7 @@
 
 **Members.** Each process is a member. It raises its `beat` every few seconds; who sees the same beat for too long, by
 its own clock, removes the member and takes its runs (`take_over`), in one transaction and only if the beat is still
-the same.
+the same and the database has not been started again since.
 
 **Commands.** What one process asks of another is a row: it survives both. A runner claims it, which raises its epoch,
 and writes one outcome with that epoch. A command of a dead runner is queued again unless its run has begun; then the
@@ -131,6 +131,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     append_seconds: float  # that they took
     waiting_bytes: int  # of events that are not stored yet
     reconnections: int  # of the connection that listens
+    server: str  # names the database server since its last start
+    losses: int  # times that this process found it away, also where a retry hid that
 
 
 class ClusterStore(Protocol):
@@ -173,9 +175,12 @@ class ClusterStore(Protocol):
         """Those that have running runs or claimed commands, and are no members."""
         ...
 
-    async def take_over(self, id: str, beat: int | None, begun: Callable[[str], bytes]) -> list[RunRecord] | None:
+    async def take_over(
+        self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
+    ) -> list[RunRecord] | None:
         """Removes the member if its beat is still this one; with None, if it is no member. Returns its running runs,
-        claimed for the caller: their epochs are raised. None: it is alive after all.
+        claimed for the caller: their epochs are raised. None: it is alive after all, or the database is not this
+        `server` (`Figures.server`) any more, so the member may not have been able to beat.
 
         A run that is to be resumed, and that a living runner can resume, is not among them: it waits for that runner as
         a command (`Claim.resumption`), once, for a few minutes.
@@ -208,8 +213,8 @@ class ClusterStore(Protocol):
         """False: another process has claimed it since."""
         ...
 
-    async def release(self, id: str, epoch: int) -> None:
-        """Gives a claim back: another runner may take the command."""
+    async def release(self, id: str, epoch: int, target: str | None = None) -> None:
+        """Gives a claim back: another runner may take the command, or only this one."""
         ...
 
     async def withdraw(self, id: str) -> bool:

@@ -84,11 +84,13 @@ _ABSENT = f"""
         UNION SELECT front FROM commands WHERE state = 'queued' AND front <> ''
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
-_FIGURES = """
+_SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
+_FIGURES = f"""
     SELECT coalesce((
             SELECT extract(epoch FROM now() - min(created)) FROM commands WHERE state = 'queued'
         ), 0)::double precision AS queue_seconds,
-        pg_notification_queue_usage() AS notification_queue
+        pg_notification_queue_usage() AS notification_queue,
+        {_SERVER} AS server
 """
 _TAKE_RUNS = """
     UPDATE runs SET epoch = epoch + 1, claim = NULL, instance = %s WHERE instance = ANY(%s) AND state = 'running'
@@ -158,9 +160,11 @@ _FINISH = """
     UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
+# Whoever has a run needs no place for it.
 _RELEASE = """
-    UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
-    WHERE id = %s AND epoch = %s AND state = 'claimed'
+    UPDATE commands SET state = 'queued', runner = NULL, target = %(target)s, epoch = epoch + 1,
+        takes_place = takes_place AND %(target)s::text IS NULL
+    WHERE id = %(id)s AND epoch = %(epoch)s AND state = 'claimed'
 """
 _HEADS = """
     SELECT runs.id, runs.last, runs.state = 'running' AS is_running, given.after, events.first, events.data
@@ -209,6 +213,7 @@ class PostgresCluster:
             append_seconds=appender.seconds,
             waiting_bytes=appender.waiting_bytes,
             reconnections=self._listener.reconnections,
+            losses=self._connections.losses,
         )
 
     # --- members ------------------------------------------------------------------------------------
@@ -260,8 +265,12 @@ class PostgresCluster:
     async def absent_runners(self) -> list[str]:
         return [row["id"] for row in await self._connections.run(lambda connection: rows_of(connection, _ABSENT, []))]
 
-    async def take_over(self, id: str, beat: int | None, begun: Callable[[str], bytes]) -> list[RunRecord] | None:
+    async def take_over(
+        self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
+    ) -> list[RunRecord] | None:
         async def work(connection: Connection) -> list[RunRecord] | None:
+            if server and not (await connection.execute(f"SELECT WHERE {_SERVER} = %s", [server])).rowcount:
+                return None
             if beat is not None:
                 await connection.execute("DELETE FROM members WHERE id = %s AND beat = %s", [id, beat])
             if (await connection.execute("SELECT FROM members WHERE id = %s", [id])).rowcount:
@@ -346,8 +355,8 @@ class PostgresCluster:
 
         return await self._connections.run(work)
 
-    async def release(self, id: str, epoch: int) -> None:
-        await self._execute(_RELEASE, [id, epoch])
+    async def release(self, id: str, epoch: int, target: str | None = None) -> None:
+        await self._execute(_RELEASE, {"target": target, "id": id, "epoch": epoch})
 
     async def withdraw(self, id: str) -> bool:
         async def work(connection: Connection) -> bool:
@@ -433,7 +442,7 @@ class PostgresCluster:
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
         return self._listener.listen(member)
 
-    async def _execute(self, sql: str, values: list[Any]) -> int:
+    async def _execute(self, sql: str, values: list[Any] | dict[str, Any]) -> int:
         async def work(connection: Connection) -> int:
             return (await connection.execute(sql, values)).rowcount
 

@@ -59,6 +59,8 @@ _WHY = {
     "57014": _SLOW,
     "57P": "The database is shutting down or starting; retry in a moment.",
 }
+_LOST = "08"  # the SQLSTATE of a lost connection
+_LOSSES = (_LOST, "53", "57P")  # of one that was lost or could not be opened, or has no room to work
 _UNREACHABLE = "The database cannot be reached; check that it is running, and the setting `store`."
 _UNKNOWN = "The database reported an error; see its log."
 
@@ -104,6 +106,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_MOST)
         self._is_closed = False
+        self.losses = 0  # times that the server was away or had no room, also where a retry hid it
 
     async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """The result of the work, which may be done several times."""
@@ -136,6 +139,7 @@ class Connections:
                 pause = next(pauses, None)
                 if _is_bug(error):
                     raise
+                self.losses += _is_loss(error)
                 if pause is None or not _may_pass(error):
                     raise why(error) from error
                 if not isinstance(error, errors.IntegrityError | errors.DeadlockDetected):
@@ -173,6 +177,12 @@ def _is_bug(error: psycopg.Error) -> bool:
             return False
         case _:
             return isinstance(error, psycopg.ProgrammingError | psycopg.DataError | psycopg.NotSupportedError)
+
+
+def _is_loss(error: psycopg.Error) -> bool:
+    """The server is away, or has no room. Then it serves nobody else, either."""
+    is_connection = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return is_connection and (error.sqlstate or _LOST).startswith(_LOSSES)
 
 
 def _may_pass(error: psycopg.Error) -> bool:
