@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.gateways import forks
 from tests.postgres import Databases, databases
-from tests.preloaded import Forks
+from tests.preloaded import Forks, forks
 
 settings.register_profile(
     "thorough",
@@ -75,7 +74,7 @@ def _test_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _forked_gateways() -> Iterator[None]:
-    """Gateways need not import anything: they are forked from a process that has done so."""
+    """Gateways and commands need not import anything: they are forked from a process that has done so."""
     forks.append(Forks())
     yield
     forks.pop().end()

@@ -31,6 +31,7 @@ from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import HELLO, delta, init
 from tests.gateways import RunningGateway, running_gateway
+from tests.preloaded import Process
 
 BROKEN_RUN = init() + delta("Half an ans")
 
@@ -685,7 +686,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def begun(*arguments: str, expected: bytes) -> tuple["subprocess.Popen[bytes]", bytes]:
+def begun(*arguments: str, expected: bytes) -> tuple[Process, bytes]:
     process = started("chat", "--text", *arguments)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -56,8 +56,9 @@ from cursor_gateway.render.export import WholeConversation, as_json, as_markdown
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
+from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import RunningGateway, running_gateway
+from tests.preloaded import start
 
 EXPORTED = Path(__file__).parent / "exported"
 DATA = Path(".local/share/cursor-gateway")
@@ -131,7 +132,7 @@ def plain(sent: str) -> list[str]:
 def typed(answer: str, *arguments: str) -> int:
     """With somebody at the keyboard."""
     ours, theirs = os.openpty()
-    with subprocess.Popen(arguments_of(*arguments), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with start(arguments, os.environ, Path.cwd(), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         read_until(ours, b"[y/N]")
         os.write(ours, answer.encode())

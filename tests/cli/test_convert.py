@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from cursor_gateway.cli import reading
 from cursor_gateway.cli.main import run
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import EVERYTHING, HELLO, delta, init, line, result, thought, tool, user
+from tests.preloaded import start
 
 FORMS = ["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 NOT_LOGGED_IN = b"Error: Authentication required. Please run 'cursor-agent login' first.\n"
@@ -305,9 +307,7 @@ def test_each_line_is_answered_before_the_next_is_written(form: str, piece: byte
 def test_a_reader_that_leaves_ends_the_command_quietly(arguments: list[str], tmp_path: Path) -> None:
     file = tmp_path / "long.ndjson"
     file.write_bytes(init() + b"".join(delta(f"word {number}\n") for number in range(20_000)))
-    with subprocess.Popen(
-        arguments_of(*arguments, str(file)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with start([*arguments, str(file)], os.environ, tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, arguments_of, finished, read_until
+from tests.cli.processes import TIMEOUT, finished, read_until
 from tests.gateways import running_gateway
+from tests.preloaded import Process, run, start
 from tests.server.test_leaks import ended_agents
 
 
@@ -40,7 +41,7 @@ class Terminal:
 
 
 @contextmanager
-def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]"]]:
+def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple[Terminal, Process]]:
     ours, theirs = pty.openpty()
     environment = {
         "HOME": str(home),
@@ -49,15 +50,8 @@ def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple
         "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
         "CURSOR_GATEWAY_SOURCE": source,
     }
-    with subprocess.Popen(
-        arguments_of("chat", *arguments),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        cwd=home,
-        start_new_session=True,
-    ) as process:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.DEVNULL}
+    with start(["chat", *arguments], environment, home, **streams, start_new_session=True) as process:
         os.close(theirs)
         try:
             yield Terminal(ours), process
@@ -107,14 +101,8 @@ def test_a_plan_is_shown_and_decided(tmp_path: Path, where: Callable[[], list[st
 
 def test_nobody_is_asked_where_nobody_sits(tmp_path: Path) -> None:
     with ended_agents(tmp_path), running_gateway(tmp_path, settings={"source": "acp"}) as gateway:
-        done = subprocess.run(
-            arguments_of("chat", "--url", gateway.url, "--json", "standin: question"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(gateway.data)},
-            check=False,
-        )
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(gateway.data)}
+        done = run(["chat", "--url", gateway.url, "--json", "standin: question"], environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert b'"status":"completed"' in done.stdout
 

@@ -16,7 +16,7 @@ from tests.cluster.conftest import LEASE, cluster
 from tests.cluster.test_cluster import command
 from tests.gateways import RunningGateway
 from tests.postgres import databases
-from tests.server.conftest import Json, chat, eventually, growing, sse, standin, text_of, unique
+from tests.server.conftest import NO_TLS, Json, chat, eventually, growing, sse, standin, text_of, unique
 from tests.server.test_caller_tools import nothing_is_left
 
 
@@ -153,7 +153,7 @@ def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> No
             listed = msgspec.json.decode(command(running, "runners", "--json").stdout, type=list[Member])
             (runner,) = (member for member in listed if member.is_runner)
             assert command(running, "drain", runner.id).returncode == 0
-            eventually(lambda: httpx2.get(f"{running.runners[0].url}/readyz").status_code == 503)
+            eventually(lambda: httpx2.get(f"{running.runners[0].url}/readyz", verify=NO_TLS).status_code == 503)
             refused = eventually(lambda: one.post("/v1/chat", json={"message": "hello"}))
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_runner")
             assert sse(stream.rest())[-1].event == "done"

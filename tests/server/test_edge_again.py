@@ -11,7 +11,7 @@ import pytest
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import TIMEOUT, Json, at_once, invocations, unique
+from tests.server.conftest import NO_TLS, TIMEOUT, Json, at_once, invocations, unique
 from tests.server.test_caller_tools import BASH, WEATHER, call, only_call, own_gateway, program, say
 
 
@@ -187,7 +187,9 @@ def test_another_owner_gets_no_reply_of_this_one(tmp_path: Path) -> None:
     mark = unique()
     with running_gateway(tmp_path, settings={"api_keys": hashes}) as gateway:
         clients = {
-            name: httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"})
+            name: httpx2.Client(
+                base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"}, verify=NO_TLS
+            )
             for name, key in keys.items()
         }
         body = _results(clients["ann"], mark)

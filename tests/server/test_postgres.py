@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from cursor_gateway.store.postgres.schema import newest
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import Databases, databases
+from tests.preloaded import run_text
 from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, text_of, unique
 
 
@@ -26,21 +26,14 @@ def _gateway(home: Path, database: str, **settings: str) -> Iterator[tuple[Runni
 
 
 def _command(home: Path, database: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", *arguments],
-        env={
-            "HOME": str(home),
-            "PATH": "/usr/bin:/bin",
-            "CURSOR_GATEWAY_STORE": database,
-            "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
-            **environment,
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        cwd=home,
-    )
+    given = {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "CURSOR_GATEWAY_STORE": database,
+        "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
+        **environment,
+    }
+    return run_text(arguments, given, home)
 
 
 def _events(http: httpx2.Client, id: str, **headers: str) -> bytes:

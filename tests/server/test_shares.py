@@ -10,7 +10,7 @@ import pytest
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import TIMEOUT, standin
+from tests.server.conftest import NO_TLS, TIMEOUT, standin
 from tests.server.test_caller_tools import WEATHER, Caller, call, documents_of, only_call, program, say
 
 OWNERS = ("greedy", "modest")
@@ -26,7 +26,9 @@ def two_owners(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, di
             gateway,
             {
                 name: stack.enter_context(
-                    httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"})
+                    httpx2.Client(
+                        base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"}, verify=NO_TLS
+                    )
                 )
                 for name, key in keys.items()
             },

@@ -12,6 +12,7 @@ import pytest
 
 from chaos.place import processes_of, wait_until
 from tests.cli.processes import TIMEOUT
+from tests.server.conftest import NO_TLS
 
 
 @pytest.mark.slow
@@ -28,7 +29,7 @@ def test_a_cluster_answers_until_it_is_interrupted_and_then_nothing_is_left(tmp_
         names = re.findall(r"^  (\S+) +http://127\.0\.0\.1:\d+", printed, re.MULTILINE)
         assert names == ["balancer", "front-1", "front-2", "runner-1", "runner-2"]
         (address,) = re.findall(r"Send requests to (\S+);", printed)
-        with httpx2.Client(base_url=address, timeout=TIMEOUT) as client:
+        with httpx2.Client(base_url=address, timeout=TIMEOUT, verify=NO_TLS) as client:
             for _ in range(2):  # each front once
                 answer = client.post("/v1/chat", json={"message": "hello"})
                 assert answer.status_code == 200, answer.text
