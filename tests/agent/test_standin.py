@@ -292,7 +292,7 @@ def test_a_failure(standin: Standin, prompt: str, status: int, said: str, events
         assert kinds(parsed(ran.stdout)) == events
 
 
-def test_in_the_text_format_reconnecting_is_told_on_stderr(standin: Standin) -> None:
+def test_in_the_text_format_reconnecting_is_reported_on_stderr(standin: Standin) -> None:
     ran = standin.run("-p", "standin: fail-network")
     assert ran.stdout == ""
     assert ran.stderr.startswith("Connection lost, reconnecting to https://")

@@ -214,7 +214,7 @@ def test_what_was_found_stands_out_below_its_title(width: int, history: Path) ->
     assert re.search(r"\x1b\[[0-9;]*33m(?:\x1b\[[0-9;]*m)*failing", sent)
 
 
-def test_nothing_found_is_told(history: Path) -> None:
+def test_nothing_found_is_reported(history: Path) -> None:
     for words in (["zebra"], ["zebra", "crossing"], ["?!"]):
         status, out, error = conversations("search", *words)
         assert (status, out) == (1, "")
@@ -273,7 +273,7 @@ def test_an_id_may_be_cut_short(history: Path) -> None:
 
 @pytest.mark.parametrize("part", ["show", "export", "delete"])
 @pytest.mark.quick_cases(1)
-def test_an_id_that_means_none_or_several_is_told(part: str, history: Path, gateway: RunningGateway) -> None:
+def test_an_id_that_means_none_or_several_is_refused(part: str, history: Path, gateway: RunningGateway) -> None:
     more = ["--yes"] if part == "delete" else []
     for where in ([], ["--url", gateway.url]):
         for name in ("zzz", f"conv_{'0' * 32}", "", "a/../b", os.fsdecode(b"caf\xe9")):
@@ -430,7 +430,7 @@ def test_prompts_stay_within_their_quotes() -> None:
     assert "\n> # Not a heading\n>\n> ```\n> not *closed*\n" in exported
 
 
-def test_every_kind_of_ending_is_told() -> None:
+def test_every_kind_of_ending_is_shown() -> None:
     edit: dict[str, Any] = {"file_path": "a`b.py", "language": "python"}
     reference = CodeReferenceMetadata(file_path="a.py", start_line=3, end_line=3, language="python")
     command: dict[str, Any] = {"command": "make\nall", "output": "", "duration_ms": 0, "permissions": []}
@@ -524,7 +524,7 @@ def test_deleting_asks(history: Path) -> None:
     assert (history / "conversations" / ids[1]).is_dir()
 
 
-def test_without_a_terminal_it_wants_to_be_told(history: Path) -> None:
+def test_without_a_terminal_it_needs_an_explicit_yes(history: Path) -> None:
     ids = [entry["id"] for entry in entries()]
     status, out, error = conversations("delete", "last")
     assert (status, out) == (2, "")
@@ -648,7 +648,7 @@ def test_where_nothing_was_said_nothing_is_made(home: Path) -> None:
     assert not (home / DATA).exists()
 
 
-def test_a_history_that_cannot_be_read_is_told(history: Path) -> None:
+def test_a_history_that_cannot_be_read_is_reported(history: Path) -> None:
     file = history / "history.db"
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -664,7 +664,7 @@ def test_a_history_that_cannot_be_read_is_told(history: Path) -> None:
     assert file.read_bytes() == damaged  # whoever only looks sets nothing aside
 
 
-def test_a_gateway_that_does_not_answer_is_told() -> None:
+def test_a_gateway_that_does_not_answer_is_reported() -> None:
     status, out, error = conversations("--url", "http://127.0.0.1:1", "show", "last")
     assert (status, out) == (2, "")
     assert "cannot be reached: Connection refused" in error

@@ -113,7 +113,7 @@ def test_the_model_can_be_named(convert: Convert) -> None:
     assert json.loads(convert(HELLO, "--to", "openai", "--model", "mine"))["model"] == "mine"
 
 
-def test_the_mode_is_told_and_decides_what_code_is_for(convert: Convert) -> None:
+def test_the_mode_is_given_and_decides_what_code_is_for(convert: Convert) -> None:
     response = convert.response(EVERYTHING, "--mode", "plan")
     assert response.mode == "plan"
     purposes = [getattr(document.metadata, "purpose", None) for document in response.documents]
@@ -184,7 +184,7 @@ def test_an_error_cannot_draw_on_the_terminal(convert: Convert) -> None:
     assert not DRAWING & set(ended.stderr.decode())
 
 
-def test_a_terminal_as_input_is_told_what_is_waited_for() -> None:
+def test_on_a_terminal_it_says_what_it_waits_for() -> None:
     status, sent, reply = on_a_terminal("convert", stdin=None)
     assert status == 2
     assert "cursor-agent -p --output-format stream-json" in reply.split("\n")[0]

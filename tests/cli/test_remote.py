@@ -310,7 +310,7 @@ def test_the_own_gateway_is_found_and_works_in_the_current_folder(home: Path) ->
         assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 4)
 
 
-def test_a_folder_that_the_gateway_may_not_work_in_is_told(home: Path) -> None:
+def test_a_folder_that_the_gateway_may_not_work_in_is_reported(home: Path) -> None:
     (home / "elsewhere").mkdir()
     os.chdir(home / "elsewhere")
     with running_gateway(home) as gateway:

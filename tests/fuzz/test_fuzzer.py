@@ -34,7 +34,7 @@ def _seeds() -> Iterator[bytes]:
 TARGET = Target("made up", "There is no x.", _must_not_hold_x, _seeds, "bytes")
 
 
-def test_a_broken_law_is_told_by_its_place_and_made_small() -> None:
+def test_a_broken_law_is_reported_by_its_place_and_made_small() -> None:
     breach = breach_of(TARGET, b"some bytes with an x in the middle")
     assert isinstance(breach, Breach)
     assert breach.error == "AssertionError"
@@ -135,7 +135,7 @@ def test_a_target_says_what_holds(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this Python on this system")
-def test_the_command_fuzzes_and_tells_what_it_did(tmp_path: Path) -> None:
+def test_the_command_fuzzes_and_reports_what_it_did(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "--seconds", "1", "--keep", str(tmp_path), "frames"],
         cwd=HERE.parent,

@@ -192,7 +192,7 @@ def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEven
 
 @examples(400)
 @given(agent_events, runs)
-def test_at_a_pause_there_is_what_was_told_so_far(events: list[AgentEvent], run: RunInfo) -> None:
+def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], run: RunInfo) -> None:
     assert_a_pause_is_what_there_is(assemble(events, run))
 
 

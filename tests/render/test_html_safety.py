@@ -264,7 +264,7 @@ def python(text: str, language: str = "python") -> str:
         *("javascript:alert(1)//http://a.example", "data:text/html,mailto:a@b.example"),
     ],
 )
-def test_an_address_that_is_not_followed_is_told(address: str) -> None:
+def test_an_address_that_is_not_followed_is_shown(address: str) -> None:
     html = prose(f"[name]({address})")
     assert "href" not in html
     assert f"name (<code>{address}</code>)" in html

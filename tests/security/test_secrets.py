@@ -65,7 +65,7 @@ def test_the_agents_environment_has_its_own_secret_and_none_of_ours(
 
 
 @needs_proc
-def test_the_tools_address_is_told_to_the_agent_alone(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
+def test_the_tools_address_is_given_to_the_agent_alone(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
     mark = unique()
     caller = Caller(alice, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
     reply = caller.ask()

@@ -274,7 +274,7 @@ def test_the_same_request_again_gets_the_same_reply(gateway: RunningGateway, htt
     assert len(invocations(gateway, mark)) == 1
 
 
-def test_a_result_of_no_run_is_told_to_a_fresh_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
+def test_a_result_of_no_run_is_given_to_a_fresh_agent(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     prompt = f"{mark} {program(call('weather', city='A'), call('weather', city='B'), say('$1 $2'))}"
     caller = Caller(http, prompt, [WEATHER])

@@ -250,7 +250,7 @@ def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None
             assert_stored_at_last(http, [*result, (before, body)])
 
 
-def test_where_not_even_the_agent_can_write_it_is_told_and_works_when_there_is_room(tmp_path: Path) -> None:
+def test_where_not_even_the_agent_can_write_it_is_reported_and_works_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk, started(tmp_path) as (_, http):
         before = chat(http, "hello")
         ballast = fill(disk)

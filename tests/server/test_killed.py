@@ -120,7 +120,7 @@ def next_gateway(home: Path) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.quick_cases(1)
-def test_what_anybody_was_told_outlives_a_kill(tmp_path: Path, seed: int) -> None:
+def test_what_anybody_was_sent_outlives_a_kill(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     result: dict[str, bytes] = {}  # of every run so far, the whole stream
     states: list[str] = []

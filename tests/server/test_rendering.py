@@ -219,7 +219,7 @@ def test_work_ends_at_its_next_job_when_the_client_has_gone(renderings: Renderin
     assert len(done) == 1
 
 
-def test_a_mistake_in_the_work_is_told_to_who_waits(renderings: Renderings) -> None:
+def test_a_mistake_in_the_work_is_raised_for_who_waits(renderings: Renderings) -> None:
     def work() -> None:
         raise ValueError("a mistake")
 

@@ -602,7 +602,7 @@ def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
 # --- secrets --------------------------------------------------------------------------------------------
 
 
-def test_secrets_and_prompts_are_told_to_nobody(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
+def test_secrets_and_prompts_are_disclosed_to_nobody(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
     """The prompt itself is an argument of the agent, as its program wants it; no secret is."""
     prompt = unique()
     wrong = f"cgw_wrong_{unique()}"

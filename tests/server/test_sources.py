@@ -96,7 +96,7 @@ def test_the_same_documents(
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota"])
-def test_the_agents_own_words_about_its_failure_are_told_everywhere(
+def test_the_agents_own_words_about_its_failure_are_sent_everywhere(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
 ) -> None:
     """Before the first text and after it, in every dialect, and in the log."""

@@ -166,7 +166,7 @@ def chose(*ids: str, question: str = "file") -> list[ClarificationAnswer]:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -222,7 +222,7 @@ def test_thinking_ends_before_text(tmp_path: Path) -> None:
     lived(place, life)
 
 
-def test_tools_are_told_as_what_they_did(tmp_path: Path) -> None:
+def test_tools_are_reported_as_what_they_did(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -273,7 +273,7 @@ def test_lines_that_are_no_messages_change_nothing(tmp_path: Path) -> None:
     lived(place, life)
 
 
-def test_what_a_build_counts_is_told_by_turn(tmp_path: Path) -> None:
+def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
     place = Place(tmp_path, {"acp_usage": True})
 
     async def life(source: CursorAcpSource) -> None:
@@ -540,7 +540,7 @@ def test_permission_is_given_by_rules_or_asked_for(
     assert not written.exists() or "echo" not in written.read_text()
 
 
-def test_the_reason_of_a_denial_is_told_when_the_answer_is_complete(tmp_path: Path) -> None:
+def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -720,7 +720,7 @@ def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: s
         ({"acp_wedged": True}, {}, "agent_timed_out"),
     ],
 )
-def test_an_agent_that_cannot_begin_is_told_before_any_event(
+def test_an_agent_that_cannot_begin_fails_before_any_event(
     tmp_path: Path, knobs: dict[str, object], environ: dict[str, str], code: str
 ) -> None:
     place = Place(tmp_path, knobs)
@@ -997,7 +997,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Place(tmp_path).source()
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:

@@ -83,7 +83,7 @@ def failure(events: Sequence[AgentEvent]) -> Failure:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def live() -> None:
@@ -333,7 +333,7 @@ def test_nothing_is_left_when_a_turn_cannot_be_written_down(tmp_path: Path, monk
     lived(place, live)
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def live() -> None:

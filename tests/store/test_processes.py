@@ -51,7 +51,7 @@ def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
 
 
 @pytest.mark.slow
-def test_a_kill_at_any_moment_takes_back_nothing_that_was_told(tmp_path: Path) -> None:
+def test_a_kill_at_any_moment_takes_back_nothing_that_was_reported(tmp_path: Path) -> None:
     dice = random.Random(4)
     result: dict[str, int] = {}
     for number in range(KILLS):

@@ -30,7 +30,7 @@ def found() -> list[Judged]:
     return found
 
 
-def test_every_verdict_is_told(found: list[Judged]) -> None:
+def test_every_verdict_is_reported(found: list[Judged]) -> None:
     verdicts = {one.entry.fault.prove.__name__: (one.verdict.outcome, one.verdict.told) for one in found}
     outcome, left = verdicts.pop("leaves")
     assert outcome == "red"
