@@ -7,8 +7,8 @@ import json
 import os
 import re
 import time
+from _collections_abc import Iterable  # without `collections`, which takes longer
 from _thread import get_ident  # `threading` would take longer to import
-from collections.abc import Iterable
 
 
 def write_whole(path: str, data: object) -> None:

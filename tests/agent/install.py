@@ -9,8 +9,10 @@ import marshal
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
+from tests.agent import patterns
 from tests.agent.account import Account
 from tests.agent.arguments import help_text, options, parse
 from tests.agent.config import Config
@@ -34,8 +36,16 @@ def install(
         program.chmod(0o755)
     written = json.dumps(plain(knobs or {})).encode()
     (directory / FILE).write_bytes(written)
+    (directory / patterns.FILE).write_bytes(_patterns())
     (directory / PREPARED).write_bytes(marshal.dumps(_prepared(plain(knobs or {}), written)))
     return programs[0]
+
+
+@cache
+def _patterns() -> bytes:
+    import tests.agent.main  # noqa: F401 -- and with it all modules that a turn needs
+
+    return patterns.prepared()
 
 
 def _prepared(values: Mapping[str, object], written: bytes) -> dict[str, bytes | str]:
@@ -60,6 +70,8 @@ def _launcher(directory: Path) -> str:
         "from tests.agent.quick import is_answered\n"
         f"if is_answered(sys.argv[1:], {str(directory)!r}, {FILE!r}):\n"
         "    os._exit(0)\n"
+        "from tests.agent.patterns import use\n"
+        f"use({str(directory)!r})\n"
         "from tests.agent.main import main\n"
         f"os._exit(main(sys.argv[1:], {str(directory)!r}))\n"
     )

@@ -3,11 +3,11 @@
 The checks come in the program's order: login, trust, model, prompt.
 """
 
+import _signal as signal  # type: ignore[import-not-found] # without `enum`, which takes longer
 import json
 import os
-import signal
 import time
-from collections.abc import Sequence
+from _collections_abc import Sequence  # without `collections`, which takes longer
 
 from tests.agent import failures
 from tests.agent.account import Account
