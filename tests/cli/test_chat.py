@@ -28,6 +28,7 @@ from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.sources.process_groups import members, start_of
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import HELLO, delta, init
 from tests.gateways import RunningGateway, running_gateway
@@ -69,7 +70,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 def turns(log: Path) -> list[dict[str, Any]]:
-    return [result for line in log.read_text().splitlines() if (result := json.loads(line))["prompt"] is not None]
+    return [record for record in records(log) if record["prompt"] is not None]
 
 
 def chat(*arguments: str, stdin: bytes = b"", **environment: str) -> tuple[int, str, str]:

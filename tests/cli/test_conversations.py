@@ -56,6 +56,7 @@ from cursor_gateway.render.export import WholeConversation, as_json, as_markdown
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import RunningGateway, running_gateway
 from tests.preloaded import start
@@ -556,7 +557,7 @@ def test_a_gateway_deletes_and_stops_what_runs(tmp_path: Path) -> None:
         shown = conversations("--url", gateway.url, "show", "last")[1]
         assert shown.endswith("I was about to say more.\n\n● still running\n")
         assert "· still running ·" in conversations("--url", gateway.url, "export", "last")[1]
-        (turn,) = [json.loads(line) for line in gateway.agent_log.read_text().splitlines() if "hang-mid" in line]
+        (turn,) = [record for record in records(gateway.agent_log) if "hang-mid" in (record["prompt"] or "")]
         assert conversations("--url", gateway.url, "delete", "last", "--yes")[0] == 0
         assert process.wait(TIMEOUT) == 1
         assert members(turn["pgid"]) == []
@@ -601,7 +602,7 @@ def test_what_a_dead_process_ran_is_not_running(home: Path) -> None:
     assert "I was about to say more." in out
     assert "The gateway was killed during this run" in out
     finished("models")  # ends the agent that was left behind
-    (turn,) = [json.loads(line) for line in (home / "agent.log").read_text().splitlines() if "hang-mid" in line]
+    (turn,) = [record for record in records(home / "agent.log") if "hang-mid" in (record["prompt"] or "")]
     assert members(turn["pgid"]) == []
 
 

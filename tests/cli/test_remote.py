@@ -18,6 +18,7 @@ from cursor_gateway.cli.output import Trouble
 from cursor_gateway.cli.remote import open_gateway
 from cursor_gateway.settings import Settings
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, finished, read_until, started
 from tests.gateways import RunningGateway, running_gateway
 
@@ -44,8 +45,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def has_run(home: Path) -> bool:
-    log = home / "agent.log"
-    return log.exists() and any(json.loads(line)["prompt"] is not None for line in log.read_text().splitlines())
+    return any(record["prompt"] is not None for record in records(home / "agent.log"))
 
 
 def free_port() -> int:

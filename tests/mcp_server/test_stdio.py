@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway.sources.process_groups import members
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, arguments_of, finished_process, read_until
 from tests.gateways import RunningGateway, running_gateway
 from tests.mcp_server.host import Host, environment_of, mcp_host, text_of
@@ -265,9 +266,7 @@ def alone(tmp_path: Path) -> dict[str, str]:
 
 
 def agents(home: Path) -> list[dict[str, Any]]:
-    log = home / "agent.log"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return [line for line in lines if line["prompt"]]
+    return [record for record in records(home / "agent.log") if record["prompt"]]
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from msgspec import Struct
 from openai import DefaultHttpxClient, OpenAI
 
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.agent.records import records
 from tests.anthropic_shapes import Error as AnthropicError
 from tests.anthropic_shapes import Message, events_of, fold, read_message, text_sent
 from tests.anthropic_shapes import text_of as text_of_message
@@ -253,10 +254,7 @@ def growing(client: httpx2.Client, dialect: Dialect, text: str, **fields: Any) -
 
 def invocations(gateway: RunningGateway, mark: str) -> list[Json]:
     """What the stand-in was started with, where the prompt holds this."""
-    if not gateway.agent_log.exists():
-        return []
-    lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
-    return [line for line in lines if mark in (line["prompt"] or "")]
+    return [line for line in records(gateway.agent_log) if mark in (line["prompt"] or "")]
 
 
 def invocation(gateway: RunningGateway, mark: str) -> Json:

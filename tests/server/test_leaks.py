@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.sources.process_groups import members, start_of
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
@@ -52,13 +53,9 @@ def ended_agents(home: Path) -> Iterator[Path]:
     try:
         yield home
     finally:
-        for started in invocations(home / "agent.log"):
+        for started in records(home / "agent.log"):
             with suppress(ProcessLookupError):
                 os.killpg(started["pgid"], signal.SIGKILL)
-
-
-def invocations(log: Path) -> list[Json]:
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def group_of(gateway: RunningGateway, mark: str) -> int:
@@ -363,7 +360,7 @@ def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
                     gateway.process.wait(TIMEOUT)
                     sock.close()
             assert gateway.process.returncode == 0
-            assert not [pid for started in invocations(gateway.agent_log) for pid in members(started["pgid"])]
+            assert not [pid for started in records(gateway.agent_log) for pid in members(started["pgid"])]
             left = files(home)
             assert turn < 2 or left <= seen
             seen |= left

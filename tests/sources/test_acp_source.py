@@ -39,6 +39,7 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from tests.agent.install import install
+from tests.agent.records import records
 
 GRACE = 0.05  # for agents that never end by themselves
 LIMIT = 60.0  # for a red build only
@@ -70,8 +71,7 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in result if entry["prompt"] is not None]
+        return [record for record in records(self.home / "log") if record["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:

@@ -21,6 +21,7 @@ from cursor_gateway.sources.process_groups import start_of
 from cursor_gateway.sources.recorder import Recorder
 from tests.agent.account import VERSION
 from tests.agent.install import install
+from tests.agent.records import records
 
 GRACE = 0.05  # for agents that never end by themselves
 
@@ -47,8 +48,7 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in result if entry["prompt"] is not None]
+        return [record for record in records(self.home / "log") if record["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:

@@ -49,6 +49,7 @@ from cursor_gateway.sources.sdk.bridge import BridgeOptions
 from cursor_gateway.sources.sdk.held import HeldCalls
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
+from tests.agent.records import records
 from tests.runs.scripted import true
 
 WAIT = 60  # for a red build only
@@ -89,10 +90,7 @@ class Place:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        try:
-            return [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        except FileNotFoundError:
-            return []
+        return records(self.home / "log")
 
     def asked(self, method: str) -> list[dict[str, Any]]:
         return [entry["request"] for entry in self.log if entry["method"] == method]
