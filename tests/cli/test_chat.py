@@ -545,7 +545,6 @@ def test_a_connection_that_breaks_off_is_reported_and_what_had_arrived_stays(len
         assert chat("--url", url, "--json", "hi")[:2] == (1, "")
 
 
-@pytest.mark.slow
 def test_what_is_no_gateway_is_reported() -> None:
     def page(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
@@ -654,7 +653,6 @@ def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gatew
     assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
 
 
-@pytest.mark.slow
 def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
     with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
         status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
@@ -820,7 +818,6 @@ def test_ctrl_c_twice_does_not_wait_for_an_agent_that_does_not_listen(
 # --- help -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_help_is_fast() -> None:
     program = (
         "import sys; from cursor_gateway.cli.main import run; run(['--help']); run(['chat', '--help']);"

@@ -196,7 +196,6 @@ def test_a_decision_that_the_operator_forbids_does_not_spoil_the_answer(tmp_path
     assert runs_in(tmp_path) == 0
 
 
-@pytest.mark.slow
 def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(tmp_path: Path) -> None:
     with (
         running_gateway(tmp_path, settings={"source": "cli"}) as gateway,
@@ -209,7 +208,6 @@ def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(
     assert process.returncode == 0
 
 
-@pytest.mark.slow
 def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_path: Path) -> None:
     with (
         ended_agents(tmp_path),

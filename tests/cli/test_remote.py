@@ -239,7 +239,6 @@ def test_a_stranger_cannot_pass_on_what_is_said_to_the_gateway(home: Path) -> No
         assert not has_run(home)
 
 
-@pytest.mark.slow
 def test_a_stranger_that_takes_the_port_of_a_gateway_that_died_gets_nothing(home: Path) -> None:
     """Not even while a connection that broke off is made anew."""
     port = free_port()

@@ -190,7 +190,6 @@ def command(running: Cluster, *arguments: str) -> "subprocess.CompletedProcess[s
     return run_text(arguments, given, home)
 
 
-@pytest.mark.slow
 def test_the_processes_are_listed_and_counted(two_by_two: Cluster) -> None:
     listed = command(two_by_two, "runners")
     assert listed.returncode == 0, listed.stderr

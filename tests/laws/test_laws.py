@@ -99,7 +99,7 @@ def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
     assert len(texts) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # all of the stories that the other laws take samples of
 def test_every_short_story_of_one_repeated_word_is_said_exactly() -> None:
     """All of them that begin with it, up to five steps: where a delta and a repetition look the same, only what
     follows tells."""

@@ -65,7 +65,6 @@ def test_the_tools_address_is_on_loopback_alone(open_gateway: RunningGateway, an
             socket.create_connection(("127.0.0.2", address.port or 0), timeout=5)
 
 
-@pytest.mark.slow
 def test_nobody_finds_the_tools_without_the_address(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
     with waiting(open_gateway, anybody) as run:
         base, _, secret = run.url.rpartition("/")

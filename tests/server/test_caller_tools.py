@@ -201,7 +201,6 @@ def test_real_client(gateway: RunningGateway, openai: OpenAI) -> None:
     assert (ran, message.content) == (["Paris", "Rome"], "sun in Paris and sun in Rome.")
 
 
-@pytest.mark.slow
 def test_ten_calls_in_sequence_are_one_run(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     steps = [call("weather", city=f"city {number}") for number in range(10)]
@@ -570,7 +569,6 @@ def test_what_the_agent_tried_in_its_scratch_folder_has_relative_paths(
         assert started["workspace"] not in shown
 
 
-@pytest.mark.slow
 def test_the_test_above_can_fail(tmp_path: Path) -> None:
     """The same agent, allowed to, really does it; and one that ignores what is denied is stopped."""
     with own_gateway(tmp_path, knobs={"ignores_deny": "1"}) as (gateway, client):
@@ -672,7 +670,6 @@ def test_a_late_result_arrives(tmp_path: Path, progress: str, source: str) -> No
             nothing_is_left(gateway, mark)
 
 
-@pytest.mark.slow
 def test_a_caller_that_never_comes_back(tmp_path: Path) -> None:
     with own_gateway(tmp_path, settings={"answer_seconds": "0.5"}) as (gateway, client):
         mark = unique()
@@ -784,7 +781,6 @@ def agents_of(gateway: RunningGateway, mark: str) -> int:
     return len([started for started in invocations(gateway, "") if started["session"] == session])
 
 
-@pytest.mark.slow
 def test_abandoned_runs_make_room(tmp_path: Path) -> None:
     with own_gateway(tmp_path, settings={"max_runs": "2"}) as (_, client):
         callers = []
@@ -824,7 +820,6 @@ def test_names_that_could_mean_something_else_are_refused(http: httpx2.Client) -
     assert http.post("/v1/chat", json={"message": "standin: empty", "tools": [nullable]}).status_code == 200
 
 
-@pytest.mark.slow
 def test_polling_is_no_loop_but_is_warned_of(http: httpx2.Client) -> None:
     prompt = program(
         {"repeat": 4, "steps": [call("weather", city="A")]},

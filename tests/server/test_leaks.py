@@ -299,7 +299,6 @@ def one_of_a_kind(client: httpx2.Client, kind: str) -> None:
 
 
 @on_linux
-@pytest.mark.slow
 def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -338,13 +337,12 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     assert list((home / "data" / "instances").iterdir()) == []
 
 
-@pytest.mark.slow
 def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     seen: set[str] = set()
     with ended_agents(tmp_path / "home") as home:
-        for turn in range(10):
+        for turn in range(6):
             with running_gateway(
                 home, settings={"drain_seconds": "0.05"}, environment={"TMPDIR": str(temporary)}
             ) as gateway:
@@ -463,7 +461,7 @@ def test_two_gateways_with_one_data_directory_leave_each_other_alone(tmp_path: P
 
 # --- a reader that does not read ------------------------------------------------------------------------
 
-SAID = 20_000_000  # bytes
+SAID = 10_000_000  # bytes: more than the system's buffers of a connection take
 
 
 def memory(pid: int) -> int:
@@ -472,7 +470,6 @@ def memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.slow
 @on_linux
 def test_a_reader_that_does_not_read_delays_nobody(tmp_path: Path) -> None:
     with ended_agents(tmp_path) as home, running_gateway(home, settings={"keep_alive_seconds": "1"}) as gateway:

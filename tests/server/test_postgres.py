@@ -96,7 +96,6 @@ def test_two_gateways_on_one_database_are_a_cluster(tmp_path: Path, database: st
         assert text_of(chat(two, standin("text"), conversationId=first["conversationId"]))
 
 
-@pytest.mark.slow
 def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, postgres: Databases) -> None:
     with postgres.empty() as url:
         refused = _command(tmp_path, url, "serve", "--port", "0", "--source", "replay")
@@ -119,7 +118,6 @@ def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, po
             assert f"migrated by a newer cursor-gateway (format 99, this version supports {newest()})" in newer.stderr
 
 
-@pytest.mark.slow
 def test_it_goes_on_when_the_server_was_away(tmp_path: Path) -> None:
     with databases() as own, own.history() as url, _gateway(tmp_path, url) as (_, http):
         before = chat(http, standin("text"))
@@ -158,7 +156,6 @@ def test_no_command_shows_the_password(tmp_path: Path, url: str) -> None:
         assert ended.stdout + ended.stderr
 
 
-@pytest.mark.slow
 def test_doctor_looks_at_the_database(tmp_path: Path, postgres: Databases) -> None:
     def finding(url: str) -> str:
         ended = _command(tmp_path, url, "doctor", "--json")
@@ -173,7 +170,6 @@ def test_doctor_looks_at_the_database(tmp_path: Path, postgres: Databases) -> No
     assert "cannot be reached" in finding("postgresql://me@127.0.0.1:1/none")
 
 
-@pytest.mark.slow
 def test_keys_in_the_database_are_required_limited_and_revoked_within_seconds(tmp_path: Path, database: str) -> None:
     with _gateway(tmp_path, database) as (_, http):
         assert chat(http, standin("text"))

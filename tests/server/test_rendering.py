@@ -100,7 +100,6 @@ def test_what_takes_too_long_is_killed_and_shown_as_plain_text(renderings: Rende
     assert fast == render_answer([harmless])
 
 
-@pytest.mark.slow
 def test_a_job_that_was_killed_is_not_tried_again(renderings: Renderings) -> None:
     job = Article(slow_edit())
 

@@ -177,7 +177,6 @@ def without_run(result: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name not in _OF_A_RUN}
 
 
-@pytest.mark.slow
 def test_a_recording_replayed_gives_the_same_documents(tmp_path: Path) -> None:
     recordings = tmp_path / "recordings"
     with running_gateway(tmp_path / "one", "--record", str(recordings)) as gateway, http_client(gateway) as http:

@@ -392,7 +392,6 @@ def test_what_the_operator_chooses_holds_for_people_too(tmp_path: Path, source: 
         assert person.headers["x-cursor-gateway-source"] == source
 
 
-@pytest.mark.slow
 def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: Path) -> None:
     broken = {"source": "sdk", "sdk_bridge": "/bin/false"}
     with (

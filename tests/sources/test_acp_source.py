@@ -839,7 +839,6 @@ def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_
     assert len({entry["pid"] for entry in place.log}) == 2
 
 
-@pytest.mark.slow
 def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path) -> None:
     wedge = tmp_path / "wedge"
     place = Place(tmp_path, {"acp_wedged_file": str(wedge)})
@@ -885,7 +884,6 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
     lived(place, life, place.source(max_output_bytes=100_000))
 
 
-@pytest.mark.slow
 def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -927,7 +925,6 @@ def test_questions_at_once_in_one_process_find_their_turns(tmp_path: Path) -> No
     lived(place, life, place.source(PoolOptions(max_processes=1)))
 
 
-@pytest.mark.slow
 def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
     place = Place(tmp_path)
     file = tmp_path / "go-on"

@@ -761,7 +761,6 @@ def test_calls_are_held_at_the_same_time_and_answered_in_any_order(tmp_path: Pat
     assert runner.given_up == []
 
 
-@pytest.mark.slow
 def test_a_call_may_be_held_far_longer_than_the_bridge_may_be_silent(tmp_path: Path) -> None:
     """420 s, with a limit of 60 s and a word every 15 s; here all of it a hundred times as fast."""
     place, runner = Place(tmp_path, keep_alive_seconds=15 / 100), Runner()
@@ -928,7 +927,6 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
     assert len(place.pids) == 2
 
 
-@pytest.mark.slow
 def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -944,7 +942,6 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     lived(place, live)
 
 
-@pytest.mark.slow
 def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
     place = Place(tmp_path, create_seconds=4)
 

@@ -15,7 +15,7 @@ from tests.tools import sample_faults
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults need Linux's /proc"),
-    pytest.mark.slow,
+    pytest.mark.slow,  # each fault runs in a process of its own, and one of them until its time is up
 ]
 
 MODULE = sample_faults.__name__
