@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.gateways import forks
 from tests.postgres import Databases, databases
-from tests.preloaded import Forks
+from tests.preloaded import Forks, forks
 
 settings.register_profile(
     "thorough",
@@ -27,7 +26,7 @@ settings.register_profile(
     max_examples=60,
     suppress_health_check=[HealthCheck.too_slow],  # a clock, too
 )
-settings.register_profile("quick", settings.get_profile("thorough"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("thorough"), max_examples=10)
 settings.load_profile("quick")
 
 
@@ -36,6 +35,7 @@ def pytest_configure() -> None:
 
     A signal that is ignored stays ignored in a child; one that is handled has its default action there.
     """
+    gc.disable()  # until the tests are collected: what is made before that stays
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
@@ -65,8 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Thousands of tests stay in memory to the end: the garbage collector need not look at them each time."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def _test_of(item: pytest.Item) -> str:
@@ -75,7 +75,7 @@ def _test_of(item: pytest.Item) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _forked_gateways() -> Iterator[None]:
-    """Gateways need not import anything: they are forked from a process that has done so."""
+    """Gateways and commands need not import anything: they are forked from a process that has done so."""
     forks.append(Forks())
     yield
     forks.pop().end()

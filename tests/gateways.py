@@ -13,9 +13,7 @@ from msgspec import Struct
 
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, read_until
-from tests.preloaded import Forked, Forks, Process, can_fork
-
-forks: list[Forks] = []  # one, where many gateways are started: see tests/conftest.py
+from tests.preloaded import Process, start
 
 _READY = re.compile(rb"http://[\w.\[\]:]+:(\d+)/v1\b")
 
@@ -72,20 +70,15 @@ def running_gateway(
     command = ["serve", "--port", "0", *flags]
     with ExitStack() as stack:
         errors = stack.enter_context(log.open("wb"))
-        process: subprocess.Popen[bytes] | Forked
-        if forks and not before and can_fork(env):
-            process = stack.enter_context(forks[0].start(command, env, home, errors))
-        else:
-            process = stack.enter_context(
-                subprocess.Popen(
-                    [*before, sys.executable, "-m", "cursor_gateway", *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    env=env,
-                    cwd=home,
-                )
+        process: Process
+        if before:
+            words = [*before, sys.executable, "-m", "cursor_gateway", *command]
+            process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, env=env, cwd=home
             )
+        else:
+            process = start(command, env, home, stderr=errors)
+        stack.enter_context(process)
         try:
             assert process.stdout is not None
             said = read_until(process.stdout.fileno(), b"Ctrl-C")

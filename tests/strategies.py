@@ -56,7 +56,7 @@ places = st.lists(st.integers(0, 10_000), max_size=8)
 
 def examples(number: int) -> settings:
     """In proportion: so many where the profile says 100."""
-    return settings(max_examples=number * settings().max_examples // 100)
+    return settings(max_examples=max(3, number * settings().max_examples // 100))
 
 
 # Methods of text and bytes that read all of what they are called on.

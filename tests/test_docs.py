@@ -132,7 +132,6 @@ def test_commands_are_found() -> None:
     assert _words("convert x --to text > out.txt # a comment") == ["convert", "x", "--to", "text"]
 
 
-@pytest.mark.slow
 def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
     """Built and installed as `pipx install .` does, but without the network: what it depends on is here already."""
     assert "pipx install ." in (ROOT / "README.md").read_text()

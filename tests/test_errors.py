@@ -94,7 +94,7 @@ def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() 
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_who_is_told_when_to_try_again_is_told_a_time_to_come(error: type[GatewayError]) -> None:
+def test_the_time_to_try_again_is_in_the_future(error: type[GatewayError]) -> None:
     if error.retry_after is not None:
         assert error.retryable
         assert error.retry_after >= 1
@@ -132,7 +132,7 @@ def test_every_error_is_caught_by_its_branch() -> None:
             raise error("why")
 
 
-def test_an_unknown_model_is_told_with_the_nearest_or_where_to_look() -> None:
+def test_an_unknown_model_is_refused_with_the_nearest_or_where_to_look() -> None:
     near, far = unknown_model("opsu", ["opus", "opus-fast"]), unknown_model("x\n", [])
     assert "'opsu'" in str(near)
     assert "did you mean opus, opus-fast?" in str(near)

@@ -30,7 +30,7 @@ def inner(tmp_path: Path, source: str, *options: str, ignored: tuple[signal.Sign
     return ran.returncode, ran.stdout + ran.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("workers", [(), ("-n", "1")], ids=["no worker", "a worker"])
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="there is no /proc here")
 def test_children_start_with_default_signal_dispositions(tmp_path: Path, workers: tuple[str, ...]) -> None:
@@ -55,7 +55,7 @@ def test_it() -> None:
         "subprocess.run(['sleep', '600'])",
     ],
 )
-@pytest.mark.slow
+@pytest.mark.quick_cases(1)
 def test_a_test_that_hangs_fails_and_the_next_one_runs(tmp_path: Path, hang: str) -> None:
     source = f"""
 import asyncio, socket, subprocess, threading
@@ -71,7 +71,6 @@ def test_that_follows() -> None:
     assert "1 failed, 1 passed" in result
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="there is no /proc here")
 def test_what_a_test_leaves_running_is_killed(tmp_path: Path) -> None:
     """A child of its own, and one of somebody else's that works in its folder."""
@@ -96,7 +95,6 @@ def test_it(tmp_path) -> None:
     assert [start_of(int(pid)) for pid in pids.read_text().split()] == [None, None]
 
 
-@pytest.mark.slow
 def test_the_cases_that_a_quick_run_keeps_are_spread(tmp_path: Path) -> None:
     source = """
 import pytest

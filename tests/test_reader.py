@@ -29,7 +29,7 @@ def test_the_size_of_the_pieces_does_not_matter(size: int) -> None:
     assert text_of(events) == "Let me.Done"
 
 
-def test_whole_lines_are_told_at_once() -> None:
+def test_whole_lines_are_reported_at_once() -> None:
     reader = DocumentReader(RUN)
     result = [bool(reader.push(line)) for line in RECORDING.lines]
     #       init  user  thought  "Let " "me." its flush  started completed "Done" its flush result
@@ -61,7 +61,7 @@ def test_the_last_line_may_lack_its_line_end() -> None:
 
 
 @pytest.mark.parametrize("end", [None, -2], ids=["whole", "cut"])
-def test_an_asynchronous_reader_is_told_the_same(end: int | None) -> None:
+def test_an_asynchronous_reader_gets_the_same(end: int | None) -> None:
     given = pieces(RECORDING, 50)[:end]
 
     async def chunks() -> AsyncIterator[bytes]:

@@ -251,7 +251,7 @@ def test_a_key_never_stands_in_an_error_however_it_was_mixed_up() -> None:
     assert key not in refused("agent_headers", from_file, agent_headers={"authorization": [key]})
 
 
-def test_settings_that_slipped_into_a_table_are_told() -> None:
+def test_settings_that_slipped_into_a_table_are_reported() -> None:
     """TOML's tables end where the next one begins."""
     for value in ("0.0.0.0", 1):
         result = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})

@@ -7,10 +7,8 @@ played in a thread of its own, so several sessions go on at once; a scenario tha
 import json
 import os
 import threading
-import traceback
 from itertools import count
 from queue import SimpleQueue
-from typing import TYPE_CHECKING
 
 from tests.agent import mcp_client, servers
 from tests.agent.acp_emitter import AcpEmitter, AcpPermissions, Stopped
@@ -23,6 +21,7 @@ from tests.agent.scenarios import scenario_of
 from tests.agent.sessions import Chat, new_id
 from tests.agent.turn import Turn
 
+TYPE_CHECKING = False  # as in `typing`, whose import takes long
 if TYPE_CHECKING:
     from tests.agent.main import Invocation
 
@@ -255,6 +254,8 @@ class Server:
         except Failure as failure:
             self._fail(agent, failure)
         except Exception:  # noqa: BLE001 -- whatever it is
+            import traceback  # here: its import is slow
+
             traceback.print_exc()
             os._exit(70)  # a mistake of the stand-in's must not look like silence
         finally:

@@ -7,11 +7,11 @@ Shapes are those of shared/captures/2026.08.11-acp-wire.jsonl; builds since then
 import re
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tests.agent.config import Permissions
 from tests.agent.emitter import Call, Emitter, Record, to_line
 
+TYPE_CHECKING = False  # as in `typing`, whose import takes long
 if TYPE_CHECKING:
     from tests.agent.acp import Session
 

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from tests.agent.acp_emitter import AcpEmitter
 from tests.agent.actions import SKIPPED
 from tests.agent.emitter import Record
 from tests.agent.turn import Scenario, Turn
 
+TYPE_CHECKING = False  # as in `typing`, whose import takes long
 if TYPE_CHECKING:
     from tests.agent.acp import Session
 

@@ -7,16 +7,8 @@ import json
 import os
 import re
 import time
+from _collections_abc import Iterable  # without `collections`, which takes longer
 from _thread import get_ident  # `threading` would take longer to import
-from collections.abc import Iterable, Mapping
-
-
-def configuration_directory(environ: Mapping[str, str]) -> str:
-    if given := environ.get("CURSOR_CONFIG_DIR"):
-        return given
-    if above := environ.get("XDG_CONFIG_HOME"):
-        return os.path.join(above, "cursor")
-    return os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cursor")
 
 
 def write_whole(path: str, data: object) -> None:

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Mapping
+from _collections_abc import Callable, Mapping  # without `collections`, which takes longer
 
 from tests.agent.sessions import new_id
 

@@ -3,7 +3,7 @@
 Wordings are the program's own, seen in builds of 2026.08 to 2026.10.
 """
 
-from collections.abc import Iterable
+from _collections_abc import Iterable  # without `collections`, which takes longer
 
 
 class Failure(Exception):

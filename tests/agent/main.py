@@ -3,25 +3,25 @@
 The checks come in the program's order: login, trust, model, prompt.
 """
 
+import _signal as signal  # type: ignore[import-not-found] # without `enum`, which takes longer
 import json
 import os
-import signal
 import time
-from collections.abc import Sequence
+from _collections_abc import Sequence  # without `collections`, which takes longer
 
 from tests.agent import failures
 from tests.agent.account import Account
 from tests.agent.arguments import COMMANDS, HIDDEN_COMMANDS, Parsed, help_text, options, parse, root_options
-from tests.agent.config import Config, Toolset, configuration_directory
+from tests.agent.config import Config, Toolset
 from tests.agent.emitter import Emitter, Record, to_bytes
 from tests.agent.failures import Failure
 from tests.agent.knobs import Knobs
+from tests.agent.quick import configuration_directory, is_logged
 from tests.agent.scenarios import scenario_of
 from tests.agent.sessions import Chat, Sessions
 from tests.agent.turn import Turn, hang
 
 STDIN, STDOUT, STDERR = 0, 1, 2
-_LOGGED = {"HOME", "PATH", "LANG", "LC_ALL", "NO_COLOR", "NO_OPEN_BROWSER", "TERM", "TMPDIR", "XDG_CONFIG_HOME"}
 
 
 class Interrupted(BaseException):
@@ -76,7 +76,7 @@ class Invocation:
         self.words = words
         self.configuration = configuration_directory(os.environ)
         self.account = Account(self.knobs, Config(self.configuration, os.getcwd()))
-        values = {name: value for name, value in os.environ.items() if name in _LOGGED or name.startswith("CURSOR_")}
+        values = {name: value for name, value in os.environ.items() if is_logged(name)}
         self.record: Record = {
             "argv": words,
             "cwd": os.getcwd(),

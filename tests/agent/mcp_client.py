@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, suppress
-from http.client import HTTPConnection, HTTPException, HTTPResponse
 from itertools import count
-from socket import socket
-from urllib.parse import urlsplit
 
 from tests.agent.config import below, read_json
 from tests.agent.emitter import Record
+
+TYPE_CHECKING = False  # as in `typing`, whose import takes long
+if TYPE_CHECKING:
+    from http.client import HTTPConnection, HTTPResponse
+    from socket import socket
 
 PROTOCOL = "2025-06-18"
 TIMED_OUT = "MCP error -32001: Request timed out"
@@ -28,15 +30,25 @@ class McpFailure(Exception):
     """The server's error, or what went wrong on the way; the words are the SDK's."""
 
 
+def _errors() -> tuple[type[Exception], ...]:
+    from http.client import HTTPException
+
+    return OSError, HTTPException
+
+
 class Address:
     def __init__(self, name: str, url: str, headers: Mapping[str, str]) -> None:
         self.name = name
         self.headers = headers
+        from urllib.parse import urlsplit  # here, like HTTP: most runs have no server
+
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
         self.target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
-    def connect(self, seconds: float | None) -> HTTPConnection:
+    def connect(self, seconds: float | None) -> "HTTPConnection":
+        from http.client import HTTPConnection
+
         return HTTPConnection(self._host, self._port, timeout=seconds)
 
 
@@ -111,7 +123,7 @@ class McpClient:
     def close(self) -> None:
         """Ends the session, if the server keeps one."""
         if "mcp-session-id" in self._told:
-            with suppress(OSError, HTTPException), closing(self._address.connect(_CLOSING_SECONDS)) as connection:
+            with suppress(*_errors()), closing(self._address.connect(_CLOSING_SECONDS)) as connection:
                 connection.request("DELETE", self._address.target, headers=self._headers())
                 connection.getresponse().read()
 
@@ -131,7 +143,7 @@ class McpClient:
                     raise
         except TimeoutError:
             raise McpFailure(TIMED_OUT) from None
-        except (OSError, HTTPException) as error:
+        except _errors() as error:
             raise McpFailure(f"MCP error -32000: Connection closed: {error}") from error
 
     def _answer(self, id: int, messages: Iterable[Record], clock: Clock) -> Record:
@@ -150,7 +162,7 @@ class McpClient:
                     pass
         raise McpFailure("MCP error -32000: Connection closed")
 
-    def _messages(self, connection: HTTPConnection, message: Record, clock: Clock) -> Iterator[Record]:
+    def _messages(self, connection: "HTTPConnection", message: Record, clock: Clock) -> Iterator[Record]:
         connection.request("POST", self._address.target, json.dumps(message).encode(), self._headers())
         wire = connection.sock  # which the connection forgets if the server wants to close it
         wire.settimeout(clock.left())
@@ -171,13 +183,13 @@ class McpClient:
 
     def _send(self, message: Record) -> None:
         """What nobody answers; that it cannot be delivered shows in the request that follows."""
-        with suppress(OSError, HTTPException), closing(self._address.connect(_CLOSING_SECONDS)) as connection:
+        with suppress(*_errors()), closing(self._address.connect(_CLOSING_SECONDS)) as connection:
             connection.request("POST", self._address.target, json.dumps(message).encode(), self._headers())
             connection.getresponse().read()
 
     def _listen(self) -> None:
         """As long as the server likes; most have nothing to say."""
-        with suppress(OSError, HTTPException), closing(self._address.connect(None)) as connection:
+        with suppress(*_errors()), closing(self._address.connect(None)) as connection:
             connection.request("GET", self._address.target, headers={**self._headers(), "accept": "text/event-stream"})
             response = connection.getresponse()
             while response.readline():
@@ -188,7 +200,7 @@ class McpClient:
         return {**kinds, **self._address.headers, **self._told}
 
 
-def _lines(response: HTTPResponse, wire: socket, clock: Clock) -> Iterator[bytes]:
+def _lines(response: "HTTPResponse", wire: "socket", clock: Clock) -> Iterator[bytes]:
     while True:
         wire.settimeout(clock.left())
         line = response.readline()

@@ -7,7 +7,7 @@ Reads, edits and deletions run unless they are denied, commands only if they are
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from _collections_abc import Callable, Iterator  # without `collections`, which takes longer
 
 from tests.agent.emitter import Call, Record
 from tests.agent.turn import Turn, call_id

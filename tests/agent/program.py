@@ -32,7 +32,7 @@ Sections are matched with calls by name and arguments where they can be, and by 
 import json
 import re
 import time
-from collections.abc import Iterator, Sequence
+from _collections_abc import Iterator, Sequence  # without `collections`, which takes longer
 
 from tests.agent.emitter import Record
 from tests.agent.failures import Failure

@@ -11,6 +11,7 @@ import pytest
 
 from cursor_gateway import RunInfo, read_events, read_response, source_text
 from tests.agent.driving import PARTIAL, STREAM, TIMEOUT, Standin, kinds, parsed, read_until, text_of
+from tests.agent.quick import ASKED
 from tests.agent.scenarios import SCENARIOS
 
 UNKNOWN = "0f0e0d0c-0b0a-4908-8706-050403020100"
@@ -291,7 +292,7 @@ def test_a_failure(standin: Standin, prompt: str, status: int, said: str, events
         assert kinds(parsed(ran.stdout)) == events
 
 
-def test_in_the_text_format_reconnecting_is_told_on_stderr(standin: Standin) -> None:
+def test_in_the_text_format_reconnecting_is_reported_on_stderr(standin: Standin) -> None:
     ran = standin.run("-p", "standin: fail-network")
     assert ran.stdout == ""
     assert ran.stderr.startswith("Connection lost, reconnecting to https://")
@@ -681,3 +682,26 @@ def test_usage(standin: Standin) -> None:
     counts = {"inputTokens": 1, "outputTokens": 2, "cacheReadTokens": 3, "cacheWriteTokens": 4}
     assert standin.records(prompt)[-1]["usage"] == counts
     assert "usage" not in standin.records("standin: usage omit=1")[-1]
+
+
+@pytest.mark.parametrize("word", ASKED)
+@pytest.mark.parametrize(
+    "knobs", [{}, {"version": "2025.01.01-a", "models": "one - The One,two"}, {"login": "none"}, {"models_fail": "1"}]
+)
+def test_prepared_answers_are_those_of_the_program(standin: Standin, word: str, knobs: dict[str, object]) -> None:
+    log = standin.home / "log"
+    standin.set(log=str(log), **knobs)
+    quick, whole = standin.run(word), standin.run(word, STANDIN_ANYTHING="1")
+    assert (quick.returncode, quick.stdout, quick.stderr) == (whole.returncode, whole.stdout, whole.stderr)
+    one, other = ({**json.loads(line), "pid": 0, "pgid": 0} for line in log.read_bytes().splitlines())
+    other["environment"]["names"].remove("STANDIN_ANYTHING")
+    assert one == other
+
+
+def test_prepared_answers_are_not_given_where_something_has_changed(standin: Standin) -> None:
+    standin.set(models="one,two")
+    standin.configure(model={"modelId": "two"})
+    assert "two - two (current)" in standin.run("--list-models").stdout
+    assert standin.run("--list-models", CURSOR_API_KEY="bad").returncode == 1
+    (standin.program.parent / "standin.json").write_text('{"version": "2024.01.01-b"}')
+    assert standin.run("--version").stdout == "2024.01.01-b\n"

@@ -1,10 +1,10 @@
 """A prompt in; the scenario that it names, and all that a scenario may use, out."""
 
+import _signal as signal  # type: ignore[import-not-found] # without `enum`, which takes longer
 import os
 import re
-import signal
 import time
-from collections.abc import Callable, Iterable
+from _collections_abc import Callable, Iterable  # without `collections`, which takes longer
 
 from tests.agent.config import Permissions, Toolset
 from tests.agent.emitter import Call, Emitter, Record, random_letters

@@ -28,7 +28,7 @@ def field(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Field]:
 
 @pytest.mark.parametrize("name", ["relay", "plain", "openai", "documents"])
 @pytest.mark.parametrize("how", ["", "blocks"])
-def test_each_contender_tells_what_the_agent_said(field: Field, name: str, how: str) -> None:
+def test_each_contender_returns_what_the_agent_said(field: Field, name: str, how: str) -> None:
     result = field.ask(getattr(field, name), "100", how, concurrency=2, count=4)
     assert (result.finished, result.failed) == (4, 0)
 
@@ -86,7 +86,7 @@ def test_an_agent_whose_client_leaves_is_gone(field: Field) -> None:
     assert all(one.value > 0 for one in found.values())
 
 
-def test_open_streams_are_held_and_their_memory_is_told(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_open_streams_are_held_and_their_memory_is_reported(field: Field, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(served, "IDLE", 150)
     found = dict(served.idle_streams(field, 1))
     assert found.keys() == {"idle"}

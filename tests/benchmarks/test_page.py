@@ -41,7 +41,7 @@ def test_the_committed_page_ends_with_the_story() -> None:
     assert (page.DOCS / "performance.md").read_text(encoding="utf-8").endswith(story)
 
 
-def test_a_busy_machine_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_machine_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getloadavg", lambda: (99.0, 0.0, 0.0))
     assert "load average 99.0" in busy()
     assert f"a machine. {busy()}" in page.page(figures(), TODAY, "a machine", busy())

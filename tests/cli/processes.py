@@ -13,10 +13,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
 from cursor_gateway.cli.main import run
+from tests import preloaded
+from tests.preloaded import Process
 
 TIMEOUT = 300  # for a red build only: a loaded machine must not come near it
 
@@ -91,24 +94,11 @@ def _same_signals() -> Iterator[None]:
 
 
 def finished_process(*arguments: str, stdin: bytes = b"", **environment: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        arguments_of(*arguments),
-        input=stdin,
-        capture_output=True,
-        timeout=TIMEOUT,
-        env=_environment(environment),
-        check=False,
-    )
+    return preloaded.run(arguments, _environment(environment), Path.cwd(), input=stdin, timeout=TIMEOUT)
 
 
-def started(*arguments: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        arguments_of(*arguments),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=_environment({}),
-    )
+def started(*arguments: str) -> Process:
+    return preloaded.start(arguments, _environment({}), Path.cwd(), stdin=subprocess.PIPE)
 
 
 def read_until(file: int, expected: bytes, seen: bytes = b"") -> bytes:

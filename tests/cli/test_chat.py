@@ -28,9 +28,11 @@ from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.sources.process_groups import members, start_of
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import HELLO, delta, init
 from tests.gateways import RunningGateway, running_gateway
+from tests.preloaded import Process
 
 BROKEN_RUN = init() + delta("Half an ans")
 
@@ -68,7 +70,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
 
 
 def turns(log: Path) -> list[dict[str, Any]]:
-    return [result for line in log.read_text().splitlines() if (result := json.loads(line))["prompt"] is not None]
+    return [record for record in records(log) if record["prompt"] is not None]
 
 
 def chat(*arguments: str, stdin: bytes = b"", **environment: str) -> tuple[int, str, str]:
@@ -108,7 +110,7 @@ def test_without_a_prompt_there_is_nothing_to_ask(words: tuple[str, ...]) -> Non
     assert (status, out) == (2, "")
 
 
-def test_a_standard_input_that_cannot_be_read_is_told(home: Path) -> None:
+def test_a_standard_input_that_cannot_be_read_is_reported(home: Path) -> None:
     with (home / "file").open("wb") as file:  # for writing
         ended = subprocess.run(
             arguments_of("chat", "hi"), stdin=file, capture_output=True, check=False, timeout=TIMEOUT
@@ -126,7 +128,7 @@ def test_arguments_that_are_not_utf_8(agent_log: Path, gateway: RunningGateway) 
     assert "is not valid UTF-8" in error
 
 
-def test_whoever_forgets_a_pipe_is_told(agent_log: Path) -> None:
+def test_a_forgotten_pipe_is_explained(agent_log: Path) -> None:
     with started("chat", "--text", "hello") as process:
         assert process.stderr is not None
         assert process.stdin is not None
@@ -188,7 +190,7 @@ def test_json_is_the_response(agent_log: Path) -> None:
     assert out.startswith('{\n  "id": "chat_')
 
 
-def test_an_answer_arrives_as_text_while_it_is_said(agent_log: Path, home: Path) -> None:
+def test_an_answer_arrives_as_text_while_it_is_written(agent_log: Path, home: Path) -> None:
     with started("chat", "--text", f"standin: wait-for file={home / 'go'}") as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -234,7 +236,7 @@ def test_text_is_the_same_whoever_answers(agent_log: Path, gateway: RunningGatew
         ("fail-model model=zzz", "Unknown model"),
     ],
 )
-def test_a_run_that_fails_is_told_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:
+def test_a_run_that_fails_is_reported_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:
     status, out, error = chat(f"standin: {scenario}")
     assert status == 1
     assert message in out
@@ -258,7 +260,7 @@ def test_a_folder_that_is_not_there_is_refused(name: str, agent_log: Path) -> No
     assert error == f"cursor-gateway: the folder '{name}' does not exist; name one that does.\n"
 
 
-def test_a_current_folder_that_is_gone_is_told(home: Path, agent_log: Path) -> None:
+def test_a_current_folder_that_is_gone_is_reported(home: Path, agent_log: Path) -> None:
     (home / "work").rmdir()
     status, out, error = chat("hi")
     assert (status, out) == (2, "")
@@ -399,7 +401,7 @@ def test_a_folder_is_that_of_whoever_names_it(tmp_path: Path, home: Path) -> Non
         assert json.loads(out)["workspace"] == str(home / "work")
 
 
-def test_the_key_is_sent_and_a_wrong_one_is_told(tmp_path: Path) -> None:
+def test_the_key_is_sent_and_a_wrong_one_is_reported(tmp_path: Path) -> None:
     with running_gateway(tmp_path / "keys", settings={"api_keys": f"me={hash_key('cgw_right')}"}) as gateway:
         assert chat("--url", gateway.url, "hi", CURSOR_GATEWAY_API_KEY="cgw_right")[0] == 0
         for key in ("", "cgw_wrong"):
@@ -421,7 +423,7 @@ def test_the_key_is_sent_and_a_wrong_one_is_told(tmp_path: Path) -> None:
         (["standin: fail-quota-early"], 1, "usage limit"),
     ],
 )
-def test_what_the_gateway_refuses_is_told_in_its_words(
+def test_what_the_gateway_refuses_is_reported_in_its_words(
     arguments: list[str], status: int, message: str, gateway: RunningGateway
 ) -> None:
     ended, out, error = chat("--url", gateway.url, *arguments)
@@ -441,7 +443,7 @@ def test_a_run_that_fails_on_its_way_is_shown(gateway: RunningGateway) -> None:
     assert "the run failed: The Cursor account has reached its usage limit" in error
 
 
-def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
+def test_a_demo_is_announced_as_one(tmp_path: Path) -> None:
     with running_gateway(tmp_path / "demo", has_agent=False, settings={"replay_speed": "0"}) as gateway:
         status, _, error = chat("--url", gateway.url, "hello")
         assert status == 0
@@ -467,7 +469,7 @@ def test_a_demo_of_a_gateway_is_told(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.quick_cases(5)
-def test_what_cannot_be_reached_is_told_in_a_sentence(arguments: list[str], message: str) -> None:
+def test_what_cannot_be_reached_is_reported_in_a_sentence(arguments: list[str], message: str) -> None:
     status, out, error = chat(*arguments, "hi")
     assert (status, out) == (2, "")
     assert message in error
@@ -530,7 +532,7 @@ def test_a_recorded_stream_is_rendered() -> None:
 
 
 @pytest.mark.parametrize("length", [None, 1_000_000])
-def test_a_connection_that_breaks_off_is_told_and_what_had_arrived_stays(length: int | None) -> None:
+def test_a_connection_that_breaks_off_is_reported_and_what_had_arrived_stays(length: int | None) -> None:
     data = stream_of(BROKEN_RUN, whole=False)
     assert b"Half an ans" in data
     assert b"event: done" not in data
@@ -543,8 +545,7 @@ def test_a_connection_that_breaks_off_is_told_and_what_had_arrived_stays(length:
         assert chat("--url", url, "--json", "hi")[:2] == (1, "")
 
 
-@pytest.mark.slow
-def test_what_is_no_gateway_is_told() -> None:
+def test_what_is_no_gateway_is_reported() -> None:
     def page(handler: BaseHTTPRequestHandler) -> None:
         handler.send_response(200)
         handler.send_header("Content-Type", "text/html")
@@ -652,7 +653,6 @@ def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gatew
     assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
 
 
-@pytest.mark.slow
 def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
     with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
         status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
@@ -685,7 +685,7 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def begun(*arguments: str, expected: bytes) -> tuple["subprocess.Popen[bytes]", bytes]:
+def begun(*arguments: str, expected: bytes) -> tuple[Process, bytes]:
     process = started("chat", "--text", *arguments)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -818,7 +818,6 @@ def test_ctrl_c_twice_does_not_wait_for_an_agent_that_does_not_listen(
 # --- help -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_help_is_fast() -> None:
     program = (
         "import sys; from cursor_gateway.cli.main import run; run(['--help']); run(['chat', '--help']);"

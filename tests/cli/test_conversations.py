@@ -56,8 +56,10 @@ from cursor_gateway.render.export import WholeConversation, as_json, as_markdown
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
+from tests.agent.records import records
+from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import RunningGateway, running_gateway
+from tests.preloaded import start
 
 EXPORTED = Path(__file__).parent / "exported"
 DATA = Path(".local/share/cursor-gateway")
@@ -131,7 +133,7 @@ def plain(sent: str) -> list[str]:
 def typed(answer: str, *arguments: str) -> int:
     """With somebody at the keyboard."""
     ours, theirs = os.openpty()
-    with subprocess.Popen(arguments_of(*arguments), stdin=theirs, stdout=theirs, stderr=theirs) as process:
+    with start(arguments, os.environ, Path.cwd(), stdin=theirs, stdout=theirs, stderr=theirs) as process:
         os.close(theirs)
         read_until(ours, b"[y/N]")
         os.write(ours, answer.encode())
@@ -213,7 +215,7 @@ def test_what_was_found_stands_out_below_its_title(width: int, history: Path) ->
     assert re.search(r"\x1b\[[0-9;]*33m(?:\x1b\[[0-9;]*m)*failing", sent)
 
 
-def test_nothing_found_is_told(history: Path) -> None:
+def test_nothing_found_is_reported(history: Path) -> None:
     for words in (["zebra"], ["zebra", "crossing"], ["?!"]):
         status, out, error = conversations("search", *words)
         assert (status, out) == (1, "")
@@ -272,7 +274,7 @@ def test_an_id_may_be_cut_short(history: Path) -> None:
 
 @pytest.mark.parametrize("part", ["show", "export", "delete"])
 @pytest.mark.quick_cases(1)
-def test_an_id_that_means_none_or_several_is_told(part: str, history: Path, gateway: RunningGateway) -> None:
+def test_an_id_that_means_none_or_several_is_refused(part: str, history: Path, gateway: RunningGateway) -> None:
     more = ["--yes"] if part == "delete" else []
     for where in ([], ["--url", gateway.url]):
         for name in ("zzz", f"conv_{'0' * 32}", "", "a/../b", os.fsdecode(b"caf\xe9")):
@@ -429,7 +431,7 @@ def test_prompts_stay_within_their_quotes() -> None:
     assert "\n> # Not a heading\n>\n> ```\n> not *closed*\n" in exported
 
 
-def test_every_kind_of_ending_is_told() -> None:
+def test_every_kind_of_ending_is_shown() -> None:
     edit: dict[str, Any] = {"file_path": "a`b.py", "language": "python"}
     reference = CodeReferenceMetadata(file_path="a.py", start_line=3, end_line=3, language="python")
     command: dict[str, Any] = {"command": "make\nall", "output": "", "duration_ms": 0, "permissions": []}
@@ -523,7 +525,7 @@ def test_deleting_asks(history: Path) -> None:
     assert (history / "conversations" / ids[1]).is_dir()
 
 
-def test_without_a_terminal_it_wants_to_be_told(history: Path) -> None:
+def test_without_a_terminal_it_needs_an_explicit_yes(history: Path) -> None:
     ids = [entry["id"] for entry in entries()]
     status, out, error = conversations("delete", "last")
     assert (status, out) == (2, "")
@@ -555,7 +557,7 @@ def test_a_gateway_deletes_and_stops_what_runs(tmp_path: Path) -> None:
         shown = conversations("--url", gateway.url, "show", "last")[1]
         assert shown.endswith("I was about to say more.\n\n● still running\n")
         assert "· still running ·" in conversations("--url", gateway.url, "export", "last")[1]
-        (turn,) = [json.loads(line) for line in gateway.agent_log.read_text().splitlines() if "hang-mid" in line]
+        (turn,) = [record for record in records(gateway.agent_log) if "hang-mid" in (record["prompt"] or "")]
         assert conversations("--url", gateway.url, "delete", "last", "--yes")[0] == 0
         assert process.wait(TIMEOUT) == 1
         assert members(turn["pgid"]) == []
@@ -600,7 +602,7 @@ def test_what_a_dead_process_ran_is_not_running(home: Path) -> None:
     assert "I was about to say more." in out
     assert "The gateway was killed during this run" in out
     finished("models")  # ends the agent that was left behind
-    (turn,) = [json.loads(line) for line in (home / "agent.log").read_text().splitlines() if "hang-mid" in line]
+    (turn,) = [record for record in records(home / "agent.log") if "hang-mid" in (record["prompt"] or "")]
     assert members(turn["pgid"]) == []
 
 
@@ -647,7 +649,7 @@ def test_where_nothing_was_said_nothing_is_made(home: Path) -> None:
     assert not (home / DATA).exists()
 
 
-def test_a_history_that_cannot_be_read_is_told(history: Path) -> None:
+def test_a_history_that_cannot_be_read_is_reported(history: Path) -> None:
     file = history / "history.db"
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA user_version = 99")
@@ -663,7 +665,7 @@ def test_a_history_that_cannot_be_read_is_told(history: Path) -> None:
     assert file.read_bytes() == damaged  # whoever only looks sets nothing aside
 
 
-def test_a_gateway_that_does_not_answer_is_told() -> None:
+def test_a_gateway_that_does_not_answer_is_reported() -> None:
     status, out, error = conversations("--url", "http://127.0.0.1:1", "show", "last")
     assert (status, out) == (2, "")
     assert "cannot be reached: Connection refused" in error

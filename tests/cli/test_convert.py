@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 import re
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from cursor_gateway.cli import reading
 from cursor_gateway.cli.main import run
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import EVERYTHING, HELLO, delta, init, line, result, thought, tool, user
+from tests.preloaded import start
 
 FORMS = ["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 NOT_LOGGED_IN = b"Error: Authentication required. Please run 'cursor-agent login' first.\n"
@@ -111,7 +113,7 @@ def test_the_model_can_be_named(convert: Convert) -> None:
     assert json.loads(convert(HELLO, "--to", "openai", "--model", "mine"))["model"] == "mine"
 
 
-def test_the_mode_is_told_and_decides_what_code_is_for(convert: Convert) -> None:
+def test_the_mode_is_given_and_decides_what_code_is_for(convert: Convert) -> None:
     response = convert.response(EVERYTHING, "--mode", "plan")
     assert response.mode == "plan"
     purposes = [getattr(document.metadata, "purpose", None) for document in response.documents]
@@ -182,7 +184,7 @@ def test_an_error_cannot_draw_on_the_terminal(convert: Convert) -> None:
     assert not DRAWING & set(ended.stderr.decode())
 
 
-def test_a_terminal_as_input_is_told_what_is_waited_for() -> None:
+def test_on_a_terminal_it_says_what_it_waits_for() -> None:
     status, sent, reply = on_a_terminal("convert", stdin=None)
     assert status == 2
     assert "cursor-agent -p --output-format stream-json" in reply.split("\n")[0]
@@ -305,9 +307,7 @@ def test_each_line_is_answered_before_the_next_is_written(form: str, piece: byte
 def test_a_reader_that_leaves_ends_the_command_quietly(arguments: list[str], tmp_path: Path) -> None:
     file = tmp_path / "long.ndjson"
     file.write_bytes(init() + b"".join(delta(f"word {number}\n") for number in range(20_000)))
-    with subprocess.Popen(
-        arguments_of(*arguments, str(file)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
+    with start([*arguments, str(file)], os.environ, tmp_path) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()

@@ -298,7 +298,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
     assert {entry.name for entry in home.iterdir()} == {"work", "bin"}  # nothing is made
 
 
-def test_an_agent_that_cannot_be_confined_is_told_of(home: Path) -> None:
+def test_an_agent_that_cannot_be_confined_is_reported(home: Path) -> None:
     install(home / "bin", knobs={"version": "2026.01.28-fd13201"})
     _, found = doctor()
     (tools,) = found["tools"]

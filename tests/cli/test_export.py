@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,13 @@ import pytest
 from cursor_gateway.demo import recordings
 from tests.cli.processes import TIMEOUT
 from tests.gateways import running_gateway
+from tests.preloaded import run
 from tests.server.conftest import chat, http_client
 
 
 def export(home: Path, *arguments: str, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", "export", *arguments],
-        input=stdin,
-        capture_output=True,
-        timeout=TIMEOUT,
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(home / "data")},
-        cwd=home,
-        check=False,
-    )
+    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(home / "data")}
+    return run(["export", *arguments], environment, home, input=stdin, timeout=TIMEOUT)
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, arguments_of, finished, read_until
+from tests.cli.processes import TIMEOUT, finished, read_until
 from tests.gateways import running_gateway
+from tests.preloaded import Process, run, start
 from tests.server.test_leaks import ended_agents
 
 
@@ -40,7 +41,7 @@ class Terminal:
 
 
 @contextmanager
-def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple[Terminal, "subprocess.Popen[bytes]"]]:
+def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple[Terminal, Process]]:
     ours, theirs = pty.openpty()
     environment = {
         "HOME": str(home),
@@ -49,15 +50,8 @@ def chatting(home: Path, *arguments: str, source: str = "acp") -> Iterator[tuple
         "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
         "CURSOR_GATEWAY_SOURCE": source,
     }
-    with subprocess.Popen(
-        arguments_of("chat", *arguments),
-        stdin=theirs,
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-        env=environment,
-        cwd=home,
-        start_new_session=True,
-    ) as process:
+    streams = {"stdin": theirs, "stdout": theirs, "stderr": subprocess.DEVNULL}
+    with start(["chat", *arguments], environment, home, **streams, start_new_session=True) as process:
         os.close(theirs)
         try:
             yield Terminal(ours), process
@@ -107,14 +101,8 @@ def test_a_plan_is_shown_and_decided(tmp_path: Path, where: Callable[[], list[st
 
 def test_nobody_is_asked_where_nobody_sits(tmp_path: Path) -> None:
     with ended_agents(tmp_path), running_gateway(tmp_path, settings={"source": "acp"}) as gateway:
-        done = subprocess.run(
-            arguments_of("chat", "--url", gateway.url, "--json", "standin: question"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=TIMEOUT,
-            env={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(gateway.data)},
-            check=False,
-        )
+        environment = {"HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_DATA_DIR": str(gateway.data)}
+        done = run(["chat", "--url", gateway.url, "--json", "standin: question"], environment, tmp_path)
     assert done.returncode == 0, done.stderr
     assert b'"status":"completed"' in done.stdout
 
@@ -208,7 +196,6 @@ def test_a_decision_that_the_operator_forbids_does_not_spoil_the_answer(tmp_path
     assert runs_in(tmp_path) == 0
 
 
-@pytest.mark.slow
 def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(tmp_path: Path) -> None:
     with (
         running_gateway(tmp_path, settings={"source": "cli"}) as gateway,
@@ -221,7 +208,6 @@ def test_a_question_that_the_agent_went_on_without_is_answered_in_the_next_turn(
     assert process.returncode == 0
 
 
-@pytest.mark.slow
 def test_somebody_at_a_terminal_gets_an_agent_that_waits_where_there_is_one(tmp_path: Path) -> None:
     with (
         ended_agents(tmp_path),

@@ -108,7 +108,6 @@ def test_a_client_finds_a_gateway_that_ends_with_it_and_its_models(name: str, ho
         assert "gpt-5-mini" in json.dumps([was["files"], was["environment"], was["argv"]])
 
 
-@pytest.mark.slow
 def test_a_model_is_named(home: Path) -> None:
     launch("--model", "opus-9", "opencode")
     configuration = json.loads(seen(home)["environment"]["OPENCODE_CONFIG_CONTENT"])
@@ -124,7 +123,6 @@ def test_its_exit_status_is_passed_on(home: Path) -> None:
     assert launch("pi", CLIENT_DOES="3").returncode == 3
 
 
-@pytest.mark.slow
 def test_its_input_and_output_are_passed_on(home: Path) -> None:
     ended = launch("llm", stdin=b"standin: echo-args", CLIENT_DOES="ask")
     result = json.loads(ended.stdout)

@@ -102,7 +102,7 @@ def test_a_dry_run_prints_and_changes_nothing(
     assert not unit_file(home).exists()
 
 
-def test_what_is_missing_is_said(home: Path, service: Callable[..., "subprocess.CompletedProcess[bytes]"]) -> None:
+def test_what_is_missing_is_named(home: Path, service: Callable[..., "subprocess.CompletedProcess[bytes]"]) -> None:
     nowhere = service("install")
     assert nowhere.returncode == 2
     assert b"name the one in which the agent works with --workspace" in nowhere.stderr
@@ -198,7 +198,9 @@ def test_launchd_and_systemd_say_whether_it_runs() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["", "@"])
-def test_systemd_is_told_when_the_gateway_listens(prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_is_notified_when_the_gateway_listens(
+    prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = f"{prefix}{tmp_path}/notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(address.replace("@", "\0"))

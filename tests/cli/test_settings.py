@@ -84,7 +84,7 @@ def test_a_named_file_must_exist(tmp_path: Path) -> None:
     assert "the home directory in" in refusal("~nobody-of-this-name/config.toml")
 
 
-def test_a_file_that_is_no_toml_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_file_that_is_no_toml_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text('port = 1\napi_key = "cgw_secret\n')
     result = refusal(file)

@@ -12,6 +12,7 @@ from cursor_gateway.cli.main import cli
 from cursor_gateway.cli.serve import run_loop
 from tests.cli.processes import TIMEOUT, finished_process
 from tests.gateways import running_gateway
+from tests.server.conftest import NO_TLS
 
 _NEVER_AT_A_START = {
     *("acp", "cursor_sdk", "mcp", "sse_starlette"),  # for runs that need them
@@ -65,7 +66,7 @@ def test_a_commands_help_loads_neither_the_server_nor_what_runs_need(name: str) 
 def test_the_first_answer_waits_for_nothing_that_it_does_without(has_agent: bool, tmp_path: Path) -> None:
     result = {"PYTHONPROFILEIMPORTTIME": "1"}  # Python tells of each import when it is done
     with running_gateway(tmp_path, has_agent=has_agent, environment=result) as gateway:
-        assert httpx2.get(f"{gateway.url}/health").status_code == 200
+        assert httpx2.get(f"{gateway.url}/health", verify=NO_TLS).status_code == 200
         loaded = set(re.findall(r"^import time: .* \| +(\S+)$", gateway.log.read_text(), re.MULTILINE))
     assert "cursor_gateway.server.app" in loaded
     assert not loaded & _NEVER_AT_A_START

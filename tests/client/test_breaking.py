@@ -28,7 +28,7 @@ from cursor_gateway import (
 from tests.client.conftest import Connect
 from tests.client.proxy import running_proxy
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import TIMEOUT, eventually, invocation, invocations, is_gone, standin, unique
+from tests.server.conftest import NO_TLS, TIMEOUT, eventually, invocation, invocations, is_gone, standin, unique
 
 QUICK = (0.01,) * 500  # pauses; many short ones, so that nobody waits, and a loaded machine is not given up
 MARKED = "Naïve as ever \U0001f600,\n\n```python\nx = 1\n```\n\nand so on"
@@ -44,7 +44,7 @@ def comparable(response: ChatResponse) -> object:
 
 def cut_points(gateway: RunningGateway) -> list[int]:
     """Over the whole of a reply, its head and its end included."""
-    with httpx2.Client(base_url=gateway.url) as http:
+    with httpx2.Client(base_url=gateway.url, verify=NO_TLS) as http:
         reply = http.post("/v1/chat", json={"message": standin("say", MARKED), "stream": True}, timeout=TIMEOUT)
     whole = len(reply.content) + sum(len(name) + len(value) + 4 for name, value in reply.headers.raw)
     return [*range(0, whole + 200, whole // 12), whole - 3, whole - 20]
@@ -306,7 +306,7 @@ def test_a_time_limit_stops_the_run(gateway: RunningGateway) -> None:
 def test_who_only_wants_to_know_the_run(gateway: RunningGateway) -> None:
     """`Prefer: respond-async`, by which an interrupted client learns the name of what it has begun."""
     mark = unique()
-    with httpx2.Client(base_url=gateway.url, timeout=TIMEOUT) as http, Client(gateway.url) as client:
+    with httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, verify=NO_TLS) as http, Client(gateway.url) as client:
         asked = {"message": f"{mark} {standin('hang')}"}
         headers = {"idempotency-key": mark, "prefer": "respond-async"}
         replies = [http.post("/v1/chat", json=asked, headers=headers) for _ in range(2)]

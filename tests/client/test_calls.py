@@ -149,7 +149,7 @@ def test_all_conversations_page_by_page() -> None:
     ]
 
 
-def test_a_page_is_told_before_the_next_one_is_asked_for() -> None:
+def test_a_page_is_returned_before_the_next_one_is_asked_for() -> None:
     shell = Shell(page(1, next="b1"))
     result = shell.next_batch(calls.conversations(LINK, None, None))
     assert result is not None

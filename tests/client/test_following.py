@@ -205,7 +205,7 @@ def test_frames_that_only_newer_readers_know_are_counted() -> None:
     assert shell.requests[1].headers["last-event-id"] == "5"
 
 
-def test_what_comes_again_is_not_told_again() -> None:
+def test_what_comes_again_is_not_reported_again() -> None:
     """As from a cache in between that gives what it has."""
     gateway = Gateway(EVENTS, [200])
     shell = Shell(server=lambda request: gateway(START if shell.requests[1:] else request))

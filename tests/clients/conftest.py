@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.sources.process_groups import members
+from tests.agent.records import records
 from tests.clients.programs import Drivers, Project, project_in
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.test_leaks import ended_agents, invocations
+from tests.server.test_leaks import ended_agents
 
 
 @pytest.fixture(scope="session")
@@ -17,7 +18,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     with ended_agents(tmp_path_factory.mktemp("gateway")) as home:
         with running_gateway(home) as running:
             yield running
-        assert not [pid for started in invocations(running.agent_log) for pid in members(started["pgid"])]
+        assert not [pid for started in records(running.agent_log) for pid in members(started["pgid"])]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import socket
 import subprocess
-import sys
 from functools import partial
 
 import msgspec
@@ -10,6 +9,7 @@ import pytest
 
 from cursor_gateway.store.cluster import Member
 from tests.cluster.conftest import Cluster
+from tests.preloaded import run_text
 from tests.server.conftest import Json, at_once, chat, eventually, growing, question, sse, standin, text_of, unique
 from tests.server.test_caller_tools import WEATHER, call, program, say
 
@@ -186,18 +186,10 @@ def test_many_runs_at_once_are_spread(two_by_two: Cluster) -> None:
 
 def command(running: Cluster, *arguments: str) -> "subprocess.CompletedProcess[str]":
     home = running.fronts[0].home
-    return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", *arguments],
-        env={"HOME": str(home), "PATH": "/usr/bin:/bin", "COLUMNS": "300", "CURSOR_GATEWAY_STORE": running.database},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=home,
-    )
+    given = {"HOME": str(home), "PATH": "/usr/bin:/bin", "COLUMNS": "300", "CURSOR_GATEWAY_STORE": running.database}
+    return run_text(arguments, given, home)
 
 
-@pytest.mark.slow
 def test_the_processes_are_listed_and_counted(two_by_two: Cluster) -> None:
     listed = command(two_by_two, "runners")
     assert listed.returncode == 0, listed.stderr

@@ -16,7 +16,7 @@ from tests.cluster.conftest import LEASE, cluster
 from tests.cluster.test_cluster import command
 from tests.gateways import RunningGateway
 from tests.postgres import databases
-from tests.server.conftest import Json, chat, eventually, growing, sse, standin, text_of, unique
+from tests.server.conftest import NO_TLS, Json, chat, eventually, growing, sse, standin, text_of, unique
 from tests.server.test_caller_tools import nothing_is_left
 
 
@@ -62,7 +62,6 @@ def test_the_run_of_a_killed_runner_ends_and_its_conversation_goes_on(tmp_path: 
             assert sse(stream.rest())[-1].event == "done"
 
 
-@pytest.mark.slow
 def test_a_frozen_runner_is_fenced_and_comes_back(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, fronts=1) as running:
         (one,) = running.clients
@@ -81,7 +80,7 @@ def test_a_frozen_runner_is_fenced_and_comes_back(tmp_path: Path, database: str)
         assert text_of(chat(one, standin("text")))
 
 
-@pytest.mark.slow
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seconds", [0.0, 2 * LEASE])
 def test_runs_survive_a_database_that_was_away(tmp_path: Path, seconds: float) -> None:
     with databases() as own, own.history() as url, cluster(tmp_path, url, fronts=1, runners=1) as running:
@@ -103,7 +102,6 @@ def test_runs_survive_a_database_that_was_away(tmp_path: Path, seconds: float) -
         eventually(lambda: one.get("/readyz").status_code == 200)
 
 
-@pytest.mark.slow
 def test_a_killed_fronts_runs_are_stopped_or_finished_as_asked(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, runners=1) as running:
         one, two = running.clients
@@ -129,7 +127,6 @@ def test_without_a_runner_there_is_an_error_that_says_so(tmp_path: Path, databas
         assert running.clients[0].get("/v1/conversations").status_code == 200
 
 
-@pytest.mark.slow
 def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
     limits = {"max_runs": "1", "max_runs_per_key": "2", "queue_seconds": "0.5"}
     with cluster(tmp_path, database, 2, 1, **limits) as running:
@@ -144,7 +141,6 @@ def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
         assert text_of(chat(two, standin("text")))
 
 
-@pytest.mark.slow
 def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, fronts=1, runners=1) as running:
         (one,) = running.clients
@@ -153,13 +149,12 @@ def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> No
             listed = msgspec.json.decode(command(running, "runners", "--json").stdout, type=list[Member])
             (runner,) = (member for member in listed if member.is_runner)
             assert command(running, "drain", runner.id).returncode == 0
-            eventually(lambda: httpx2.get(f"{running.runners[0].url}/readyz").status_code == 503)
+            eventually(lambda: httpx2.get(f"{running.runners[0].url}/readyz", verify=NO_TLS).status_code == 503)
             refused = eventually(lambda: one.post("/v1/chat", json={"message": "hello"}))
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_runner")
             assert sse(stream.rest())[-1].event == "done"
 
 
-@pytest.mark.slow
 def test_a_runner_that_stops_finishes_its_runs(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, fronts=1) as running:
         (one,) = running.clients
@@ -176,7 +171,6 @@ def test_a_runner_that_stops_finishes_its_runs(tmp_path: Path, database: str) ->
         assert runner.process.wait(30) == 0
 
 
-@pytest.mark.slow
 def test_the_streams_of_a_front_that_stops_are_resumed_elsewhere(tmp_path: Path, database: str) -> None:
     with cluster(tmp_path, database, runners=1, drain_notice_seconds="0.5") as running:
         one, two = running.clients

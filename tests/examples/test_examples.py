@@ -79,14 +79,13 @@ def test_a_notebook(demo: RunningGateway, monkeypatch: pytest.MonkeyPatch) -> No
     assert status == "'completed'"
 
 
-@pytest.mark.slow
 def test_a_batch(demo: RunningGateway, tmp_path: Path) -> None:
     mark = unique()
-    (tmp_path / "prompts.txt").write_text("".join(f"hello {mark} {number}\n" for number in range(100)))
+    (tmp_path / "prompts.txt").write_text("".join(f"hello {mark} {number}\n" for number in range(12)))
     printed = run_example("batch.py", "prompts.txt", folder=tmp_path, url=demo.url)
-    assert f"[{'#' * 40}] 100/100, 0 failed" in printed
+    assert f"[{'#' * 40}] 12/12, 0 failed" in printed
     answers = answers_in(tmp_path)
-    assert len(answers) == 100
+    assert len(answers) == 12
     run_example("batch.py", "prompts.txt", folder=tmp_path, url=demo.url)
     assert answers_in(tmp_path) == answers  # the same runs
 
@@ -100,7 +99,6 @@ def test_a_replay(tmp_path: Path) -> None:
     assert "OK" in run_example("replay_test.py", folder=tmp_path, environment={"HOME": str(tmp_path)})
 
 
-@pytest.mark.slow
 def test_two_people(gateway: RunningGateway, tmp_path: Path) -> None:
     printed = run_example("two_people.py", standin("question"), folder=tmp_path, url=gateway.url)
     assert "Ann is asked: Which file is meant? Ann chooses notes.txt." in printed
@@ -110,7 +108,6 @@ def test_two_people(gateway: RunningGateway, tmp_path: Path) -> None:
     assert printed.count(f"reads: You chose {chosen}.") == 2
 
 
-@pytest.mark.slow
 def test_an_mcp_host(gateway: RunningGateway, tmp_path: Path) -> None:
     printed = run_example(
         "mcp_host.py", standin("tools"), folder=gateway.workspace, environment=environment_of(gateway)

@@ -34,7 +34,7 @@ def _seeds() -> Iterator[bytes]:
 TARGET = Target("made up", "There is no x.", _must_not_hold_x, _seeds, "bytes")
 
 
-def test_a_broken_law_is_told_by_its_place_and_made_small() -> None:
+def test_a_broken_law_is_reported_by_its_place_and_made_small() -> None:
     breach = breach_of(TARGET, b"some bytes with an x in the middle")
     assert isinstance(breach, Breach)
     assert breach.error == "AssertionError"
@@ -53,7 +53,6 @@ def test_a_case_is_kept_with_its_target(tmp_path: Path, monkeypatch: pytest.Monk
     assert path.read_bytes() == b"axb"
 
 
-@pytest.mark.slow
 def test_of_many_inputs_those_are_kept_that_reach_something(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "CORPUS", tmp_path / "corpus")
     found = tmp_path / "found"
@@ -133,9 +132,9 @@ def test_a_target_says_what_holds(name: str) -> None:
     assert any(len(seed) <= target.longest for seed in target.seeds())
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # it fuzzes for a second; what it puts together is tested above
 @pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this Python on this system")
-def test_the_command_fuzzes_and_tells_what_it_did(tmp_path: Path) -> None:
+def test_the_command_fuzzes_and_reports_what_it_did(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "--seconds", "1", "--keep", str(tmp_path), "frames"],
         cwd=HERE.parent,
@@ -153,7 +152,6 @@ def test_the_command_fuzzes_and_tells_what_it_did(tmp_path: Path) -> None:
     assert int(edges) > 0
 
 
-@pytest.mark.slow
 def test_a_target_that_is_not_there_is_refused() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "fuzz", "nothing"], cwd=HERE.parent, capture_output=True, text=True, check=False

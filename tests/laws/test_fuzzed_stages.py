@@ -127,7 +127,7 @@ PROPERTIES: dict[str, str] = {
     "sources.cursor.native_requests": "sources.test_native_requests:test_a_call_fits_its_tool_whatever_was_offered",
     "wire.payload": f"{_HERE}:test_no_payload_raises",
     "prompting.prompt": "prompting.test_prompt:test_any_messages_can_be_read_back",
-    "prompting.replies": f"{_HERE}:test_any_answers_are_told_or_refused",
+    "prompting.replies": f"{_HERE}:test_any_answers_are_sent_or_refused",
     "prompting.structured": "prompting.test_structured:test_what_is_found_is_json",
     "stages.search_tokens": "stages.test_search_tokens:test_tokens_are_what_every_engine_can_store",
     "stages.summary": f"{_HERE}:test_any_tools_document_is_one_line",
@@ -155,7 +155,7 @@ PROPERTIES: dict[str, str] = {
     "sources.cursor.failures": f"{_HERE}:test_any_last_words_are_an_error_that_can_be_shown",
     "sources.cli.reconcile": "sources.test_reconcile:test_several_at_once_are_said_as_one_by_one",
     "sources.cursor.records": "sources.test_records:test_no_bytes_at_all_raise",
-    "sources.sdk.decoder": "sources.test_sdk_decoder:test_however_often_it_is_read_the_same_is_said",
+    "sources.sdk.decoder": "sources.test_sdk_decoder:test_however_often_it_is_read_the_same_is_returned",
     "sources.sdk.failures": f"{_HERE}:test_any_error_of_the_sdk_is_one_of_ours",
     "sources.sdk.payloads": f"{_HERE}:test_any_payload_of_the_sdk_is_one_of_the_protocol",
     "sources.sdk.requests": f"{_HERE}:test_any_models_name_is_chosen",
@@ -305,7 +305,7 @@ _answers = st.lists(
 
 @examples(100)
 @given(_questions, _answers, nasty)
-def test_any_answers_are_told_or_refused(
+def test_any_answers_are_sent_or_refused(
     questions: list[ClarificationQuestion], answers: list[ClarificationAnswer], text: str
 ) -> None:
     plan = make_document("doc_001", 1, text, PlanMetadata(title=text, overview="", todos=[]))

@@ -99,7 +99,7 @@ def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
     assert len(texts) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # all of the stories that the other laws take samples of
 def test_every_short_story_of_one_repeated_word_is_said_exactly() -> None:
     """All of them that begin with it, up to five steps: where a delta and a repetition look the same, only what
     follows tells."""
@@ -192,7 +192,7 @@ def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEven
 
 @examples(400)
 @given(agent_events, runs)
-def test_at_a_pause_there_is_what_was_told_so_far(events: list[AgentEvent], run: RunInfo) -> None:
+def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], run: RunInfo) -> None:
     assert_a_pause_is_what_there_is(assemble(events, run))
 
 

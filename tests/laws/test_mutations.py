@@ -70,7 +70,7 @@ _RECONCILE = "sources/cli/reconcile.py"
 _DECODER = "sources/cli/decoder.py"
 _ONCE = "tests/sources/test_reconcile.py::test_each_text_is_said_once_and_as_soon_as_it_is_certain"
 _STREAM = "tests/sources/test_decoder.py::test_each_text_is_said_once"
-_TOLD = "tests/stages/test_assembler.py::test_readers_are_told_at_once"
+_TOLD = "tests/stages/test_assembler.py::test_readers_are_sent_events_at_once"
 
 MUTATIONS = [
     Mutation(

@@ -54,7 +54,7 @@ def test_a_recording_says_so_first() -> None:
     assert text.startswith("DEMO: this answer is a recording.")
 
 
-def test_an_error_is_told() -> None:
+def test_an_error_is_shown_with_how_the_run_ended() -> None:
     failed = document(ErrorMetadata(error_code="AGENT_CRASHED", source="agent", details=""), "The agent crashed.")
     assert text_of(response(failed, status="error").whole) == (
         "Error: The agent crashed.\n\nRun chat_1 has ended with an error; conversation conv_1."

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway.sources.process_groups import members
 from tests.agent.install import install
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, arguments_of, finished_process, read_until
 from tests.gateways import RunningGateway, running_gateway
 from tests.mcp_server.host import Host, environment_of, mcp_host, text_of
@@ -46,7 +47,6 @@ def types_of(response: dict[str, Any]) -> list[str]:
 # --- the tools ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_the_tools_are_described(host: Host) -> None:
     assert list(host.tools) == ["ask", "run", "status", "answer", "cancel"]
     for tool in host.tools.values():
@@ -194,7 +194,6 @@ def ended_run(http: httpx2.Client, conversation: str) -> str:
     return errors[-1]["metadata"]["errorCode"].lower() if errors else str(run["state"])
 
 
-@pytest.mark.slow
 def test_the_run_is_stopped_when_the_host_leaves(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     with mcp_host(gateway.workspace, environment_of(gateway)) as host:
@@ -230,7 +229,6 @@ def test_a_run_that_fails_halfway_returns_what_it_did(host: Host) -> None:
     assert "ended with an error" in text_of(failed)
 
 
-@pytest.mark.slow
 def test_a_gateway_that_is_not_there_is_an_error_of_the_call(gateway: RunningGateway) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}"
@@ -265,12 +263,9 @@ def alone(tmp_path: Path) -> dict[str, str]:
 
 
 def agents(home: Path) -> list[dict[str, Any]]:
-    log = home / "agent.log"
-    lines = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
-    return [line for line in lines if line["prompt"]]
+    return [record for record in records(home / "agent.log") if record["prompt"]]
 
 
-@pytest.mark.slow
 def test_it_starts_a_gateway_that_ends_with_it(tmp_path: Path, alone: dict[str, str]) -> None:
     with mcp_host(tmp_path / "work", alone) as host:
         rejected = host.result("run", prompt='standin: shell command="expr 20 + 22"')
@@ -288,7 +283,6 @@ def test_it_starts_a_gateway_that_ends_with_it(tmp_path: Path, alone: dict[str, 
     assert not list((tmp_path / "data" / "sockets").glob("*.sock"))
 
 
-@pytest.mark.slow
 def test_it_starts_a_gateway_if_the_running_one_may_not_work_here(tmp_path: Path, gateway: RunningGateway) -> None:
     environment = {**environment_of(gateway), "PATH": f"{gateway.home / 'bin'}:/usr/bin:/bin"}
     mark = unique()
@@ -297,7 +291,6 @@ def test_it_starts_a_gateway_if_the_running_one_may_not_work_here(tmp_path: Path
     assert invocation(gateway, mark)["workspace"] == str(tmp_path)
 
 
-@pytest.mark.slow
 def test_a_demo_says_that_it_is_one(tmp_path: Path, alone: dict[str, str]) -> None:
     with mcp_host(tmp_path / "work", {**alone, "PATH": "/usr/bin:/bin", "CURSOR_GATEWAY_SOURCE": "auto"}) as host:
         assert text_of(host.result("ask", prompt="hello")).startswith("DEMO: ")
@@ -336,7 +329,6 @@ def test_a_signal_ends_it_and_its_agents(
             process.kill()
 
 
-@pytest.mark.slow
 def test_a_host_that_reads_no_more_ends_it(tmp_path: Path, alone: dict[str, str]) -> None:
     with subprocess.Popen(
         arguments_of("mcp"),

@@ -118,7 +118,7 @@ def _client(address: str) -> httpx2.AsyncClient:
     return httpx2.AsyncClient(base_url=address, limits=limits, timeout=httpx2.Timeout(30, read=SILENT_SECONDS))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # tests/cluster has each of these interruptions alone
 def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> None:
     async def test() -> None:
         options = Options(settings={"lease_seconds": "20", "beat_seconds": "0.5"})

@@ -19,7 +19,7 @@ def _start(program: Path, folder: Path, prompt: str) -> "subprocess.Popen[bytes]
     )
 
 
-def test_lives_are_told_with_their_questions_and_a_second_agent_in_a_folder_is_found(tmp_path: Path) -> None:
+def test_lives_are_listed_with_their_questions_and_a_second_agent_in_a_folder_is_found(tmp_path: Path) -> None:
     witness = tmp_path / "witness"
     program = install(tmp_path / "bin", witness)
     assert subprocess.run([program, "--version"], capture_output=True, check=True).stdout

@@ -262,7 +262,9 @@ def test_on_a_phone_the_history_is_in_the_menu(contexts: Contexts, gateway: Runn
         menu(page).get_by_role("button", name="Export as Markdown").tap()
 
 
-def test_a_conversation_that_does_not_exist_is_told(gateway: RunningGateway, page: Page, watch: list[Watch]) -> None:
+def test_a_conversation_that_does_not_exist_is_reported(
+    gateway: RunningGateway, page: Page, watch: list[Watch]
+) -> None:
     watch[0].allow("status of 404")
     page.goto(f"{gateway.url}/#/c/conv_nowhere")
     expect(page.get_by_role("alert")).to_contain_text("conv_nowhere")

@@ -75,7 +75,7 @@ def test_after_a_kill_the_page_goes_on_with_the_next_gateway(
             expect(of_type(page, "text").last).to_contain_text("Here again.")
 
 
-def test_a_gateway_that_is_away_is_told_and_looked_for_again(
+def test_a_gateway_that_is_away_is_reported_and_tried_again(
     gateway: RunningGateway, contexts: Contexts, watch: list[Watch]
 ) -> None:
     with relay(gateway.url) as between:

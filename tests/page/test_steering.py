@@ -168,7 +168,7 @@ def test_the_mode_and_the_model_are_what_was_chosen(page: Page, gateway: Running
     assert argv[argv.index("--mode") + 1] == "ask"
 
 
-def test_what_the_gateway_refuses_is_told_and_can_be_sent_again(
+def test_what_the_gateway_refuses_is_shown_and_can_be_sent_again(
     page: Page, gateway: RunningGateway, watch: list[Watch]
 ) -> None:
     watch[0].allow("status of 40[03]")

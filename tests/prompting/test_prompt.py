@@ -82,7 +82,7 @@ def test_what_no_argument_can_carry_is_replaced(text: str, prompt: str) -> None:
     assert bare([UserMessage(text)]) == prompt
 
 
-def test_images_of_a_lone_message_are_told_after_it() -> None:
+def test_images_of_a_lone_message_are_named_after_it() -> None:
     note = images_note(["/tmp/a.png", "/tmp/b.jpg"])
     assert note.splitlines()[1:] == ["- /tmp/a.png", "- /tmp/b.jpg"]
     assert bare([UserMessage("Look.", images=("/tmp/a.png", "/tmp/b.jpg"))]) == f"Look.\n\n{note}"

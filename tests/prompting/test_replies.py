@@ -88,7 +88,7 @@ def test_a_plan_is_accepted_or_not() -> None:
         plan_message(asked(FILE), "accept", "")
 
 
-def test_a_decision_about_commands_is_told_with_them() -> None:
+def test_a_decision_about_commands_is_described_with_them() -> None:
     npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
     assert permissions_message([(npm, Permission("once")), (several, Permission("workspace"))]) == (

@@ -54,7 +54,7 @@ def test_the_page_tells_what_was_asked_of_whom_and_what_it_cost() -> None:
     assert "2,450 in (1,000 cached), 890 out, estimated" in result
 
 
-def test_what_is_not_known_is_not_told() -> None:
+def test_what_is_not_known_is_not_shown() -> None:
     empty = response(
         model="unknown",
         created="",

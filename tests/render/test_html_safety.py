@@ -264,7 +264,7 @@ def python(text: str, language: str = "python") -> str:
         *("javascript:alert(1)//http://a.example", "data:text/html,mailto:a@b.example"),
     ],
 )
-def test_an_address_that_is_not_followed_is_told(address: str) -> None:
+def test_an_address_that_is_not_followed_is_shown(address: str) -> None:
     html = prose(f"[name]({address})")
     assert "href" not in html
     assert f"name (<code>{address}</code>)" in html
@@ -366,7 +366,7 @@ def test_prose_takes_time_by_its_length(piece: str) -> None:
     assert_linear(lambda size: prose(piece * (size // len(piece))))
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # smaller ones are shown alike, in time that grows with their length
 def test_5_megabytes_are_shown() -> None:
     lines = "x = 1  # <b>\n" * 400_000
     assert len(text_of(python(lines))) > 5_000_000
@@ -376,7 +376,6 @@ def test_5_megabytes_are_shown() -> None:
     assert len(text_of(prose(paragraph))) >= 4_999_999
 
 
-@pytest.mark.slow
 def test_ten_thousand_documents_are_one_page() -> None:
     found = [make_document(f"doc_{number:05d}", number, "Hi", TextMetadata()) for number in range(1, 10_001)]
     assert render_answer(found).count("<article") == 10_000

@@ -323,7 +323,7 @@ def test_the_closing_line_of_a_failed_run_is_red_and_says_only_what_is_known() -
     ("milliseconds", "expected"),
     [(0, "completed ·"), (999, "in 999 ms"), (59_900, "in 59.9 s"), (61_000, "in 1 min 01 s")],
 )
-def test_durations_are_told_in_fitting_units(milliseconds: int, expected: str) -> None:
+def test_durations_are_shown_in_fitting_units(milliseconds: int, expected: str) -> None:
     assert expected in plain_text([done(duration_ms=milliseconds)])
 
 

@@ -78,7 +78,7 @@ def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 @pytest.mark.parametrize("error", [LIMIT, LOGIN])
-def test_the_same_error_is_told_again_without_an_agent(tmp_path: Path, error: AgentError) -> None:
+def test_the_same_error_is_returned_again_without_an_agent(tmp_path: Path, error: AgentError) -> None:
     place = Place(tmp_path, [error])
 
     async def live() -> None:

@@ -79,7 +79,7 @@ def test_what_the_request_tells_of_it_stands(known: Conversations, store: Sqlite
     assert list(found.new) == [UserMessage("two"), UserMessage("three")]
 
 
-def test_nobody_elses_can_be_told_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
+def test_somebody_elses_cannot_be_distinguished_from_none_at_all(known: Conversations, store: SqliteStore) -> None:
     said(store)
     result = set()
     for id, owner in (("conv_1", "you"), ("conv_2", "me"), ("", "me"), ("../../etc", "me"), ("x" * 10_000, "me")):

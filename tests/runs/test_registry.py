@@ -161,7 +161,7 @@ def test_a_client_that_leaves_the_queue_does_not_disturb_the_shutdown() -> None:
     asyncio.run(live())
 
 
-def test_who_waits_for_a_place_is_told_when_the_gateway_stops() -> None:
+def test_who_waits_for_a_place_is_refused_when_the_gateway_stops() -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
         start(runs, "chat_1", "greedy")

@@ -74,7 +74,7 @@ def test_which_pause_waited_for_it() -> None:
     assert [rounds.are_missing(results(id)) for id in ("a", "b", "c", "x")] == [False, False, True, False]
 
 
-def test_what_a_fresh_agent_is_told() -> None:
+def test_what_a_fresh_agent_is_given() -> None:
     result = Rounds(EVENTS).messages(results("a", "c"))
     assert result == [
         AssistantMessage("I look. ", (Call("a", "t", '{"n":"a"}'), Call("b", "t", '{"n":"b"}'))),

@@ -108,7 +108,7 @@ def test_whatever_happens_done_is_last_and_what_was_said_is_kept(
     asyncio.run(live())
 
 
-def test_a_mistake_is_told_to_observers_and_not_to_readers() -> None:
+def test_a_mistake_is_reported_to_observers_and_not_to_readers() -> None:
     async def live() -> None:
         run, watcher = new_run(), Watcher()
         begin(run, ScriptedSource([KeyError("the secret")]), watcher)
@@ -119,7 +119,7 @@ def test_a_mistake_is_told_to_observers_and_not_to_readers() -> None:
     asyncio.run(live())
 
 
-def test_a_mistake_after_the_answer_is_told_too() -> None:
+def test_a_mistake_after_the_answer_is_reported_too() -> None:
     async def live() -> None:
         run, watcher = new_run(), Watcher()
         begin(run, ScriptedSource([say("All"), [FINISHED]], last_step=OSError("in the cleanup")), watcher)
@@ -258,7 +258,7 @@ def test_an_answer_and_a_stop_in_the_same_moment_give_one_end() -> None:
     asyncio.run(live())
 
 
-def test_readers_are_told_why_even_when_the_agent_does_not_go_at_once() -> None:
+def test_readers_are_sent_the_reason_even_when_the_agent_does_not_go_at_once() -> None:
     async def live() -> None:
         goes = asyncio.Event()
         run = new_run()
@@ -668,7 +668,7 @@ class _Queued(ScriptedSource):
             yield step
 
 
-def test_errors_of_the_gateway_and_of_the_agent_are_told_apart() -> None:
+def test_errors_of_the_gateway_and_of_the_agent_are_distinguished() -> None:
     async def live(error: GatewayError) -> str:
         run = new_run()
         begin(run, ScriptedSource([error]))

@@ -257,7 +257,7 @@ def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
     lived(place, live)
 
 
-def test_a_conversation_whose_agent_never_had_a_session_is_told_again(tmp_path: Path) -> None:
+def test_a_conversation_whose_agent_never_had_a_session_is_sent_again(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([GatewayFault("It did not start.")], ANSWERS))
 
     async def live() -> None:
@@ -473,7 +473,7 @@ def test_all_places_taken_leaves_the_conversation_as_it_was(tmp_path: Path) -> N
     lived(place, live)
 
 
-def test_a_disk_that_cannot_be_written_is_told_and_keeps_nothing_busy(
+def test_a_disk_that_cannot_be_written_is_reported_and_keeps_nothing_busy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> int:

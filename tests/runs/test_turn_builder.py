@@ -30,7 +30,7 @@ def test_after_sections_everything_is_fenced_also_after_a_restart(tmp_path: Path
         assert marker_of(prompt) != marker
 
 
-def test_a_bare_session_that_is_told_its_history_is_fenced_from_then_on(tmp_path: Path) -> None:
+def test_a_bare_session_that_is_sent_its_history_is_fenced_from_then_on(tmp_path: Path) -> None:
     prompts = Prompts(b"secret", str(tmp_path))
     prompts.initial([UserMessage("one")])
     prompts.initial([UserMessage("one"), AssistantMessage("1"), UserMessage("two")])  # it had lost its session

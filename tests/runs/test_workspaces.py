@@ -82,7 +82,7 @@ def test_a_root_that_is_a_link_is_where_it_leads(tree: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["missing", "file", "file/below", "x" * 300, "x/" * 3000])
-def test_what_is_no_folder_is_told_below_the_roots(tree: Path, name: str) -> None:
+def test_what_is_no_folder_is_reported_below_the_roots(tree: Path, name: str) -> None:
     with pytest.raises((InvalidRequest, WorkspaceForbidden)) as caught:
         workspaces(tree).find(name)
     assert caught.value.param == "workspace"

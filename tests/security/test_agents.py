@@ -12,7 +12,17 @@ import pytest
 from msgspec import Struct
 
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import Json, eventually, http_client, invocation, invocations, question, standin, unique
+from tests.server.conftest import (
+    NO_TLS,
+    Json,
+    eventually,
+    http_client,
+    invocation,
+    invocations,
+    question,
+    standin,
+    unique,
+)
 from tests.server.test_caller_tools import WEATHER, Caller, call, only_call, program, say, tool
 
 HELLO: Json = {
@@ -55,7 +65,6 @@ def test_the_tools_address_is_on_loopback_alone(open_gateway: RunningGateway, an
             socket.create_connection(("127.0.0.2", address.port or 0), timeout=5)
 
 
-@pytest.mark.slow
 def test_nobody_finds_the_tools_without_the_address(open_gateway: RunningGateway, anybody: httpx2.Client) -> None:
     with waiting(open_gateway, anybody) as run:
         base, _, secret = run.url.rpartition("/")
@@ -70,8 +79,8 @@ def test_nobody_finds_the_tools_without_the_address(open_gateway: RunningGateway
             "%00",
         ):
             for method in ("GET", "POST", "DELETE", "OPTIONS"):
-                assert httpx2.request(method, f"{base}/{near}", headers=ACCEPT).status_code == 404
-        assert httpx2.get(f"{base.removesuffix('/mcp')}/").status_code == 404
+                assert httpx2.request(method, f"{base}/{near}", headers=ACCEPT, verify=NO_TLS).status_code == 404
+        assert httpx2.get(f"{base.removesuffix('/mcp')}/", verify=NO_TLS).status_code == 404
 
 
 @pytest.mark.quick_cases(3)
@@ -95,7 +104,7 @@ def test_no_web_page_reaches_the_tools_even_with_the_address(
 ) -> None:
     with waiting(open_gateway, anybody) as run:
         given = {"content-type": "application/json", **ACCEPT, **headers}
-        refused = httpx2.post(run.url, content=json.dumps(HELLO), headers=given)
+        refused = httpx2.post(run.url, content=json.dumps(HELLO), headers=given, verify=NO_TLS)
         assert refused.status_code in (400, 403, 415, 421)
         assert not [name for name in refused.headers if name.startswith("access-control-")]
         assert "evil.example" not in open_gateway.log.read_text()
@@ -107,17 +116,17 @@ def test_each_runs_tools_are_its_own_and_gone_with_it(open_gateway: RunningGatew
             assert mine.url != theirs.url
             assert _tools(mine.url) == {"mine"}
             assert _tools(theirs.url) == {"theirs"}
-        assert eventually(lambda: httpx2.post(theirs.url, json=HELLO, headers=ACCEPT).status_code == 404)
+        assert eventually(lambda: httpx2.post(theirs.url, json=HELLO, headers=ACCEPT, verify=NO_TLS).status_code == 404)
         assert _tools(mine.url) == {"mine"}
 
 
 def _tools(url: str) -> set[str]:
     """As an MCP client lists them."""
-    begun = httpx2.post(url, json=HELLO, headers=ACCEPT)
+    begun = httpx2.post(url, json=HELLO, headers=ACCEPT, verify=NO_TLS)
     assert begun.status_code == 200
     session = {**ACCEPT, "mcp-session-id": begun.headers["mcp-session-id"], "mcp-protocol-version": "2025-06-18"}
-    httpx2.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session)
-    listed = httpx2.post(url, json={"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers=session)
+    httpx2.post(url, json={"jsonrpc": "2.0", "method": "notifications/initialized"}, headers=session, verify=NO_TLS)
+    listed = httpx2.post(url, json={"jsonrpc": "2.0", "id": 2, "method": "tools/list"}, headers=session, verify=NO_TLS)
     data = next(line for line in listed.text.splitlines() if line.startswith(("data: {", "{")))
     found: list[Json] = json.loads(data.removeprefix("data: "))["result"]["tools"]
     return {one["name"] for one in found}

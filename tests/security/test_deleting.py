@@ -83,7 +83,6 @@ def test_nor_of_what_a_caller_with_tools_has_said(tmp_path: Path, source: str) -
     assert files_with(tmp_path, mark) == []
 
 
-@pytest.mark.slow
 def test_an_agent_that_others_use_gives_it_up_when_they_are_done(tmp_path: Path) -> None:
     """One process, two conversations: the deleted one is in the memory of the agent that still works for the other."""
     mark = f"secret{unique()}"

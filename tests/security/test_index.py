@@ -42,7 +42,7 @@ def test_every_rule_has_a_proof_and_is_a_sentence(rule: str, proof: str) -> None
     assert rule.endswith(".")
 
 
-def test_every_attack_is_told_of() -> None:
+def test_every_attack_is_documented() -> None:
     named = {(file, name) for file, name in PROOF.findall(PAGE)}
     ours = [path for path in Path(__file__).parent.glob("test_*.py") if path != Path(__file__)]
     there = {(str(path.relative_to(ROOT)), name) for path in ours for name in named_in(path)}

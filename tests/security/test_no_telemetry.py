@@ -9,8 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from tests.cli.processes import TIMEOUT
 from tests.gateways import running_gateway
 
@@ -54,7 +52,6 @@ def is_reserved(host: str) -> bool:
     return host.rpartition(".")[2] in ("invalid", "test", "example") or host.endswith(("example.com", "example.org"))
 
 
-@pytest.mark.slow
 def test_the_source_names_no_host_that_it_could_report_to() -> None:
     named = {host: file for host, file in hosts().items() if not is_local(host) and not is_reserved(host)}
     assert {host: file for host, file in named.items() if host not in NAMED} == {}

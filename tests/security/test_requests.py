@@ -320,7 +320,6 @@ def test_no_image_is_fetched(open_gateway: RunningGateway, anybody: httpx2.Clien
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_every_limit_of_the_operator_holds(tmp_path: Path) -> None:
     """One for each setting; each is refused in its own words, and the gateway goes on."""
     settings = {
@@ -346,7 +345,6 @@ def test_every_limit_of_the_operator_holds(tmp_path: Path) -> None:
         chat(client, standin("text"))
 
 
-@pytest.mark.slow
 def test_a_schema_is_no_larger_than_can_be_checked_while_others_wait(
     open_gateway: RunningGateway, anybody: httpx2.Client
 ) -> None:

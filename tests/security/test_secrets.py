@@ -65,7 +65,7 @@ def test_the_agents_environment_has_its_own_secret_and_none_of_ours(
 
 
 @needs_proc
-def test_the_tools_address_is_told_to_the_agent_alone(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
+def test_the_tools_address_is_given_to_the_agent_alone(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
     mark = unique()
     caller = Caller(alice, f"{mark} {program(call('weather', city='A'), say('It is $1.'))}", [WEATHER])
     reply = caller.ask()
@@ -101,7 +101,6 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in folder.rglob("*") if not path.is_symlink() and path.is_file())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("umask", [0o022, 0o000])
 def test_what_is_kept_is_for_its_owner_alone(tmp_path: Path, umask: int) -> None:
     """Whatever the umask is, and also where the operator's own folder is open to all."""
@@ -198,7 +197,6 @@ def test_a_fault_tells_the_caller_an_id_and_the_log_the_rest(tmp_path: Path) -> 
 # --- what libraries would log -----------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_no_prompt_answer_or_tool_result_is_in_the_log_at_its_most_talkative(tmp_path: Path) -> None:
     """The libraries that carry them log them at this level: the MCP server, its streams, the parser of Markdown."""
     asked, given, answered = unique(), unique(), unique()

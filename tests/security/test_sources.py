@@ -118,7 +118,6 @@ def test_no_source_writes_more_than_it_may(strict: tuple[RunningGateway, httpx2.
     assert "more than 20000 bytes" in reply.text
 
 
-@pytest.mark.slow
 def test_no_source_runs_longer_than_it_may(tmp_path: Path) -> None:
     with gateway_of(tmp_path, run_seconds="1") as (_, client):
         assert [ask(client, source, standin("hang")).status_code for source in SOURCES] == [504] * 3

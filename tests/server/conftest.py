@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -14,9 +15,10 @@ import httpx2
 import msgspec
 import pytest
 from msgspec import Struct
-from openai import OpenAI
+from openai import DefaultHttpxClient, OpenAI
 
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
+from tests.agent.records import records
 from tests.anthropic_shapes import Error as AnthropicError
 from tests.anthropic_shapes import Message, events_of, fold, read_message, text_sent
 from tests.anthropic_shapes import text_of as text_of_message
@@ -31,6 +33,7 @@ Json: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 
 TIMEOUT = 120  # seconds, for a red build only: a loaded machine must not come near it
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for clients' `verify`: they would read all certificates, each time
 WAYS: list[tuple[Dialect, bool]] = [
     ("documents", False),
     ("documents", True),
@@ -66,12 +69,13 @@ def openai(gateway: RunningGateway) -> Iterator[OpenAI]:
 
 
 def http_client(gateway: RunningGateway) -> httpx2.Client:
-    return httpx2.Client(base_url=gateway.url, timeout=TIMEOUT)
+    return httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, verify=NO_TLS)
 
 
 def openai_client(gateway: RunningGateway, **options: Any) -> OpenAI:
     """It asks once: a retry would hide what went wrong, and count twice."""
-    return OpenAI(base_url=gateway.openai_url, timeout=TIMEOUT, **{"api_key": "any", "max_retries": 0, **options})
+    given = {"api_key": "any", "max_retries": 0, "http_client": DefaultHttpxClient(verify=NO_TLS), **options}
+    return OpenAI(base_url=gateway.openai_url, timeout=TIMEOUT, **given)
 
 
 # --- asking -------------------------------------------------------------------------------------------
@@ -250,10 +254,7 @@ def growing(client: httpx2.Client, dialect: Dialect, text: str, **fields: Any) -
 
 def invocations(gateway: RunningGateway, mark: str) -> list[Json]:
     """What the stand-in was started with, where the prompt holds this."""
-    if not gateway.agent_log.exists():
-        return []
-    lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
-    return [line for line in lines if mark in (line["prompt"] or "")]
+    return [line for line in records(gateway.agent_log) if mark in (line["prompt"] or "")]
 
 
 def invocation(gateway: RunningGateway, mark: str) -> Json:

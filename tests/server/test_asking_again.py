@@ -76,7 +76,7 @@ def test_who_joins_a_run_joins_its_repair(gateway: RunningGateway, http: httpx2.
 # --- sessions -------------------------------------------------------------------------------------------
 
 
-def test_a_session_that_is_silently_empty_is_told_everything_again(
+def test_a_session_that_is_silently_empty_is_sent_everything_again(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:
     mark, then = unique(), unique()

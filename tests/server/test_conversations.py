@@ -46,7 +46,7 @@ def test_the_agent_remembers(gateway: RunningGateway, http: httpx2.Client) -> No
 
 
 @pytest.mark.parametrize("by", ["field", "header"])
-def test_an_openai_client_sends_all_and_the_agent_is_told_what_is_new(
+def test_an_openai_client_sends_all_and_the_agent_is_given_what_is_new(
     gateway: RunningGateway, http: httpx2.Client, by: str
 ) -> None:
     first, second = unique(), unique()

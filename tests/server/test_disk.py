@@ -187,7 +187,6 @@ def test_what_was_stored_before_a_lock_outlives_a_kill(tmp_path: Path) -> None:
         assert http.get(f"/v1/chat/{id}").json()["status"] == "error"
 
 
-@pytest.mark.slow
 def test_the_same_request_again_is_the_same_run_also_while_nothing_can_be_stored(tmp_path: Path) -> None:
     file, mark = tmp_path / "go", unique()
     headers = {"idempotency-key": mark}
@@ -211,7 +210,6 @@ def test_the_same_request_again_is_the_same_run_also_while_nothing_can_be_stored
         assert len(invocations(gateway, mark)) == 1
 
 
-@pytest.mark.slow
 def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path: Path) -> None:
     """What the gateway before left unfinished is ended then, too."""
     with started(tmp_path) as (gateway, http):
@@ -250,7 +248,7 @@ def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None
             assert_stored_at_last(http, [*result, (before, body)])
 
 
-def test_where_not_even_the_agent_can_write_it_is_told_and_works_when_there_is_room(tmp_path: Path) -> None:
+def test_where_not_even_the_agent_can_write_it_is_reported_and_works_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk, started(tmp_path) as (_, http):
         before = chat(http, "hello")
         ballast = fill(disk)
@@ -265,7 +263,6 @@ def test_where_not_even_the_agent_can_write_it_is_told_and_works_when_there_is_r
 # --- only to be read ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_folder_that_can_only_be_read_costs_the_history_alone(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk:
         elsewhere(disk, tmp_path / "other")

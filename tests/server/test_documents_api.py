@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.agent.records import records
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
     TIMEOUT,
@@ -269,10 +270,8 @@ def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGat
 def started_with(gateway: RunningGateway, http: httpx2.Client, prompt: str) -> Json:
     id = chat(http, prompt)["conversationId"]
     config = str(conversation_folder(gateway, id) / "cursor")
-    lines = [json.loads(line) for line in gateway.agent_log.read_bytes().splitlines()]
-    (started,) = [line for line in lines if line["config_dir"] == config]
-    found: Json = started
-    return found
+    (started,) = [line for line in records(gateway.agent_log) if line["config_dir"] == config]
+    return started
 
 
 @pytest.mark.parametrize("prompt", [*PROMPTS, *LONGER], ids=short)

@@ -11,7 +11,7 @@ import pytest
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import TIMEOUT, Json, at_once, invocations, unique
+from tests.server.conftest import NO_TLS, TIMEOUT, Json, at_once, invocations, unique
 from tests.server.test_caller_tools import BASH, WEATHER, call, only_call, own_gateway, program, say
 
 
@@ -43,7 +43,6 @@ def test_results_that_come_again_get_the_reply_that_they_got(
     assert (other.status_code, other.json()["error"]["code"]) == (409, "idempotency_mismatch")
 
 
-@pytest.mark.slow
 def test_a_key_whose_run_was_stopped_is_free_for_another_try(tmp_path: Path) -> None:
     mark, key = unique(), unique()
     with own_gateway(tmp_path) as (_, client):
@@ -117,7 +116,6 @@ def test_the_last_request_again_after_a_restart(tmp_path: Path) -> None:
         assert len(invocations(gateway, mark)) == 1
 
 
-@pytest.mark.slow
 def test_results_of_a_run_that_is_gone_start_one_agent_however_often_they_come(tmp_path: Path) -> None:
     mark = unique()
     with own_gateway(tmp_path) as (gateway, client):
@@ -187,7 +185,9 @@ def test_another_owner_gets_no_reply_of_this_one(tmp_path: Path) -> None:
     mark = unique()
     with running_gateway(tmp_path, settings={"api_keys": hashes}) as gateway:
         clients = {
-            name: httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"})
+            name: httpx2.Client(
+                base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"}, verify=NO_TLS
+            )
             for name, key in keys.items()
         }
         body = _results(clients["ann"], mark)

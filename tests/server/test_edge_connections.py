@@ -100,7 +100,7 @@ def test_a_body_that_trickles_loses_its_connection(hasty: RunningGateway) -> Non
 # --- number ---------------------------------------------------------------------------------------------
 
 
-def test_who_comes_when_all_places_are_taken_is_told_so(tmp_path: Path) -> None:
+def test_who_comes_when_all_places_are_taken_is_refused(tmp_path: Path) -> None:
     few = ("/bin/sh", "-c", 'ulimit -n 160 && exec "$@"', "sh")
     with ExitStack() as stack:
         gateway = stack.enter_context(running_gateway(tmp_path, settings={"max_runs": "4"}, before=few))
@@ -226,7 +226,7 @@ ODD = {
 
 
 @pytest.mark.parametrize(("data", "status"), ODD.items(), ids=[str(number) for number in range(len(ODD))])
-def test_what_is_no_request_is_told_so_and_disturbs_nobody(gateway: RunningGateway, data: bytes, status: int) -> None:
+def test_what_is_no_request_is_refused_and_disturbs_nobody(gateway: RunningGateway, data: bytes, status: int) -> None:
     with line(gateway) as other:
         other.send(b"GET /health HTTP/1.1\r\nHost: local")
         reply = exchanged(gateway, data)

@@ -10,7 +10,7 @@ from tests.server.conftest import ask, http_client, standin
 
 @pytest.mark.parametrize("source", ["cli", "acp"])
 @pytest.mark.quick_cases(1)
-def test_an_agent_that_is_gone_is_told_until_it_is_back(tmp_path: Path, source: str) -> None:
+def test_an_agent_that_is_gone_is_reported_until_it_is_back(tmp_path: Path, source: str) -> None:
     with running_gateway(tmp_path, "--source", source) as gateway, http_client(gateway) as http:
         assert http.get("/health").json()["status"] == "ok"
         agents, elsewhere = tmp_path / "bin", tmp_path / "elsewhere"

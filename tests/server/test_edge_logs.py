@@ -10,7 +10,7 @@ from tests.gateways import running_gateway
 from tests.server.conftest import ask, http_client
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # test_logs.py proves it without a gateway
 def test_a_log_that_nobody_reads_holds_nobody_up(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -83,7 +83,7 @@ MEANT = {
 
 
 @pytest.mark.parametrize(("target", "meant"), MEANT.items())
-def test_a_path_that_is_nearly_right_is_told_which_one_is(
+def test_for_a_path_that_is_nearly_right_the_right_one_is_named(
     gateway: RunningGateway, target: str, meant: str | None
 ) -> None:
     for method in ("GET", "POST"):

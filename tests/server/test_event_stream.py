@@ -55,7 +55,7 @@ def frames(client: Client) -> list[SseEvent]:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_run_is_told_as_it_happens(loop: Loop) -> None:
+def test_a_run_is_streamed_as_it_happens(loop: Loop) -> None:
     async def live() -> None:
         asked = reading()
         run = started([STARTED], say("Hello "), say("you", "."), [FINISHED])
@@ -134,7 +134,7 @@ def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
     asyncio.run(live())
 
 
-def test_a_run_that_is_over_is_told_whole() -> None:
+def test_a_run_that_is_over_is_sent_whole() -> None:
     async def live() -> None:
         run = started(say("Hello"), [FINISHED])
         await run.gone()
@@ -402,7 +402,7 @@ def test_who_has_heard_enough_stops_the_run() -> None:
     asyncio.run(live())
 
 
-def test_who_leaves_before_the_end_is_told_apart() -> None:
+def test_who_leaves_before_the_end_is_distinguished() -> None:
     async def live() -> None:
         client = Client()
         run = started(say("Half"), forever())

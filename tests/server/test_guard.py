@@ -450,7 +450,7 @@ async def failing(scope: Scope, receive: Receive, send: Send) -> None:
     raise RuntimeError("secret-of-the-inside")
 
 
-def test_a_mistake_of_ours_is_told_without_its_details() -> None:
+def test_a_mistake_of_ours_is_reported_without_its_details() -> None:
     reply = ask(HOST, app=failing)
     assert (reply.status, reply.error["code"]) == (500, "internal_error")
     assert b"secret-of-the-inside" not in reply.body
@@ -472,7 +472,7 @@ async def nothing(request: object) -> Response:
     return Response()
 
 
-def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> None:
+def test_a_path_that_does_not_exist_is_reported_in_one_line_of_bounded_length() -> None:
     routes = Routes({"/v1/models": {"GET": nothing}})
     for path in ("/\n\r\x00\x1b[31m\x7f\x85\u2028", "/" + "a" * 60_000, "/é<script>"):
         for method in ("GET", "DELETE"):
@@ -484,7 +484,7 @@ def test_a_path_that_does_not_exist_is_told_in_one_line_of_bounded_length() -> N
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
 @pytest.mark.parametrize("headers", [(), (JSON,), (("content-type", "text/plain"),)])
-def test_a_method_that_a_path_does_not_know_is_told_with_those_it_knows(
+def test_a_method_that_a_path_does_not_know_is_refused_with_those_it_knows(
     method: str, headers: tuple[tuple[str, str], ...]
 ) -> None:
     """Whatever the body is said to be: nobody would read it."""

@@ -230,7 +230,7 @@ def test_a_conversation_holds_all_that_was_said(quiet: httpx2.Client) -> None:
 
 
 @pytest.mark.parametrize("scenario", ["text", "tools", "fences", "thinking", "parallel", "plan", "question", "empty"])
-def test_an_answer_is_kept_as_it_was_told(quiet: httpx2.Client, scenario: str) -> None:
+def test_an_answer_is_kept_as_it_was_sent(quiet: httpx2.Client, scenario: str) -> None:
     for include in ([], ["thinking", "raw"]):
         reply = ask(quiet, "documents", standin(scenario), include=include)
         kept = quiet.get(f"/v1/chat/{reply.json()['id']}")

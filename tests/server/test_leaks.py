@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.sources.process_groups import members, start_of
+from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
@@ -52,13 +53,9 @@ def ended_agents(home: Path) -> Iterator[Path]:
     try:
         yield home
     finally:
-        for started in invocations(home / "agent.log"):
+        for started in records(home / "agent.log"):
             with suppress(ProcessLookupError):
                 os.killpg(started["pgid"], signal.SIGKILL)
-
-
-def invocations(log: Path) -> list[Json]:
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def group_of(gateway: RunningGateway, mark: str) -> int:
@@ -302,7 +299,6 @@ def one_of_a_kind(client: httpx2.Client, kind: str) -> None:
 
 
 @on_linux
-@pytest.mark.slow
 def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -341,13 +337,12 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     assert list((home / "data" / "instances").iterdir()) == []
 
 
-@pytest.mark.slow
 def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
     seen: set[str] = set()
     with ended_agents(tmp_path / "home") as home:
-        for turn in range(10):
+        for turn in range(6):
             with running_gateway(
                 home, settings={"drain_seconds": "0.05"}, environment={"TMPDIR": str(temporary)}
             ) as gateway:
@@ -363,7 +358,7 @@ def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
                     gateway.process.wait(TIMEOUT)
                     sock.close()
             assert gateway.process.returncode == 0
-            assert not [pid for started in invocations(gateway.agent_log) for pid in members(started["pgid"])]
+            assert not [pid for started in records(gateway.agent_log) for pid in members(started["pgid"])]
             left = files(home)
             assert turn < 2 or left <= seen
             seen |= left
@@ -466,7 +461,7 @@ def test_two_gateways_with_one_data_directory_leave_each_other_alone(tmp_path: P
 
 # --- a reader that does not read ------------------------------------------------------------------------
 
-SAID = 20_000_000  # bytes
+SAID = 10_000_000  # bytes: more than the system's buffers of a connection take
 
 
 def memory(pid: int) -> int:
@@ -475,7 +470,6 @@ def memory(pid: int) -> int:
     return int(found[1]) * 1024
 
 
-@pytest.mark.slow
 @on_linux
 def test_a_reader_that_does_not_read_delays_nobody(tmp_path: Path) -> None:
     with ended_agents(tmp_path) as home, running_gateway(home, settings={"keep_alive_seconds": "1"}) as gateway:

@@ -337,7 +337,6 @@ def test_a_client_that_leaves_comes_back_to_its_run(gateway: RunningGateway, htt
     assert len(invocations(gateway, mark)) == 1
 
 
-@pytest.mark.slow
 def test_a_retry_after_a_restart_gets_the_same_answer(tmp_path: Path) -> None:
     mark, headers = unique(), claude_code()
     answers = []

@@ -260,7 +260,7 @@ def test_thinking_is_reasoning_content(http: httpx2.Client) -> None:
     )
 
 
-def test_the_agents_tools_are_told_as_a_line_each(gateway: RunningGateway, http: httpx2.Client) -> None:
+def test_the_agents_tools_are_shown_as_a_line_each(gateway: RunningGateway, http: httpx2.Client) -> None:
     message = both_ways(http, standin("tools"))
     assert message["content"] == SAID_WITH_TOOLS
     assert message["reasoning_content"].splitlines() == [line.format(root=gateway.workspace) for line in AGENTS_WORK]

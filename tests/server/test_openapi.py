@@ -185,7 +185,7 @@ def test_operations_have_ids_tags_and_words() -> None:
         assert operation["description"].endswith(".")
 
 
-def test_a_key_may_be_needed_everywhere_but_where_nothing_is_told() -> None:
+def test_a_key_may_be_needed_everywhere_but_where_nothing_is_disclosed() -> None:
     is_open = {name for name, operation in OPERATIONS.items() if operation.get("security") == []}
     assert is_open == {"GET /health", "GET /livez", "GET /readyz", "GET /openapi.json", "GET /docs"}
     assert {} in DOCUMENT["security"]

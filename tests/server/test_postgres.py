@@ -3,7 +3,6 @@
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from cursor_gateway.store.postgres.schema import newest
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import Databases, databases
+from tests.preloaded import run_text
 from tests.server.conftest import Json, chat, eventually, growing, http_client, standin, text_of, unique
 
 
@@ -26,21 +26,14 @@ def _gateway(home: Path, database: str, **settings: str) -> Iterator[tuple[Runni
 
 
 def _command(home: Path, database: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [sys.executable, "-m", "cursor_gateway", *arguments],
-        env={
-            "HOME": str(home),
-            "PATH": "/usr/bin:/bin",
-            "CURSOR_GATEWAY_STORE": database,
-            "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
-            **environment,
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        cwd=home,
-    )
+    given = {
+        "HOME": str(home),
+        "PATH": "/usr/bin:/bin",
+        "CURSOR_GATEWAY_STORE": database,
+        "CURSOR_GATEWAY_DATA_DIR": str(home / "data"),
+        **environment,
+    }
+    return run_text(arguments, given, home)
 
 
 def _events(http: httpx2.Client, id: str, **headers: str) -> bytes:
@@ -103,7 +96,6 @@ def test_two_gateways_on_one_database_are_a_cluster(tmp_path: Path, database: st
         assert text_of(chat(two, standin("text"), conversationId=first["conversationId"]))
 
 
-@pytest.mark.slow
 def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, postgres: Databases) -> None:
     with postgres.empty() as url:
         refused = _command(tmp_path, url, "serve", "--port", "0", "--source", "replay")
@@ -126,7 +118,6 @@ def test_without_tables_it_does_not_start_and_says_what_to_do(tmp_path: Path, po
             assert f"migrated by a newer cursor-gateway (format 99, this version supports {newest()})" in newer.stderr
 
 
-@pytest.mark.slow
 def test_it_goes_on_when_the_server_was_away(tmp_path: Path) -> None:
     with databases() as own, own.history() as url, _gateway(tmp_path, url) as (_, http):
         before = chat(http, standin("text"))
@@ -165,7 +156,6 @@ def test_no_command_shows_the_password(tmp_path: Path, url: str) -> None:
         assert ended.stdout + ended.stderr
 
 
-@pytest.mark.slow
 def test_doctor_looks_at_the_database(tmp_path: Path, postgres: Databases) -> None:
     def finding(url: str) -> str:
         ended = _command(tmp_path, url, "doctor", "--json")
@@ -180,7 +170,6 @@ def test_doctor_looks_at_the_database(tmp_path: Path, postgres: Databases) -> No
     assert "cannot be reached" in finding("postgresql://me@127.0.0.1:1/none")
 
 
-@pytest.mark.slow
 def test_keys_in_the_database_are_required_limited_and_revoked_within_seconds(tmp_path: Path, database: str) -> None:
     with _gateway(tmp_path, database) as (_, http):
         assert chat(http, standin("text"))

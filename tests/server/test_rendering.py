@@ -100,7 +100,6 @@ def test_what_takes_too_long_is_killed_and_shown_as_plain_text(renderings: Rende
     assert fast == render_answer([harmless])
 
 
-@pytest.mark.slow
 def test_a_job_that_was_killed_is_not_tried_again(renderings: Renderings) -> None:
     job = Article(slow_edit())
 
@@ -219,7 +218,7 @@ def test_work_ends_at_its_next_job_when_the_client_has_gone(renderings: Renderin
     assert len(done) == 1
 
 
-def test_a_mistake_in_the_work_is_told_to_who_waits(renderings: Renderings) -> None:
+def test_a_mistake_in_the_work_is_raised_for_who_waits(renderings: Renderings) -> None:
     def work() -> None:
         raise ValueError("a mistake")
 

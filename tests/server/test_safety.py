@@ -573,7 +573,6 @@ def test_the_agent_is_given_an_allow_list_of_the_environment(
     assert given["values"]["CURSOR_API_KEY"] == CURSOR_KEY  # its own is its own
 
 
-@pytest.mark.slow
 def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "go"
     settings = {"max_runs": "2"}
@@ -602,7 +601,7 @@ def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
 # --- secrets --------------------------------------------------------------------------------------------
 
 
-def test_secrets_and_prompts_are_told_to_nobody(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
+def test_secrets_and_prompts_are_disclosed_to_nobody(keyed_gateway: RunningGateway, alice: httpx2.Client) -> None:
     """The prompt itself is an argument of the agent, as its program wants it; no secret is."""
     prompt = unique()
     wrong = f"cgw_wrong_{unique()}"

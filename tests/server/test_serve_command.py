@@ -17,7 +17,9 @@ from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, arguments_of
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream
+from tests.preloaded import run
 from tests.server.conftest import (
+    NO_TLS,
     Dialect,
     chat,
     eventually,
@@ -39,19 +41,12 @@ def refused(home: Path, *flags: str, settings: Mapping[str, str] | None = None) 
     """What a gateway says that does not start."""
     (home / "data").mkdir(exist_ok=True)
     given = {"data_dir": str(home / "data"), **(settings or {})}
-    ended = subprocess.run(
-        arguments_of("serve", *flags),
-        env={
-            "PATH": f"{home / 'bin'}:/usr/bin:/bin",
-            "HOME": str(home),
-            **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
-        },
-        cwd=home,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    environment = {
+        "PATH": f"{home / 'bin'}:/usr/bin:/bin",
+        "HOME": str(home),
+        **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
+    }
+    ended = run(["serve", *flags], environment, home, timeout=TIMEOUT)
     result = ended.stderr.decode()
     assert (ended.returncode, ended.stdout) == (2, b""), result
     assert result.startswith("cursor-gateway: ")
@@ -182,7 +177,6 @@ def without_run(result: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in result.items() if name not in _OF_A_RUN}
 
 
-@pytest.mark.slow
 def test_a_recording_replayed_gives_the_same_documents(tmp_path: Path) -> None:
     recordings = tmp_path / "recordings"
     with running_gateway(tmp_path / "one", "--record", str(recordings)) as gateway, http_client(gateway) as http:
@@ -273,7 +267,7 @@ def _free_port() -> int:
 
 def _is_healthy(port: int) -> bool:
     try:
-        return httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5).status_code == 200
+        return httpx2.get(f"http://127.0.0.1:{port}/health", timeout=5, verify=NO_TLS).status_code == 200
     except httpx2.TransportError:
         return False
 
@@ -313,7 +307,7 @@ def test_sigterm_lets_a_running_stream_finish(tmp_path: Path, dialect: Dialect) 
 
 def _accepts(gateway: RunningGateway) -> bool:
     try:
-        return httpx2.get(f"{gateway.url}/health", timeout=1).status_code == 200
+        return httpx2.get(f"{gateway.url}/health", timeout=1, verify=NO_TLS).status_code == 200
     except httpx2.TransportError:
         return False
 

@@ -252,7 +252,6 @@ def test_two_conversations_with_the_same_opening_each_keep_a_session(
         assert_resumed(gateway, mark, again)
 
 
-@pytest.mark.slow
 def test_three_at_once_from_two_that_said_the_same_are_three_sessions(
     gateway: RunningGateway, http: httpx2.Client
 ) -> None:
@@ -681,7 +680,6 @@ def test_a_repeated_turn_of_a_conversation_is_one_turn(gateway: RunningGateway, 
     assert [turn["prompt"] for turn in invocation(gateway, third)["history"]] == [first, second]
 
 
-@pytest.mark.slow
 def test_keys_outlive_the_gateway(tmp_path: Path) -> None:
     mark = unique()
     bodies = both(mark, "tools")

@@ -6,11 +6,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import httpx2
-import pytest
 
 from cursor_gateway.keys import hash_key
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import TIMEOUT, standin
+from tests.server.conftest import NO_TLS, TIMEOUT, standin
 from tests.server.test_caller_tools import WEATHER, Caller, call, documents_of, only_call, program, say
 
 OWNERS = ("greedy", "modest")
@@ -26,7 +25,9 @@ def two_owners(home: Path, **settings: str) -> Iterator[tuple[RunningGateway, di
             gateway,
             {
                 name: stack.enter_context(
-                    httpx2.Client(base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"})
+                    httpx2.Client(
+                        base_url=gateway.url, timeout=TIMEOUT, headers={"authorization": f"Bearer {key}"}, verify=NO_TLS
+                    )
                 )
                 for name, key in keys.items()
             },
@@ -66,7 +67,6 @@ def test_a_key_may_have_fewer_places(tmp_path: Path) -> None:
         go.touch()
 
 
-@pytest.mark.slow
 def test_waiting_runs_of_one_owner_do_not_push_out_those_of_another(tmp_path: Path) -> None:
     def caller(client: httpx2.Client, number: int) -> Caller:
         asking = Caller(client, program(call("weather", city=str(number)), say("It is $1.")), [WEATHER])
@@ -75,9 +75,9 @@ def test_waiting_runs_of_one_owner_do_not_push_out_those_of_another(tmp_path: Pa
 
     with two_owners(tmp_path, max_runs="2") as (_, clients):
         modest = caller(clients["modest"], 0)
-        greedy = [caller(clients["greedy"], number) for number in range(1, 6)]
+        greedy = [caller(clients["greedy"], number) for number in range(1, 4)]
         states = [documents_of(clients["greedy"], one.chat_id)["status"] for one in greedy]
-        assert states == ["error"] * 4 + ["streaming"]
+        assert states == ["error"] * 2 + ["streaming"]
         assert documents_of(clients["modest"], modest.chat_id)["status"] == "streaming"
         modest.give((only_call(modest.messages[-1])["id"], "sunny"))
         assert modest.ask()["content"] == "It is sunny."

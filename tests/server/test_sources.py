@@ -96,7 +96,7 @@ def test_the_same_documents(
 @pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("scenario", ["fail-quota-early", "fail-quota"])
-def test_the_agents_own_words_about_its_failure_are_told_everywhere(
+def test_the_agents_own_words_about_its_failure_are_sent_everywhere(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, scenario: str
 ) -> None:
     """Before the first text and after it, in every dialect, and in the log."""
@@ -392,7 +392,6 @@ def test_what_the_operator_chooses_holds_for_people_too(tmp_path: Path, source: 
         assert person.headers["x-cursor-gateway-source"] == source
 
 
-@pytest.mark.slow
 def test_a_source_that_fails_before_its_first_event_is_replaced_once(tmp_path: Path) -> None:
     broken = {"source": "sdk", "sdk_bridge": "/bin/false"}
     with (

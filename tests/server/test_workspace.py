@@ -71,5 +71,5 @@ def test_folders_are_those_below_the_roots(gateway: RunningGateway) -> None:
 
 
 @pytest.mark.parametrize("query", ["/", "/etc/", "../outside/", "link/", "a\0b", "~nobody-there/", "x" * 5000])
-def test_nothing_is_told_of_other_folders(gateway: RunningGateway, query: str) -> None:
+def test_nothing_is_disclosed_of_other_folders(gateway: RunningGateway, query: str) -> None:
     assert [found for found in folders(gateway, query) if not Path(found).is_relative_to(gateway.workspace)] == []

@@ -34,7 +34,9 @@ def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]
         ({"kind": "think", "title": "Consider it"}, {"rawOutput": ["strange"]}, "completed"),
     ],
 )
-def test_how_a_call_ended_is_told_by_what_it_carries(start: dict[str, Any], end: dict[str, Any], state: str) -> None:
+def test_how_a_call_ended_is_inferred_from_what_it_carries(
+    start: dict[str, Any], end: dict[str, Any], state: str
+) -> None:
     assert end_of(start, end)[1].state == state
 
 

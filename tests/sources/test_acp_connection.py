@@ -186,7 +186,7 @@ def test_a_refusal_says_what_it_means() -> None:
     assert Refused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
 
 
-def test_a_program_that_is_none_is_told(tmp_path: Path) -> None:
+def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:
     async def live() -> None:
         with pytest.raises(AgentMissing, match="cannot be started"):
             await InteractiveProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)

@@ -146,7 +146,7 @@ def test_what_a_tool_follows_was_no_failure() -> None:
     assert events[-1] == RunFinished()
 
 
-def test_a_failure_that_was_told_explains_an_end_without_an_answer() -> None:
+def test_a_failure_that_was_reported_explains_an_end_without_an_answer() -> None:
     decoder = AcpDecoder()
     pushed(decoder, text("\n\nError: RetriableError: [resource_exhausted] Error"))
     (failed,) = decoder.flush(CRASHED)
@@ -307,7 +307,7 @@ def test_what_went_well_with_the_callers_server_is_left_out() -> None:
 # --- questions, plans and todos -------------------------------------------------------------------------
 
 
-def test_what_is_asked_is_told_and_then_settled_once() -> None:
+def test_what_is_asked_is_reported_and_then_settled_once() -> None:
     decoder = AcpDecoder()
     question = read_call("askQuestion", {"questions": [{"id": "q", "prompt": "Which?", "options": []}]})
     assert isinstance(question, Question)
@@ -319,12 +319,12 @@ def test_what_is_asked_is_told_and_then_settled_once() -> None:
     assert decoder.ask("2", question, {}, waits=False) == [ToolStarted("2", question, payload={})]
 
 
-def test_a_call_that_no_message_followed_is_told_at_its_end() -> None:
+def test_a_call_that_no_message_followed_is_reported_at_its_end() -> None:
     events = decoded(call("1", kind="other", title="Ask Question"), done("1"))
     assert [type(event) for event in events] == [ToolStarted, ToolEnded, RunFinished]
 
 
-def test_a_plans_todos_are_not_told_again() -> None:
+def test_a_plans_todos_are_not_reported_again() -> None:
     decoder = AcpDecoder()
     plan = read_call("createPlan", {"name": "P", "todos": [{"id": "a", "content": "Find", "status": "pending"}]})
     assert isinstance(plan, Plan)
@@ -339,7 +339,7 @@ def test_a_plans_todos_are_not_told_again() -> None:
     assert [(todo.content, todo.status) for todo in ended.action.todos] == [("Find", "completed")]
 
 
-def test_todos_are_told_once_whichever_message_comes_first() -> None:
+def test_todos_are_reported_once_whichever_message_comes_first() -> None:
     todos = [{"id": "a", "content": "Find", "status": "in_progress"}]
     entries = {"sessionUpdate": "plan", "entries": [{"content": "Find", "status": "in_progress"}]}
     decoder = AcpDecoder()
@@ -357,7 +357,7 @@ def test_todos_are_told_once_whichever_message_comes_first() -> None:
     assert [*pushed(decoder, call("2", kind="other", title="Update TODOs")), *pushed(decoder, done("2"))] == []
 
 
-def test_todos_that_a_call_itself_names_are_told_by_it() -> None:
+def test_todos_that_a_call_itself_names_are_reported_by_it() -> None:
     todos = [{"id": "a", "content": "Find", "status": "pending"}]
     end = end_of(
         call("1", kind="other", rawInput={"_toolName": "updateTodos", "todos": todos, "merge": False}),

@@ -39,6 +39,7 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from tests.agent.install import install
+from tests.agent.records import records
 
 GRACE = 0.05  # for agents that never end by themselves
 LIMIT = 60.0  # for a red build only
@@ -70,8 +71,7 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in result if entry["prompt"] is not None]
+        return [record for record in records(self.home / "log") if record["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:
@@ -166,7 +166,7 @@ def chose(*ids: str, question: str = "file") -> list[ClarificationAnswer]:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -222,7 +222,7 @@ def test_thinking_ends_before_text(tmp_path: Path) -> None:
     lived(place, life)
 
 
-def test_tools_are_told_as_what_they_did(tmp_path: Path) -> None:
+def test_tools_are_reported_as_what_they_did(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -273,7 +273,7 @@ def test_lines_that_are_no_messages_change_nothing(tmp_path: Path) -> None:
     lived(place, life)
 
 
-def test_what_a_build_counts_is_told_by_turn(tmp_path: Path) -> None:
+def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
     place = Place(tmp_path, {"acp_usage": True})
 
     async def life(source: CursorAcpSource) -> None:
@@ -540,7 +540,7 @@ def test_permission_is_given_by_rules_or_asked_for(
     assert not written.exists() or "echo" not in written.read_text()
 
 
-def test_the_reason_of_a_denial_is_told_when_the_answer_is_complete(tmp_path: Path) -> None:
+def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
@@ -720,7 +720,7 @@ def test_what_fails_before_the_first_event_is_raised(tmp_path: Path, scenario: s
         ({"acp_wedged": True}, {}, "agent_timed_out"),
     ],
 )
-def test_an_agent_that_cannot_begin_is_told_before_any_event(
+def test_an_agent_that_cannot_begin_fails_before_any_event(
     tmp_path: Path, knobs: dict[str, object], environ: dict[str, str], code: str
 ) -> None:
     place = Place(tmp_path, knobs)
@@ -839,7 +839,6 @@ def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_
     assert len({entry["pid"] for entry in place.log}) == 2
 
 
-@pytest.mark.slow
 def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path) -> None:
     wedge = tmp_path / "wedge"
     place = Place(tmp_path, {"acp_wedged_file": str(wedge)})
@@ -885,7 +884,6 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
     lived(place, life, place.source(max_output_bytes=100_000))
 
 
-@pytest.mark.slow
 def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -927,7 +925,6 @@ def test_questions_at_once_in_one_process_find_their_turns(tmp_path: Path) -> No
     lived(place, life, place.source(PoolOptions(max_processes=1)))
 
 
-@pytest.mark.slow
 def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
     place = Place(tmp_path)
     file = tmp_path / "go-on"
@@ -997,7 +994,7 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         Place(tmp_path).source()
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:

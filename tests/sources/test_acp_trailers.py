@@ -41,7 +41,7 @@ def test_a_failure_is_not_said(trailer: str, code: str) -> None:
         "\n\nErr",
     ],
 )
-def test_other_text_is_said(whole: str) -> None:
+def test_other_text_is_passed_on(whole: str) -> None:
     assert read(whole) == read(*whole) == (whole, "")
 
 

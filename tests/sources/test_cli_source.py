@@ -21,6 +21,7 @@ from cursor_gateway.sources.process_groups import start_of
 from cursor_gateway.sources.recorder import Recorder
 from tests.agent.account import VERSION
 from tests.agent.install import install
+from tests.agent.records import records
 
 GRACE = 0.05  # for agents that never end by themselves
 
@@ -47,8 +48,7 @@ class Place:
     @property
     def log(self) -> list[dict[str, Any]]:
         """Of turns alone."""
-        result = [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        return [entry for entry in result if entry["prompt"] is not None]
+        return [record for record in records(self.home / "log") if record["prompt"] is not None]
 
     @property
     def agents(self) -> list[str]:
@@ -83,7 +83,7 @@ def failure(events: Sequence[AgentEvent]) -> Failure:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def live() -> None:
@@ -333,7 +333,7 @@ def test_nothing_is_left_when_a_turn_cannot_be_written_down(tmp_path: Path, monk
     lived(place, live)
 
 
-def test_a_workspace_that_is_gone_is_told(tmp_path: Path) -> None:
+def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def live() -> None:

@@ -50,14 +50,14 @@ def test_an_agent_with_only_the_callers_tools_asks_for_nothing_and_is_never_forc
     assert "--force" not in said
 
 
-def test_an_old_agent_is_told_only_what_it_knows() -> None:
+def test_an_old_agent_is_given_only_the_options_it_knows() -> None:
     assert arguments(turn()) != arguments(turn(), BARE)
     assert arguments(turn(), BARE) == [
         *["/bin/cursor-agent", "-p", "--output-format", "stream-json", "--model", "auto", "Say it."]
     ]
 
 
-def test_an_agent_that_does_not_tell_what_it_knows_is_told_all() -> None:
+def test_an_agent_that_does_not_list_its_options_is_given_all() -> None:
     assert arguments(turn(mode="plan"), SILENT) == arguments(turn(mode="plan"), OLD)
 
 

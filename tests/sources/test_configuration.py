@@ -192,7 +192,9 @@ def test_what_cannot_be_copied_for_now_is_worth_another_try(
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
-def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_copied_is_reported(
+    user: Path, copy: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fail(source: str) -> bytes:
         raise OSError(number, os.strerror(number), source)
 
@@ -202,7 +204,7 @@ def test_what_cannot_be_copied_is_told(user: Path, copy: Path, number: int, monk
     assert Path(caught.value.details).parent == user
 
 
-def test_a_copy_that_has_no_place_is_told(user: Path, tmp_path: Path) -> None:
+def test_a_copy_that_has_no_place_is_reported(user: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(AgentMisconfigured, match="Not a directory"):
         copy_configuration(user, tmp_path / "file" / "cursor", tmp_path)

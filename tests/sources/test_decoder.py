@@ -552,13 +552,13 @@ def calls_of(server: str, tool: str, args: dict[str, Any], result: Any) -> list[
 
 
 @pytest.mark.parametrize(("tool", "args"), CALLERS.values(), ids=CALLERS)
-def test_a_call_of_the_callers_tools_is_told_by_whoever_holds_it(tool: str, args: dict[str, Any]) -> None:
+def test_a_call_of_the_callers_tools_is_reported_by_whoever_holds_it(tool: str, args: dict[str, Any]) -> None:
     assert calls_of("caller", tool, args, GAVE) == []
     assert calls_of("", tool, args, GAVE) == ["ToolStarted", "ToolEnded"]
 
 
 @pytest.mark.parametrize(("tool", "args"), CALLERS.values(), ids=CALLERS)
-def test_that_the_agent_gave_such_a_call_up_is_told(tool: str, args: dict[str, Any]) -> None:
+def test_that_the_agent_gave_such_a_call_up_is_reported(tool: str, args: dict[str, Any]) -> None:
     assert calls_of("caller", tool, args, {"error": {"error": "timed out"}}) == ["ToolEnded"]
 
 
@@ -567,7 +567,7 @@ def test_other_calls_are_the_agents_own(tool: str, args: dict[str, Any]) -> None
     assert calls_of("caller", tool, args, GAVE) == ["ToolStarted", "ToolEnded"]
 
 
-def test_an_end_without_a_start_is_told() -> None:
+def test_an_end_without_a_start_is_reported() -> None:
     assert tools(call("completed", "read", {"result": SUCCESS})) == [
         ("ended", "c1", *ended("read", None, SUCCESS), None),
     ]
@@ -753,7 +753,7 @@ NAMED: dict[str, tuple[bytes, list[tuple[object, ...]]]] = {
 
 
 @pytest.mark.parametrize(("record", "events"), NAMED.values(), ids=NAMED)
-def test_a_call_by_name_is_told_whole(record: bytes, events: list[tuple[object, ...]]) -> None:
+def test_a_call_by_name_is_reported_whole(record: bytes, events: list[tuple[object, ...]]) -> None:
     assert tools(record) == events
 
 
@@ -772,7 +772,7 @@ def test_a_function_without_an_id_starts_and_ends_once() -> None:
     assert found[-1][0] == "ended"
 
 
-def test_calls_by_name_without_an_id_are_told_apart() -> None:
+def test_calls_by_name_without_an_id_are_distinguished() -> None:
     found = tools(line("tool_call", name="grep"), line("tool_call", name="grep"))
     assert found[0][1] == found[1][1] != found[2][1] == found[3][1]
 
@@ -796,7 +796,7 @@ def test_a_query_after_the_start_of_its_call_adds_nothing() -> None:
     assert tools(start, SEARCH, answer("webSearchRequestResponse", REJECTED)) == [SEARCH_CALL]
 
 
-def test_a_call_that_only_a_query_told_of_ends_with_the_querys_answer() -> None:
+def test_a_call_that_only_a_query_mentioned_ends_with_the_querys_answer() -> None:
     for body in (REJECTED, {"result": REJECTED}):
         assert tools(SEARCH, answer("webSearchRequestResponse", body)) == [
             SEARCH_CALL,

@@ -168,7 +168,7 @@ def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
     assert crash.details == words
 
 
-def test_what_the_agent_reports_itself_is_told_in_its_words() -> None:
+def test_what_the_agent_reports_itself_keeps_its_words() -> None:
     error = reported_failure("\x1b[31mThe moon\nis full\x1b[0m")
     assert (error.code, error.details) == ("agent_failed", "The moon\nis full")
     assert "The moon is full" in str(error)

@@ -232,7 +232,7 @@ def test_a_system_that_does_not_tell_starts_keeps_nobody_from_working(
         ledger.add(os.getpid())
 
 
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Not a directory"):
         Ledger(tmp_path / "file").open()

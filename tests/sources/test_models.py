@@ -214,7 +214,7 @@ def test_a_refresh_that_fails_keeps_the_old_list_and_is_not_tried_for_every_requ
     run(test())
 
 
-def test_a_first_fetch_that_fails_is_told_to_all_and_tried_again_by_the_next() -> None:
+def test_a_first_fetch_that_fails_fails_for_all_and_is_tried_again_by_the_next() -> None:
     async def test() -> None:
         agent = Agent()
         waiting = [asyncio.create_task(agent.cache.get()) for _ in range(2)]

@@ -261,7 +261,7 @@ def test_real_clients(client: list[Tool], action: Action, expected: tuple[str, d
     assert asked(action, *client) == expected
 
 
-def test_what_a_search_is_told_besides_is_kept_where_the_tool_has_it() -> None:
+def test_other_arguments_of_a_search_are_kept_where_the_tool_has_them() -> None:
     args = {"pattern": "x", "glob": "*.py", "outputMode": "content", "caseInsensitive": True, "headLimit": 5}
     grep = read_call("grep", {**args, "contextBefore": 1, "contextAfter": 2, "context": 3, "multiline": True})
     options = {"output_mode": "content", "head_limit": 5, "multiline": True}
@@ -287,7 +287,7 @@ def test_what_a_listing_leaves_out_is_kept_where_the_tool_has_it() -> None:
         (-10, 0, {}, {}),  # from the end: nobody else knows that
     ],
 )
-def test_lines_are_told_as_the_tool_counts_them(
+def test_lines_are_numbered_as_the_tool_counts_them(
     offset: int | None, limit: int | None, by_limit: dict[str, int], by_end: dict[str, int]
 ) -> None:
     read = read_call("read", {"path": "a.py", "offset": offset, "limit": limit})

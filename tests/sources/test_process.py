@@ -310,7 +310,7 @@ def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expe
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
-def test_a_system_without_resources_is_told(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_resources_is_reported(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object) -> int:
         raise OSError(number, os.strerror(number))
 
@@ -325,7 +325,7 @@ def test_a_system_without_resources_is_told(number: int, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("has_memory_files", [True, False])
-def test_a_prompt_that_cannot_be_written_is_told(has_memory_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prompt_that_cannot_be_written_is_reported(has_memory_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -470,7 +470,7 @@ def test_no_file_is_left_open(run: Run) -> None:
     run(live())
 
 
-def test_whatever_is_told_that_it_is_gone_may_fail() -> None:
+def test_an_observer_of_its_end_may_fail() -> None:
     async def live() -> None:
         complaints: list[object] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))

@@ -51,7 +51,7 @@ def test_a_process_has_one_start_and_it_can_be_a_files_name() -> None:
     assert not set(result) & set(": \n")
 
 
-def test_the_start_is_told_alike_whatever_language_and_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_start_is_read_alike_whatever_language_and_time_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     result = start_of(os.getpid())
     monkeypatch.setenv("TZ", "Pacific/Auckland")
     monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")

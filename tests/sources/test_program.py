@@ -120,7 +120,7 @@ def test_a_version_is_enough_and_so_is_its_name_in_the_help(tmp_path: Path) -> N
     assert result.version == "2026.10.01-abc"
 
 
-def test_what_is_missing_or_not_ours_is_told_by_name(tmp_path: Path) -> None:
+def test_what_is_missing_or_not_ours_is_named(tmp_path: Path) -> None:
     with pytest.raises(AgentMissing, match=r"^cursor-agent is not installed; install it"):
         found("", {"PATH": str(tmp_path)})
     with pytest.raises(AgentMissing, match=r"^/missing is not installed"):

@@ -176,7 +176,7 @@ def test_a_record_nested_absurdly_keeps_nothing() -> None:
 # --- what goes wrong ------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_cannot_be_used_is_told_once(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_reported_once(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     warnings: list[str] = []
     recording = begin(tmp_path / "file", warnings)

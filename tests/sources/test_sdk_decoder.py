@@ -130,7 +130,7 @@ def test_half_a_character_alone_is_replaced() -> None:
     ("expected", "more", "differs"),
     [("Hello", [], False), ("Hello you", [TextDelta("Hello you")], False), ("llo", [], False), ("Bye", [], True)],
 )
-def test_what_the_result_adds_is_said(expected: str, more: list[AgentEvent], differs: bool) -> None:
+def test_what_the_result_adds_is_sent(expected: str, more: list[AgentEvent], differs: bool) -> None:
     *said, last = after_start(text("Hello"), result(result=expected))
     assert said == (more or [TextDelta("Hello")])
     assert last == RunFinished(text_differs=differs)
@@ -173,7 +173,7 @@ def test_the_end_may_leave_out_what_the_start_has_said() -> None:
     assert ended.model_call is None
 
 
-def test_an_end_without_a_start_is_told_all_the_same() -> None:
+def test_an_end_without_a_start_is_reported_all_the_same() -> None:
     (ended,) = after_start(
         call("completed", "read", args={"path": "/a"}, result={"status": "error", "error": {"message": "no"}})
     )
@@ -230,7 +230,7 @@ def test_the_callers_tools_are_left_out_where_they_went_well(tool: str, args: di
     )
 
 
-def test_the_callers_tools_are_told_where_they_did_not() -> None:
+def test_the_callers_tools_are_reported_where_they_did_not() -> None:
     (ended,) = after_start(
         call("started", "mcp", args=CALLERS),
         call("completed", "mcp", args=CALLERS, result={"status": "error", "error": {"message": "gone"}}),
@@ -241,7 +241,7 @@ def test_the_callers_tools_are_told_where_they_did_not() -> None:
     assert ended.outcome.state == "failed"
 
 
-def test_other_servers_and_other_tools_are_told() -> None:
+def test_other_servers_and_other_tools_are_reported() -> None:
     other = {**CALLERS, "providerIdentifier": "tracker"}
     assert len(after_start(call("started", "mcp", args=other), offers_tools=True)) == 1
     assert len(after_start(call("started", "read", args=CALLERS), offers_tools=True)) == 1
@@ -260,7 +260,7 @@ def test_usage_is_summed_over_the_turns_and_counted_once() -> None:
     assert last == RunFinished(usage=TokenCounts(prompt=20, completion=8, cached=6))
 
 
-def test_usage_may_be_told_by_the_turns_ends_or_the_result_alone() -> None:
+def test_usage_may_be_reported_by_the_turns_ends_or_the_result_alone() -> None:
     counted = TokenCounts(prompt=10, completion=4, cached=3)
     assert decoded(update("turn-ended", usage=CAMEL), result())[-1] == RunFinished(usage=counted)
     assert decoded(update("turn-ended", usage=None), result(usage=CAMEL))[-1] == RunFinished(usage=counted)
@@ -400,7 +400,7 @@ records = st.one_of(
 
 
 @given(st.lists(records, max_size=12), st.booleans())
-def test_however_often_it_is_read_the_same_is_said(expected: list[Record], ends: bool) -> None:
+def test_however_often_it_is_read_the_same_is_returned(expected: list[Record], ends: bool) -> None:
     expected = [*expected, result()] if ends else expected
     whole, pieces = SdkDecoder("agent-1", "auto"), SdkDecoder("agent-1", "auto")
     one_by_one: list[AgentEvent] = []

@@ -101,7 +101,7 @@ def test_every_code_of_the_published_list_is_known() -> None:
 
 
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "UPSTREAM_ERROR", ""])
-def test_what_the_service_cannot_be_reached_for_is_said(code: str) -> None:
+def test_what_the_service_cannot_be_reached_for_is_named(code: str) -> None:
     error = error_of(failed("internal", code, "Network request failed"))
     assert type(error) is AgentUnreachable
 

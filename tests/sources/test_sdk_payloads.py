@@ -59,7 +59,7 @@ def test_todos_have_the_states_that_they_have(status: str, meant: str) -> None:
     assert from_result.todos == action.todos
 
 
-def test_an_edit_is_told_by_its_patch() -> None:
+def test_an_edit_is_described_by_its_patch() -> None:
     patch = "--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n a\n-b\n+c"
     action, _ = read("edit", {"path": "/x"}, success({"diffString": patch}))
     assert isinstance(action, FileEdit)
@@ -69,7 +69,7 @@ def test_an_edit_is_told_by_its_patch() -> None:
 
 
 @pytest.mark.parametrize("head", ["--- /dev/null\n+++ b/x\n@@ -1 +1,2 @@\n-", "@@ -0,0 +1,2 @@"])
-def test_a_new_file_is_told_whole(head: str) -> None:
+def test_a_new_file_is_described_whole(head: str) -> None:
     action, _ = read("edit", {"path": "/x"}, success({"diffString": f"{head}\n+a\n+b"}))
     assert action == FileEdit(tool="edit_file", path="/x", operation="create", content="a\nb\n")
 

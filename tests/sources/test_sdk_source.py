@@ -49,6 +49,7 @@ from cursor_gateway.sources.sdk.bridge import BridgeOptions
 from cursor_gateway.sources.sdk.held import HeldCalls
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
+from tests.agent.records import records
 from tests.runs.scripted import true
 
 WAIT = 60  # for a red build only
@@ -89,10 +90,7 @@ class Place:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        try:
-            return [json.loads(line) for line in (self.home / "log").read_text().splitlines()]
-        except FileNotFoundError:
-            return []
+        return records(self.home / "log")
 
     def asked(self, method: str) -> list[dict[str, Any]]:
         return [entry["request"] for entry in self.log if entry["method"] == method]
@@ -171,7 +169,7 @@ def session(events: Sequence[AgentEvent]) -> str:
 
 
 @pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
-def test_a_turn_is_told_event_by_event(tmp_path: Path, loop: Any) -> None:
+def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     place = Place(tmp_path)
 
     async def live() -> None:
@@ -222,7 +220,7 @@ def test_usage_is_the_agents_own(tmp_path: Path) -> None:
     assert without.usage is None
 
 
-def test_tools_are_told_with_what_they_did(tmp_path: Path) -> None:
+def test_tools_are_reported_with_what_they_did(tmp_path: Path) -> None:
     (events,) = played(Place(tmp_path), "standin: tools")
     started = [event for event in events if isinstance(event, ToolStarted)]
     ended = [event for event in events if isinstance(event, ToolEnded)]
@@ -282,7 +280,7 @@ def test_what_the_bridge_is_asked_for(tmp_path: Path) -> None:
     assert "local" not in sent[0]
 
 
-def test_the_bridge_is_told_no_secrets(tmp_path: Path) -> None:
+def test_the_bridge_is_given_no_secrets(tmp_path: Path) -> None:
     (events,) = played(Place(tmp_path), "standin: echo-env")
     names = json.loads(said(events))["names"]
     assert "HOME" in names
@@ -326,7 +324,7 @@ def test_models_are_listed_once_and_known_from_then_on(tmp_path: Path) -> None:
     assert len(place.asked("ListModels")) == 1
 
 
-def test_models_that_are_not_told_are_an_error(tmp_path: Path) -> None:
+def test_a_missing_list_of_models_is_an_error(tmp_path: Path) -> None:
     place = Place(tmp_path, models_error="resource_exhausted RATE_LIMIT_EXCEEDED 3s slowly")
 
     async def live() -> None:
@@ -729,7 +727,7 @@ def test_the_callers_tools_are_offered_and_no_others(tmp_path: Path) -> None:
     assert list((tmp_path / "conversation" / "scratch").iterdir()) == []
 
 
-def test_a_call_that_goes_wrong_is_told_to_the_agent_and_in_the_events(tmp_path: Path) -> None:
+def test_a_call_that_goes_wrong_is_reported_to_the_agent_and_in_the_events(tmp_path: Path) -> None:
     runner = Runner()
     calls = [call(name) for name in ("error", "refuse", "raise")]
     (events,) = played(Place(tmp_path), program(*calls), turn=runner.offered)
@@ -763,7 +761,6 @@ def test_calls_are_held_at_the_same_time_and_answered_in_any_order(tmp_path: Pat
     assert runner.given_up == []
 
 
-@pytest.mark.slow
 def test_a_call_may_be_held_far_longer_than_the_bridge_may_be_silent(tmp_path: Path) -> None:
     """420 s, with a limit of 60 s and a word every 15 s; here all of it a hundred times as fast."""
     place, runner = Place(tmp_path, keep_alive_seconds=15 / 100), Runner()
@@ -822,7 +819,7 @@ def test_a_run_that_was_broken_off_goes_on_with_the_results_and_other_tools(tmp_
     lived(place, live)
 
 
-def test_a_call_that_comes_too_late_is_told_so() -> None:
+def test_a_call_that_comes_too_late_is_refused() -> None:
     async def live() -> None:
         held = HeldCalls(Runner())
         held.end()
@@ -834,7 +831,7 @@ def test_a_call_that_comes_too_late_is_told_so() -> None:
     asyncio.run(live())
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     place, runner = Place(tmp_path), Runner()
     (tmp_path / "file").write_text("")
 
@@ -930,7 +927,6 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
     assert len(place.pids) == 2
 
 
-@pytest.mark.slow
 def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -946,7 +942,6 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     lived(place, live)
 
 
-@pytest.mark.slow
 def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
     place = Place(tmp_path, create_seconds=4)
 

@@ -75,7 +75,7 @@ def with_deltas() -> SendOptions:
     return SendOptions(on_delta=lambda _: None)
 
 
-def test_a_run_is_told_twice_over(tmp_path: Path) -> None:
+def test_a_run_is_reported_twice_over(tmp_path: Path) -> None:
     async def live() -> None:
         async with attached(tmp_path) as client:
             assert await client.ping() == "pong"

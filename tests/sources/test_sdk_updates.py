@@ -41,7 +41,7 @@ def test_messages() -> None:
 
 
 @pytest.mark.parametrize("type", ["assistant", "thinking", "tool_call"])
-def test_of_what_the_deltas_have_told_only_the_kind_is_kept(type: str) -> None:
+def test_of_what_the_deltas_have_sent_only_the_kind_is_kept(type: str) -> None:
     assert message(type, text="long", args={"a": 1}) == {"type": type}
 
 

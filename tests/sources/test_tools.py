@@ -409,7 +409,7 @@ def test_a_tool_that_succeeded(tool: str, args: dict[str, Any], value: dict[str,
 
 
 @pytest.mark.parametrize(("tool", "args", "value", "expected"), SUCCESSES, ids=[row[0] for row in SUCCESSES])
-def test_a_tool_that_starts_is_already_told_by_its_own_name(
+def test_a_tool_that_starts_already_has_its_own_name(
     tool: str, args: dict[str, Any], value: dict[str, Any], expected: Action
 ) -> None:
     started = read_call(tool, args)
@@ -984,7 +984,7 @@ def test_an_mcp_tool_is_called_by_its_own_name() -> None:
     assert read_call("mcp", {}) == OtherTool(tool="mcp", arguments={})
 
 
-def test_an_unknown_tool_is_told_faithfully() -> None:
+def test_an_unknown_tool_is_described_faithfully() -> None:
     args = {"someThing": [1, {"deepKey": None}], "toolCallId": "t"}
     value = {"anyThing": {"x": [1.5]}}
     action, outcome = read_result("brandNewThing", args, {"success": value})

@@ -490,14 +490,14 @@ WITH_THINKING: dict[str, list[Step]] = {
 
 
 @pytest.mark.parametrize("steps", RUNS.values(), ids=RUNS)
-def test_readers_are_told_at_once(steps: list[Step]) -> None:
+def test_readers_are_sent_events_at_once(steps: list[Step]) -> None:
     assembler = Assembler(RUN)
     for event, expected in steps:
         assert [summary(out) for out in assembler.push(event)] == expected, event
 
 
 @pytest.mark.parametrize("steps", WITH_THINKING.values(), ids=WITH_THINKING)
-def test_readers_who_ask_for_thinking_are_told_of_it(steps: list[Step]) -> None:
+def test_readers_who_ask_for_thinking_are_sent_it(steps: list[Step]) -> None:
     assembler = Assembler(THINKING)
     for event, expected in steps:
         assert [summary(out) for out in assembler.push(event)] == expected, event
@@ -581,7 +581,7 @@ def test_an_id_of_ours_is_never_one_of_the_agents() -> None:
     assert call_ids("call_002", "a\nb", "call_003", "c\nd") == ["call_002", "call_003", "call_004", "call_005"]
 
 
-def test_the_agents_own_id_is_told_where_it_is_another() -> None:
+def test_the_agents_own_id_is_included_where_it_is_another() -> None:
     (document,) = documents([ends("a\nb")])
     assert isinstance(document, ToolCallDocument)
     assert (document.metadata.tool_call_id, document.metadata.agent_call_id) == ("call_001", "a\nb")
@@ -685,7 +685,7 @@ def test_a_failed_tools_error_names_its_code_its_tool_and_its_details() -> None:
     assert result == ("TOOL_ERROR", "run_terminal_cmd", "why")
 
 
-def test_what_is_known_of_a_tool_is_told_at_its_start() -> None:
+def test_what_is_known_of_a_tool_is_sent_at_its_start() -> None:
     (start,) = assemble([starts("c", SHELL)])
     assert isinstance(start, DocumentStarted)
     assert start.metadata == KnownMetadata(command="ls")
@@ -699,7 +699,7 @@ def test_what_is_known_of_a_tool_is_told_at_its_start() -> None:
         (frozenset({"thinking"}), {"shellToolCall": {}}, UNSET),
     ],
 )
-def test_the_agents_payload_is_told_to_those_who_ask(include: frozenset[Any], payload: Any, raw: Any) -> None:
+def test_the_agents_payload_is_sent_to_those_who_ask(include: frozenset[Any], payload: Any, raw: Any) -> None:
     run = RunInfo(id="chat_1", created="", include=include)
     (document,) = documents([ToolEnded("c", SHELL, Outcome(), payload=payload)], run)
     assert isinstance(document, TerminalCommandDocument)
@@ -767,7 +767,7 @@ def test_what_nobody_knows_is_counted(count: int, expected: object) -> None:
 
 
 @pytest.mark.parametrize(("differs", "expected"), [(False, UNSET), (True, True)])
-def test_a_result_that_differs_is_told(differs: bool, expected: object) -> None:
+def test_a_result_that_differs_is_marked(differs: bool, expected: object) -> None:
     assert envelope([RunFinished(text_differs=differs)]).metadata.result_differs == expected
 
 

@@ -47,7 +47,7 @@ STOPS: dict[str, tuple[str, tuple[str, ...], str, CutReason | None]] = {
 
 
 @pytest.mark.parametrize(("text", "stop", "expected", "reason"), STOPS.values(), ids=STOPS)
-def test_the_text_before_a_stop_sequence_is_said(
+def test_the_text_before_a_stop_sequence_is_sent(
     text: str, stop: tuple[str, ...], expected: str, reason: CutReason | None
 ) -> None:
     assert plain_cut(text, stop, None) == (expected, reason)
@@ -88,14 +88,14 @@ def test_only_what_may_be_the_beginning_of_a_sequence_is_held_back() -> None:
     ]
 
 
-def test_after_a_cut_nothing_is_said() -> None:
+def test_after_a_cut_nothing_is_sent() -> None:
     for cutter in (Cutter(("b",)), Cutter(max_tokens=1)):
         assert cutter.push("a b") == "a "
         assert cutter.reason is not None
         assert [cutter.push("c"), cutter.push(""), cutter.flush()] == ["", "", ""]
 
 
-def test_without_limits_everything_is_said() -> None:
+def test_without_limits_everything_is_sent() -> None:
     cutter = Cutter()
     assert [cutter.push("a"), cutter.push("b"), cutter.flush()] == ["a", "b", ""]
     assert cutter.reason is None

@@ -19,7 +19,7 @@ def calls_until_a_loop(*calls: tuple[str, str]) -> int:
     raise AssertionError
 
 
-def test_the_model_is_told_from_the_third_time_on() -> None:
+def test_the_model_is_warned_from_the_third_time_on() -> None:
     first, second, third, fourth = repeat(LoopGuard(), 4)
     assert first == second == ""
     assert "3 times" in third

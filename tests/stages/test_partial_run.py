@@ -195,7 +195,7 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
 
 
 @pytest.mark.parametrize(("events", "running", "interrupted"), OPEN.values(), ids=OPEN)
-def test_what_is_open_is_told_with_what_is_known(
+def test_what_is_open_is_sent_with_what_is_known(
     events: list[DocumentEvent], running: Metadata, interrupted: Metadata
 ) -> None:
     run = PartialRun(events)
@@ -259,7 +259,7 @@ ASKED: list[DocumentEvent] = [
 ]
 
 
-def test_what_the_caller_is_to_do_is_told_as_soon_as_it_has_a_name() -> None:
+def test_what_the_caller_is_to_do_is_sent_as_soon_as_it_has_a_name() -> None:
     waiting = [WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")]
     assert PartialRun(ASKED).snapshot(RUN, "").metadata.waiting_for == waiting
     assert PartialRun(ASKED[3:5]).snapshot(RUN, "").metadata.waiting_for is UNSET

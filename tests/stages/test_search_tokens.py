@@ -101,7 +101,6 @@ def test_tokens_are_what_every_engine_can_store(text: str) -> None:
     assert all(TOKEN.fullmatch(token) for token in found)
 
 
-@pytest.mark.slow
 def test_every_character_folds_into_something_that_is_still_a_word() -> None:
     for character in every_character():
         if character.isalnum():

@@ -154,7 +154,7 @@ def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", pa
 
 
 @pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
-def test_an_action_is_told_by_its_document(
+def test_an_action_is_described_by_its_document(
     action: Action, type: DocumentType, known: KnownMetadata | None, content: str | None, metadata: dict[str, Any]
 ) -> None:
     assert started(action) == (type, known)
@@ -176,7 +176,7 @@ def test_what_did_not_simply_complete_tells_how_it_ended_and_why(action: Action)
 
 
 @pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
-def test_the_agents_payload_is_told_when_it_is_handed_in(action: Action) -> None:
+def test_the_agents_payload_is_included_when_it_is_handed_in(action: Action) -> None:
     plain = _json(action, Outcome())
     assert _json(action, Outcome(), payload={"own": 1}) == {**plain, "raw": {"own": 1}}
 
@@ -186,7 +186,7 @@ def test_an_unknown_duration_is_zero() -> None:
         assert _json(action, Outcome())["duration_ms"] == 0
 
 
-def test_the_agents_call_id_is_told_only_where_it_is_not_ours() -> None:
+def test_the_agents_call_id_is_included_only_where_it_is_not_ours() -> None:
     call = OtherTool(tool="grep", arguments={})
     assert "agentCallId" not in _json(call, Outcome())
     assert _json(call, Outcome(), agent_call_id="x\ny")["agentCallId"] == "x\ny"

@@ -44,7 +44,7 @@ def test_an_answer_of_nothing_is_one_call() -> None:
     assert agent.usage.last_call(counts) == agent.usage.total(counts)
 
 
-def test_of_several_calls_the_last_one_is_told_beside_the_sum() -> None:
+def test_of_several_calls_the_last_one_is_reported_beside_the_sum() -> None:
     agent = Agent("a prompt")
     for _ in range(9):
         agent.says("I look. ")

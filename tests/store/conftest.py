@@ -7,8 +7,14 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.store.sqlite.database import Database
+from tests.postgres import Databases
 
 pytest.register_assert_rewrite("tests.store.conformance")
+
+
+@pytest.fixture
+def database(postgres: Databases) -> str:
+    return postgres.emptied()
 
 
 @pytest.fixture

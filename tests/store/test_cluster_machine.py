@@ -376,7 +376,7 @@ def test_any_order_of_calls_and_losses(postgres: Databases, monkeypatch: pytest.
         run_state_machine_as_test(machine, settings=few)
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # more of them than in the test above
 def test_many_orders_of_calls_and_losses(postgres: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
     many = settings(_SETTINGS, max_examples=60, stateful_step_count=40)
     with _machine(postgres, monkeypatch) as machine:

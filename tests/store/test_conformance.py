@@ -32,7 +32,6 @@ def test_a_local_store_obeys_the_law_that(name: str, tmp_path: Path) -> None:
     _obey(name, lambda: SqliteStore(tmp_path))
 
 
-@pytest.mark.quick_cases(22)
 @pytest.mark.parametrize("name", LAWS)
 def test_a_store_in_postgresql_obeys_the_law_that(name: str, database: str) -> None:
     _obey(name, lambda: PostgresStore(database))

@@ -101,7 +101,7 @@ def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) ->
     assert store.run("run", ME) is not None
 
 
-def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Path) -> None:
+def test_a_full_disk_is_reported_and_nothing_that_was_stored_is_lost(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     ballast.write_bytes(bytes(1_000_000))
     folder = small_disk / "data"
@@ -138,7 +138,7 @@ def test_a_full_disk_is_told_and_nothing_that_was_stored_is_lost(small_disk: Pat
     again.close()
 
 
-def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(small_disk: Path) -> None:
+def test_a_disk_that_is_full_from_the_start_is_reported_and_used_when_there_is_room(small_disk: Path) -> None:
     ballast = small_disk / "ballast"
     with pytest.raises(OSError, match="No space left"):
         ballast.write_bytes(bytes(10_000_000))
@@ -155,7 +155,7 @@ def test_a_disk_that_is_full_from_the_start_is_told_and_used_when_there_is_room(
     store.close()
 
 
-def test_a_disk_that_can_only_be_read_is_told_and_used_when_it_can_be_written(small_disk: Path) -> None:
+def test_a_disk_that_can_only_be_read_is_reported_and_used_when_it_can_be_written(small_disk: Path) -> None:
     first = Database(small_disk)
     first.begin_run(new_run())
     first.close()

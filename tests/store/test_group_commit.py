@@ -30,7 +30,7 @@ def test_a_kill_within_a_group_commit_takes_back_nothing_that_was_shown(tmp_path
     assert kill_at(tmp_path, 97, 13) > 10
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # all points; the test above has some of them
 def test_a_kill_at_any_point_of_a_group_commit_takes_back_nothing_that_was_shown(tmp_path: Path) -> None:
     """At every fourth; `python -m tests.store.killed_commits FOLDER 1 1` tries them all, in a few minutes."""
     assert kill_at(tmp_path, 4, 1) > 250

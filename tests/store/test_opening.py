@@ -231,7 +231,7 @@ def test_what_was_set_aside_is_never_overwritten(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}-wal").read_text() == f"log {number}"
 
 
-def test_damage_that_shows_later_is_told_and_mended_by_the_next_start(
+def test_damage_that_shows_later_is_reported_and_mended_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A large file is not read through at every start."""

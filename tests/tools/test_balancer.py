@@ -1,8 +1,9 @@
 """The balancer of `make cluster`: in turn, streaming, and never a request twice."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 from tools.cluster.balancer import Address, Balancer
 
@@ -48,12 +49,12 @@ async def _ask(address: Address, request: bytes = b"GET / HTTP/1.1\r\nHost: x\r\
         writer.close()
 
 
-async def _refusing() -> Address:
-    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", 0)
-    address: Address = server.sockets[0].getsockname()[:2]
-    server.close()
-    await server.wait_closed()
-    return address
+@contextmanager
+def _refusing() -> Iterator[Address]:
+    """It is bound and does not listen; a port that was given back might be the balancer's next."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
 
 
 def _run(test: Awaitable[None]) -> None:
@@ -64,14 +65,15 @@ def test_requests_go_to_each_front_in_turn_and_past_those_that_refuse() -> None:
     async def test() -> None:
         chosen: list[Address] = []
         async with _server(_named(b"one")) as one, _server(_named(b"two")) as two:
-            balancer = Balancer([one, await _refusing(), two], chosen.append)
+            balancer = Balancer([one, refusing, two], chosen.append)
             address = await balancer.start()
             answers = [await _ask(address) for _ in range(6)]
             assert sum(b"\r\n\r\none\n" in answer for answer in answers) == 3
             assert set(chosen) == {one, two}
             await balancer.close()
 
-    _run(test())
+    with _refusing() as refusing:
+        _run(test())
 
 
 def test_the_body_arrives_and_the_front_is_asked_to_close() -> None:
@@ -91,13 +93,14 @@ def test_the_body_arrives_and_the_front_is_asked_to_close() -> None:
 
 def test_without_a_front_it_says_so() -> None:
     async def test() -> None:
-        balancer = Balancer([await _refusing(), await _refusing()])
+        balancer = Balancer([one, two])
         answer = await _ask(await balancer.start())
         assert answer.startswith(b"HTTP/1.1 503 ")
         assert answer.endswith(b'"No front accepts connections; retry in a moment."}}')
         await balancer.close()
 
-    _run(test())
+    with _refusing() as one, _refusing() as two:
+        _run(test())
 
 
 def test_it_streams_and_a_client_that_leaves_is_gone_for_the_front_as_well() -> None:

@@ -15,7 +15,7 @@ from tests.tools import sample_faults
 
 pytestmark = [
     pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the faults need Linux's /proc"),
-    pytest.mark.slow,
+    pytest.mark.slow,  # each fault runs in a process of its own, and one of them until its time is up
 ]
 
 MODULE = sample_faults.__name__
@@ -30,7 +30,7 @@ def found() -> list[Judged]:
     return found
 
 
-def test_every_verdict_is_told(found: list[Judged]) -> None:
+def test_every_verdict_is_reported(found: list[Judged]) -> None:
     verdicts = {one.entry.fault.prove.__name__: (one.verdict.outcome, one.verdict.told) for one in found}
     outcome, left = verdicts.pop("leaves")
     assert outcome == "red"

@@ -86,7 +86,7 @@ def audited(monkeypatch: pytest.MonkeyPatch, printed: str) -> str:
     return components.audit(Path("requirements.txt"))
 
 
-def test_a_known_vulnerability_fails_and_missing_data_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_vulnerability_fails_and_missing_data_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     good = {"name": "a", "version": "1", "vulns": []}
     skipped = {"name": "b", "skip_reason": "not found"}
     assert audited(monkeypatch, json.dumps({"dependencies": [good]})) == "no known vulnerability in 1 packages"

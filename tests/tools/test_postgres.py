@@ -26,7 +26,6 @@ def _numbers(server: Server, database: str) -> list[int]:
         return [number for (number,) in connection.execute("SELECT number FROM numbers ORDER BY number")]
 
 
-@pytest.mark.slow
 def test_a_database_is_a_copy_of_its_template_and_survives_a_kill() -> None:
     with running() as server:
         server.create_database("first")
@@ -44,7 +43,6 @@ def test_a_database_is_a_copy_of_its_template_and_survives_a_kill() -> None:
     assert not server.folder.exists()
 
 
-@pytest.mark.slow
 def test_it_ends_when_the_process_that_started_it_is_killed() -> None:
     holder = subprocess.Popen([sys.executable, "-c", _HOLDER], stdout=subprocess.PIPE, text=True)
     assert holder.stdout is not None

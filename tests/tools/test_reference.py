@@ -1,10 +1,11 @@
-"""The reference pages name everything there is, their links lead somewhere, and a stale page is told."""
+"""The reference pages name everything there is, their links lead somewhere, and a stale page is named."""
 
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import get_args
@@ -25,25 +26,31 @@ from tools.reference.table_pages import error_classes, error_meanings
 PAGES = [name for name in reference.PAGES if name.endswith(".md")]
 
 
-@cache
 def text_of(name: str) -> str:
-    return reference.PAGES[name]()
+    return _once(reference.PAGES[name])()
+
+
+@cache
+def _once(write: Callable[[], str]) -> Callable[[], str]:
+    return cache(write)
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the pages are written; each is made once for all tests."""
+    for pages in (*reference.FOLDERS.values(), reference.OTHERS):
+        for name, write in pages.items():
+            monkeypatch.setitem(pages, name, _once(write))
     monkeypatch.setattr(reference, "DOCS", tmp_path)
     return tmp_path / "reference"
 
 
-@pytest.mark.slow
 def test_what_was_just_written_is_up_to_date(folder: Path) -> None:
     assert CliRunner().invoke(reference.main).exit_code == 0
     assert {path.name for path in folder.iterdir()} == set(reference.PAGES)
     assert CliRunner().invoke(reference.main, ["--check"]).exit_code == 0
 
 
-@pytest.mark.slow
 def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> None:
     reference.write_pages(folder.parent)
     (folder / "errors.md").write_text("old")
@@ -56,7 +63,7 @@ def test_check_names_each_page_that_differs_and_writes_nothing(folder: Path) -> 
     assert not (folder / "tools.md").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # `make check` compares the pages, in another terminal and with other hashes each time
 def test_pages_do_not_depend_on_the_terminal_or_the_order_of_hashes(tmp_path: Path) -> None:
     """Each in a process of its own, so that other tests have changed nothing."""
     plain = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LANG", "LC_ALL")}
@@ -151,7 +158,6 @@ _BLOCK = re.compile(r"^(`{3,})(sh|console)\n(.*?)^\1$", re.MULTILINE | re.DOTALL
 _CHANGING = re.compile(r"chat_[0-9a-f-]{36}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the guide's commands are for a shell")
 def test_the_guides_commands_print_what_it_says(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -48,7 +48,7 @@ def test_a_body_becomes_a_value() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b" \r\n\t"])
-def test_an_empty_body_is_told_apart(body: bytes) -> None:
+def test_an_empty_body_is_distinguished(body: bytes) -> None:
     assert str(refused(body)) == "The body is empty; send a JSON object."
 
 

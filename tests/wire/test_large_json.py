@@ -57,7 +57,6 @@ values = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(st.dictionaries(st.text("abc"), values))
 def test_what_is_replaced_is_its_own_json(value: dict[str, Any]) -> None:
     with pytest.MonkeyPatch.context() as patched:

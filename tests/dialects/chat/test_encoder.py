@@ -406,7 +406,7 @@ def test_a_fold_says_whether_the_run_failed() -> None:
     assert [*failures, fold.failure] == [None, failure]
 
 
-def test_after_the_end_nothing_is_said() -> None:
+def test_after_the_end_nothing_is_sent() -> None:
     encoder, fold = ChunkEncoder(HEAD), CompletionFold(HEAD)
     for event in [*TEXT, done()]:
         assert not encoder.is_over
@@ -594,7 +594,7 @@ def test_other_documents_are_no_tools(metadata: Metadata, content: str, agent_to
     assert deltas([ended(metadata, content)], agent_tools) == []
 
 
-def test_tools_are_not_told_where_the_operator_says_so() -> None:
+def test_tools_are_not_reported_where_the_operator_says_so() -> None:
     events: list[DocumentEvent] = [ended(metadata, content) for metadata, content, *_ in TOOLS]
     assert deltas(events, "none") == []
     assert set(completion([*events, done()], "none")["choices"][0]["message"]) == {"role", "content", "refusal"}
@@ -673,7 +673,7 @@ def test_long_arguments_come_in_pieces(characters: int) -> None:
 
 
 @pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls", "none"])
-def test_what_the_caller_has_run_is_not_told_to_it(agent_tools: AgentTools) -> None:
+def test_what_the_caller_has_run_is_not_reported_to_it(agent_tools: AgentTools) -> None:
     theirs = msgspec.structs.replace(GREP, ran_by="caller")
     assert deltas([ended(theirs)], agent_tools) == []
     message = completion([ended(theirs), done()], agent_tools)["choices"][0]["message"]

@@ -199,7 +199,7 @@ def test_a_run_that_failed_says_why_as_its_last_error_does() -> None:
 
 
 @pytest.mark.parametrize("code", ["SOMETHING_NEWER", "TOOL_ERROR"])
-def test_a_failure_that_is_newer_than_the_reader_is_told_in_its_words(code: str) -> None:
+def test_a_failure_that_is_newer_than_the_reader_keeps_its_words(code: str) -> None:
     error = make_document("doc_001", 1, "Oh.", ErrorMetadata(error_code=code, source="moon", details="d"))
     encoder = SseEncoder()
     events: list[DocumentEvent] = [DocumentStarted("doc_001", "error", 1), DocumentEnded(error)]
@@ -257,14 +257,14 @@ START = SseEvent('{"id":"doc_001","type":"plan","sequence":1}', "document_start"
     ],
     ids=lambda frame: f"{frame.event} {frame.data[:40]!a}",
 )
-def test_a_frame_that_is_not_as_the_dialect_has_it_is_told(frame: SseEvent) -> None:
+def test_a_frame_that_is_not_as_the_dialect_has_it_is_reported(frame: SseEvent) -> None:
     with pytest.raises(UnusableInput, match=f"`{frame.event}` cannot be read: .+cursor-gateway") as caught:
         decoded([START, frame])
     assert caught.value.details == frame.data[:2000]
 
 
 @pytest.mark.parametrize("name", ["content_delta", "document_end"])
-def test_a_frame_about_a_document_that_is_not_open_is_told(name: str) -> None:
+def test_a_frame_about_a_document_that_is_not_open_is_reported(name: str) -> None:
     frame = SseEvent('{"documentId":"doc_009","delta":"x","metadata":{}}', name)
     with pytest.raises(UnusableInput, match=f"`{name}` is about `doc_009`, which is not open"):
         decoded([START, frame])

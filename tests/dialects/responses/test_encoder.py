@@ -95,7 +95,7 @@ def test_nothing_follows_the_end() -> None:
     assert stream.push_all(RUN) == b""
 
 
-def test_a_failure_is_told_in_the_stream_and_is_an_error_of_the_whole() -> None:
+def test_a_failure_is_reported_in_the_stream_and_is_an_error_of_the_whole() -> None:
     failure = AgentCrashed("It broke.").failure()
     response = both([*words("Hel"), done(failure)])
     assert (response.status, text_of(response)) == ("failed", "Hel")
