@@ -188,7 +188,8 @@ class Runner:
             while not is_stored and not await self._is_finished(claimed, outcome):
                 await asyncio.sleep(_AGAIN_SECONDS)
             self._working.pop(claimed.id, None)
-            self._cluster.hint(claimed.front, Hint("outcome", [hinted_outcome(claimed.id, outcome)]))
+            if not isinstance(outcome, _Given):
+                self._cluster.hint(claimed.front, Hint("outcome", [hinted_outcome(claimed.id, outcome)]))
         finally:
             self._deciding.pop(claimed.id, None)
             if self._may_be_more:
