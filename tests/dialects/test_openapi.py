@@ -83,6 +83,7 @@ def test_bodies_parameters_and_streams() -> None:
     assert found["requestBody"] == body
     assert [parameter.get("name") for parameter in found["parameters"]] == ["id", "limit", "q", None]
     assert api.json_content(api.OBJECT, {}) == {"application/json": {"schema": api.OBJECT, "example": {}}}
+    assert api.json_ok("A.", "B", {}) == api.ok("A.", api.json_content(api.ref("B"), {}))
     event = api.sse_event(["Paint"], event=api.TEXT)
     assert event["required"] == ["event", "data"]
     assert api.stream("Paints.", event, "…")["x-itemSchema"]["description"] == "Paints."

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start, listed
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import Trouble, aside, aside_demo, write_text
+from cursor_gateway.cli.output import Trouble, aside, write_text
 from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
 from cursor_gateway.settings import Settings
 
@@ -120,15 +120,11 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
     from cursor_gateway.client.asynchronous import AsyncClient
 
     async with own_gateway(settings, options.folder) as own:
-        state = own.gateway.service.source.state()
-        if state.is_demo:
-            aside_demo()
-            aside(own.gateway.why_demo)
         async with AsyncClient(own.url, own.key or None) as client:
             endpoint = await _endpoint(
                 client, options, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
             )
-        aside(f"Gateway at {own.url}: {state.detail}, in {options.folder}, until {options.client.title} ends")
+        own.announce(options.folder, f"{options.client.title} ends")
         return await _start(options, endpoint)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import Trouble, aside, aside_demo
+from cursor_gateway.cli.output import Trouble, aside
 from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
 from cursor_gateway.settings import Settings
 
@@ -139,11 +139,7 @@ class Gateways:
                 AsyncClient(own.url, own.key or None) as client,
             ):
                 self._stopped.listen()
-                state = own.gateway.service.source.state()
-                if state.is_demo:
-                    aside_demo()
-                    aside(own.gateway.why_demo)
-                aside(f"Gateway at {own.url}: {state.detail}, in {self._folder}, until this command ends")
+                own.announce(self._folder, "this command ends")
                 ready.set_result(client)
                 await self._is_over.wait()
         except Exception as error:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.cli.serve import local_socket, serve_gateway, url_of
 from cursor_gateway.keys import hash_key, new_key, owner_of
 from cursor_gateway.settings import Settings
@@ -26,6 +27,13 @@ class Own(Struct, frozen=True):
     gateway: "Gateway"
     url: str
     key: str  # empty: it needs none
+
+    def announce(self, folder: str, until: str) -> None:
+        state = self.gateway.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(self.gateway.why_demo)
+        aside(f"Gateway at {self.url}: {state.detail}, in {folder}, until {until}")
 
 
 def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
