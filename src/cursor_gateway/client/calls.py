@@ -32,11 +32,11 @@ from cursor_gateway.dialects.documents.request import (
     QuestionAnswer,
     ToolAnswer,
 )
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
 from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
-from cursor_gateway.prompting.replies import Decision
 
 T = TypeVar("T")
 

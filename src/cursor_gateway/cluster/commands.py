@@ -8,11 +8,11 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.reverting import FileEdits
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import Given
 from cursor_gateway.store.base import ConversationRecord, RunRecord
 
 
@@ -33,7 +33,7 @@ class Resume(Struct, frozen=True, tag="resume"):
 class Answer(Struct, frozen=True, tag="answer"):
     run_id: str
     asker: Asker
-    given: Given
+    given: RunAnswer
 
 
 class Cancel(Struct, frozen=True, tag="cancel"):

@@ -38,6 +38,7 @@ from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.cluster.remote_run import RemoteRun
 from cursor_gateway.errors import GatewayError, GatewayFault, NoRunner, StoreUnavailable, TooManyRuns, error_of
+from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.model.permissions import PermissionEntry
@@ -51,7 +52,7 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in, scope_of
-from cursor_gateway.runs.run_service import Given, ServiceState
+from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.runs.stored_run import StoredRun
@@ -127,7 +128,7 @@ class Front:
             )
             return await self._continued(outcome, request.owner, run_id)
 
-    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+    async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         run = await self._record(id, asker.owner)
         volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
         command, dedupe = Answer(id, asker, given), f"answer to {id}"

@@ -16,14 +16,13 @@ from msgspec import Struct
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.caller_tools import Offer
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.documents import ClarificationAnswer, Mode, Usage
+from cursor_gateway.model.documents import Mode, Usage
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import Attempt, Fences, Include, RunInfo, WhenClientLeaves, WhenRunnerLost
-from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.prompting.structured import Format
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
@@ -224,27 +223,10 @@ class StartRun(Struct, frozen=True, kw_only=True):
     source: str | None = None
 
 
-class ToolResults(Struct, frozen=True):
-    results: Mapping[str, ToolResult]  # by call
-
-
-class QuestionAnswers(Struct, frozen=True):
-    answers: Sequence[ClarificationAnswer]
-
-
-class PlanDecision(Struct, frozen=True):
-    decision: Decision
-    text: str = ""
-
-
-class PermissionDecisions(Struct, frozen=True):
-    permissions: Mapping[str, Permission]  # by document
-
-
 class ContinueRun(Struct, frozen=True, kw_only=True):
     """What the run of the path's `{id}` waits for, or what its agent has asked."""
 
-    given: ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
+    given: RunAnswer
     reply: Reply
     stream: bool = False
     responds_async: bool = False

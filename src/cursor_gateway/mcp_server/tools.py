@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.documents.request import PermissionAnswer, QuestionAnswer
-from cursor_gateway.prompting.replies import Decision
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.schema.json_schema import json_schema
 
 _RunId: TypeAlias = Annotated[str, Meta(min_length=1, description="The `id` of a result of `ask`, `run` or `answer`.")]

@@ -4,12 +4,12 @@ For agents that cannot wait for an answer: it becomes the next message of the co
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
 
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationDocument,
@@ -19,8 +19,6 @@ from cursor_gateway.model.documents import (
     PlanDocument,
 )
 from cursor_gateway.model.permissions import Permission
-
-Decision: TypeAlias = Literal["accept", "reject"]
 
 _NO_ANSWER = "(no answer)"
 

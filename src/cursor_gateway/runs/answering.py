@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import (
@@ -22,7 +23,6 @@ from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.model.permissions import Permission, PermissionEntry
 from cursor_gateway.model.run_info import WhenClientLeaves
 from cursor_gateway.prompting.replies import (
-    Decision,
     answers_message,
     permission_of,
     permissions_message,

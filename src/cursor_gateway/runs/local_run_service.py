@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Sequence, Set
 
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, RunAnswer, ToolResults
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
@@ -13,7 +14,7 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fits, revert
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import Answers, Given, Permitted, PlanDecided, Results, ServiceState
+from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Removed, Service
 from cursor_gateway.runs.starter import unwritable
 from cursor_gateway.runs.workspace_files import find_files
@@ -37,15 +38,15 @@ class LocalRunService:
         _check_needs(request)
         return await self.service.start(request)
 
-    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+    async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         match given:
-            case Results(results=results):
+            case ToolResults(results=results):
                 return await self._answering.with_results(id, asker, results)
-            case Answers(answers=answers):
+            case QuestionAnswers(answers=answers):
                 return await self._answering.with_answers(id, asker, answers)
-            case PlanDecided(decision=decision, text=text):
+            case PlanDecision(decision=decision, text=text):
                 return await self._answering.with_decision(id, asker, decision, text)
-            case Permitted(permissions=permissions):
+            case PermissionDecisions(permissions=permissions):
                 return await self._answering.with_permissions(id, asker, permissions)
 
     def delivered(self, owner: str, key: str) -> None:

@@ -1,14 +1,13 @@
 """What the HTTP server needs of the part that runs agents, whether that is in this process or in others."""
 
-from collections.abc import Collection, Mapping, Sequence, Set
-from typing import Protocol, TypeAlias
+from collections.abc import Collection, Sequence, Set
+from typing import Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.model.caller_tools import ToolResult
-from cursor_gateway.model.documents import ChatResponse, ClarificationAnswer, Envelope
-from cursor_gateway.model.permissions import Permission, PermissionEntry
-from cursor_gateway.prompting.replies import Decision
+from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure
@@ -18,32 +17,6 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
-
-
-class Results(Struct, frozen=True, tag="results"):
-    """Of the caller's tools, by call."""
-
-    results: Mapping[str, ToolResult]
-
-
-class Answers(Struct, frozen=True, tag="answers"):
-    """To the agent's questions."""
-
-    answers: Sequence[ClarificationAnswer]
-
-
-class PlanDecided(Struct, frozen=True, tag="plan"):
-    decision: Decision
-    text: str = ""
-
-
-class Permitted(Struct, frozen=True, tag="permissions"):
-    """What is allowed or denied, by document."""
-
-    permissions: Mapping[str, Permission]
-
-
-Given: TypeAlias = Results | Answers | PlanDecided | Permitted
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
@@ -70,7 +43,7 @@ class RunService(Protocol):
 
     async def start(self, request: RunRequest) -> RunHandle: ...
 
-    async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
+    async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         """With what the run of this id waits for, or its agent has asked."""
         ...
 

@@ -15,15 +15,11 @@ from cursor_gateway.dialects.base import (
     CheckedReply,
     ContinueRun,
     Dialects,
-    PermissionDecisions,
-    PlanDecision,
-    QuestionAnswers,
     Reply,
     Route,
     RunAction,
     Start,
     StartRun,
-    ToolResults,
 )
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
@@ -32,7 +28,7 @@ from cursor_gateway.model.messages import Message
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import Answers, Given, Permitted, PlanDecided, Results, RunService
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
@@ -131,7 +127,7 @@ class RouteEndpoint:
             request_id=request.state.request_id,
             when_client_leaves=asked.when_client_leaves,
         )
-        return await self._service.answer(id, asker, _given(asked))
+        return await self._service.answer(id, asker, asked.given)
 
     async def _reply(
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
@@ -200,15 +196,3 @@ def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
         await app(scope, receive, noting)
 
     return respond
-
-
-def _given(asked: ContinueRun) -> Given:
-    match asked.given:
-        case ToolResults(results=results):
-            return Results(results)
-        case QuestionAnswers(answers=answers):
-            return Answers(answers)
-        case PlanDecision(decision=decision, text=text):
-            return PlanDecided(decision, text)
-        case PermissionDecisions(permissions=permissions):
-            return Permitted(permissions)

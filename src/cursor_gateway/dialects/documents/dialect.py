@@ -13,15 +13,11 @@ from cursor_gateway.dialects.base import (
     Dialect,
     Encoder,
     Form,
-    PermissionDecisions,
-    PlanDecision,
-    QuestionAnswers,
     Replay,
     Route,
     RunView,
     Start,
     StartRun,
-    ToolResults,
     described_in,
 )
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
@@ -36,6 +32,7 @@ from cursor_gateway.dialects.documents.request import (
 )
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.images import check_images, read_image

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -24,7 +25,6 @@ from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.permissions import Decision as PermissionDecision
 from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import Fences, Include, Label, WhenClientLeaves, WhenRunnerLost
-from cursor_gateway.prompting.replies import Decision
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import too_deep
 
