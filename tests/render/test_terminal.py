@@ -1,5 +1,6 @@
 """Each document, and a whole run, as a person sees it."""
 
+import sys
 import time
 from io import StringIO
 
@@ -48,6 +49,7 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
+from cursor_gateway.render import terminal
 from cursor_gateway.render.cards import card
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.markdown import finished_blocks
@@ -202,6 +204,17 @@ def test_a_tool_call_is_one_line_and_a_short_result() -> None:
 )
 def test_any_result_has_a_short_form(data: object, shown: str) -> None:
     assert plain_text(whole(call(data, query="q"))) == f"✓ search q  12 ms\n{shown}"
+
+
+def test_a_refresh_leaves_nothing_behind_whenever_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads change as often as they can, and one of them refreshes all the time."""
+    monkeypatch.setattr(terminal, "_FRAMES_PER_SECOND", 2000)
+    events, interval = whole(call("found", query="x")), sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert {on_screen(events).rstrip() for _ in range(80)} == {"✓ search x  12 ms\n  found"}
+    finally:
+        sys.setswitchinterval(interval)
 
 
 def test_on_a_terminal_a_call_and_its_result_never_wrap() -> None:

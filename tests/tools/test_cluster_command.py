@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from chaos.place import processes_of, wait_until
 from tests.cli.processes import TIMEOUT
 from tests.server.conftest import NO_TLS
 
 
+@pytest.mark.slow  # a tool's; tests/cluster has the same processes
 def test_a_cluster_answers_until_it_is_interrupted_and_then_nothing_is_left(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tools.cluster", "--port", "0", "--source", "replay", "--workspace", str(tmp_path)]
     command += ["--fronts", "2", "--runners", "1"]

@@ -297,6 +297,8 @@ class TerminalView:
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
         """Documents stand apart; the lines of one text, and one tool call after another, stand `together`."""
-        last, self._region.last = self._region.last, together
-        apart = last is not None and (not together or together != last)
-        self._console.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
+        # It goes above what is in progress; a refresh meanwhile would count its lines from the wrong place.
+        with self._live._lock:
+            last, self._region.last = self._region.last, together
+            apart = last is not None and (not together or together != last)
+            self._console.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
