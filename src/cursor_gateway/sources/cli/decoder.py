@@ -122,7 +122,8 @@ class CursorDecoder:
                 if last is not None:
                     self._end_run(last, texts)
                     texts = []
-                self._note_time(record)
+                if self._first_ms is None:
+                    self._note_time(record)
             last = record
             texts.append(text)
         if last is not None:
@@ -188,7 +189,8 @@ class CursorDecoder:
     def _deltas(self, texts: list[str]) -> None:
         if self._half_text and any(texts):
             self._settle_half_text()
-        self._end_answered_queries()
+        if self._query_only:
+            self._end_answered_queries()
         if text := self._reconciler.deltas(texts):
             self._out.append(TextDelta(text))
 
@@ -201,8 +203,10 @@ class CursorDecoder:
     def _thoughts(self, text: str) -> None:
         if text:  # empty ones were a heartbeat in builds up to January 2026
             self._release()
-            self._settle_half_thought()
-            self._end_answered_queries()
+            if self._half_thought:
+                self._settle_half_thought()
+            if self._query_only:
+                self._end_answered_queries()
             self._out.append(ThinkingDelta(text))
 
     def _release(self) -> None:

@@ -163,7 +163,7 @@ class CursorCliSource:
                 if events:
                     yield events
                     if not process.merges_reads:  # the first words are never delayed
-                        process.merges_reads = any(isinstance(event, TextDelta) for event in events)
+                        process.merges_reads = TextDelta in map(type, events)
             if not decoder.finished:
                 await process.wait(self._options.grace_seconds)  # for the rest of stderr
                 events = decoder.push(lines.flush())  # the last line may lack its LF

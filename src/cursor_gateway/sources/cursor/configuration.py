@@ -25,9 +25,9 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
     """The folder that the agent itself would use."""
     if given := environ.get("CURSOR_CONFIG_DIR"):
         return Path(given)
-    if (base := environ.get("XDG_CONFIG_HOME")) and (Path(base) / "cursor").is_dir():
-        return Path(base) / "cursor"
-    return Path(environ.get("HOME") or os.path.expanduser("~")) / ".cursor"
+    if (base := environ.get("XDG_CONFIG_HOME")) and os.path.isdir(f"{base}/cursor"):
+        return Path(f"{base}/cursor")
+    return Path(f"{environ.get('HOME') or os.path.expanduser('~')}/.cursor")
 
 
 def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int, int]]:
