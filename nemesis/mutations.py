@@ -47,6 +47,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         rule="a write is refused when its epoch is old",
         changes=(
             Change("store/postgres/appending.py", "runs.epoch = given.epoch AND ", ""),
+            Change("store/postgres/writing.py", "id = %(id)s AND epoch = %(epoch)s AND last", "id = %(id)s AND last"),
             Change(
                 "store/postgres/writing.py",
                 'return place if place.epoch == lease.epoch else Fenced("claimed")',
@@ -66,11 +67,12 @@ MUTATIONS: tuple[Mutation, ...] = (
         changes=(
             Change(
                 "store/postgres/store.py",
-                '        entry = await searching.entry_of([*prompts, *end.words])\n',
+                "        owner, prompts = await self._begun(lease.run_id, end)\n",
                 "        self.written(lease.run_id, first_number + len(events) - 1)\n"
                 "        await asyncio.sleep(0.1)\n"
-                '        entry = await searching.entry_of([*prompts, *end.words])\n',
+                "        owner, prompts = await self._begun(lease.run_id, end)\n",
             ),
+            Change("store/postgres/store.py", "import secrets\n", "import asyncio\nimport secrets\n"),
             Change(
                 "store/postgres/store.py",
                 "        if isinstance(written, Stored):\n            self.written(lease.run_id, last)\n",

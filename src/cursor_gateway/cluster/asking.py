@@ -68,12 +68,13 @@ class Asking:
                     await self._wait(id, None)
         loop = asyncio.get_running_loop()
         self._cluster.hint(command.target or first, Hint("queue"))
-        then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hint, "", Hint("queue"))
+        then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hint, "", Hint("queue")) if first else None
         began = loop.time()
         try:
             done = await self._wait(command.id, queue_seconds)
         finally:
-            then_all.cancel()
+            if then_all is not None:
+                then_all.cancel()
         self.commands += 1
         self.seconds += loop.time() - began
         if done.outcome is None:

@@ -220,6 +220,7 @@ class Runner:
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
+            await self._end_begun(claimed, error)
             return Failed(error.failure())
         except msgspec.DecodeError:
             return Failed(GatewayFault("The runner does not know this command; upgrade it.").failure())
@@ -234,6 +235,15 @@ class Runner:
                 return Replied(claimed.run_id, 0)
         return None
 
+    async def _end_begun(self, claimed: ClaimedCommand, why: GatewayError) -> None:
+        """A run that began, and whose agent could not be started. Its outcome is stored, so its client reads the run."""
+        if not claimed.takes_place:
+            return
+        with suppress(StoreUnavailable):  # it is ended later, as lost
+            run = await self._service.store.run(claimed.run_id, claimed.owner)
+            if run is not None and run.state == "running" and self._runs.find(run.id, run.owner) is None:
+                await self._members.end(run, why)
+
     async def _execute(self, command: Command, claim: Claim, front: str) -> Outcome:
         service = self._service
         match command:
@@ -241,8 +251,8 @@ class Runner:
                 await self._settle_calls(request)
                 self._watch(claim.run_id, front)
                 continued = await service.take(replace(request, claim=claim))
-                is_told = continued.key in ("", request.idempotency_key)
-                return _replied(continued, claim if is_told else None)
+                is_stored = continued.key in ("", request.idempotency_key)
+                return _replied(continued, claim if is_stored else None)
             case Start(request=request):
                 self._watch(claim.run_id, front)
                 return _replied(Continued(await service.start(replace(request, claim=claim)), 0), claim)
@@ -371,10 +381,10 @@ class Runner:
         return now - self._gone_since.setdefault(watchers.member, now) < self._members.timing.lease_seconds
 
 
-def _replied(continued: Continued, told: Claim | None = None) -> Replied:
+def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     """With the record of a run that began with this claim, whose outcome was stored with it."""
     run = continued.run
-    record = run.begun if told is not None and run.id == told.run_id and isinstance(run, Run) else None
+    record = run.begun if claim is not None and run.id == claim.run_id and isinstance(run, Run) else None
     return Replied(run.id, continued.after, continued.usage_before, record)
 
 
