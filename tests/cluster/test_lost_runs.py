@@ -1,6 +1,7 @@
 """Runs that are stored as running, and that no process drives any more."""
 
 import asyncio
+import errno
 from pathlib import Path
 
 import psycopg
@@ -8,6 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway.cluster.members import Members
+from cursor_gateway.errors import HostExhausted
+from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.cluster.nodes import ME, asked, front, live, node, runner
@@ -86,5 +89,26 @@ def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
             found = await one.node.front.find(begun.id, ME)
             assert found.done is not None
             assert found.count > begun.count
+
+    live(test())
+
+
+def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its outcome is stored with its beginning, so its client reads the run, and must not wait for a lease."""
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def test() -> None:
+        source = ScriptedSource([[STARTED, *say("Hello")]])
+        async with node(database, tmp_path, runner("one"), source), node(database, tmp_path, front()) as at_front:
+            monkeypatch.setattr(TurnBuilder, "initial", full)
+            continued = await at_front.node.front.take(asked())
+            done = await continued.run.ended()
+            assert done is not None
+            assert done.failure is not None
+            assert done.failure.code == HostExhausted.code
 
     live(test())
