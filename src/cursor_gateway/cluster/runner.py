@@ -236,7 +236,7 @@ class Runner:
         return None
 
     async def _end_begun(self, claimed: ClaimedCommand, why: GatewayError) -> None:
-        """Ends a run that has begun, but whose agent cannot be started: its outcome is stored, so its client reads it."""
+        """Ends a run that has begun, but has no agent: its outcome is stored, so its client reads the run."""
         if not claimed.takes_place:
             return
         with suppress(StoreUnavailable):  # it is ended later, as lost
