@@ -128,7 +128,8 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
             endpoint = await _endpoint(
                 client, options, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
             )
-        aside(f"Gateway at {own.url}: {state.detail}, in {options.folder}, until {options.client.title} ends")
+        detail = "demo" if state.is_demo else state.detail
+        aside(f"Gateway at {own.url}: {detail}, in {options.folder}; it stops when {options.client.title} exits")
         return await _start(options, endpoint)
 
 
@@ -210,7 +211,7 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
     """Without the key, and of a gateway that does not run yet without its port."""
     endpoint = await _running(options, settings)
     if endpoint is None:
-        gateway = f"a new one, on a free port, in {options.folder}, until {options.client.title} ends"
+        gateway = f"a new one on a free port, in {options.folder}; it stops when {options.client.title} exits"
         endpoint = Endpoint(
             url="http://127.0.0.1:PORT",
             model=options.model or settings.model,
@@ -218,7 +219,7 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
             workspace=options.folder,
         )
     else:
-        gateway = f"{endpoint.url}, which runs"
+        gateway = f"{endpoint.url}, already running"
     folder = "/tmp/cursor-gateway-…"
     shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
     start = options.how.start(shown, folder)
