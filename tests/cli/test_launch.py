@@ -220,7 +220,7 @@ def test_a_gateway_that_may_not_work_here_is_not_used(home: Path, monkeypatch: p
         ended = launch("llm")
         assert seen(home)["url"] != gateway.url
         assert seen(home)["health"]["workspace"] == str(home / "elsewhere")
-        assert "may not work in this folder" in ended.stderr.decode()
+        assert "is not allowed to work in this folder" in ended.stderr.decode()
         launch("--url", gateway.url, "llm")  # whoever names it means it
         assert seen(home)["url"] == gateway.url
         assert "elsewhere" not in json.dumps(seen(home)["files"])

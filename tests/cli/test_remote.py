@@ -317,7 +317,9 @@ def test_a_folder_that_the_gateway_may_not_work_in_is_reported(home: Path) -> No
             status, out, error = chat(form, "--url", gateway.url, PROMPT)
             assert status == 0
             line = error.splitlines()[-1]
-            assert line.startswith(f"This gateway may not work in {home / 'elsewhere'}, so it uses its default folder")
+            assert line.startswith(
+                f"This gateway is not allowed to work in {home / 'elsewhere'}, so it uses its default folder"
+            )
             assert str(gateway.workspace) in line
             assert str(gateway.workspace) in out
         status, out, error = chat("--workspace", ".", "--url", gateway.url, PROMPT)

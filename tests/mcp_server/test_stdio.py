@@ -214,7 +214,7 @@ def test_the_run_is_stopped_when_the_host_leaves(gateway: RunningGateway, http: 
         ("delete", {}, "There is no tool `delete`; use one of: ask, run, status, answer, cancel."),
         ("status", {"runId": "chat_x"}, "Unknown run 'chat_x'"),
         ("answer", {"runId": "chat_x"}, "Send one of `toolResults`, `answers`, `plan` and `permissions`."),
-        ("ask", {"prompt": "x", "workspace": "/"}, "The gateway may not work in this folder"),
+        ("ask", {"prompt": "x", "workspace": "/"}, "The gateway is not allowed to work in this folder"),
         ("ask", {"prompt": "standin: fail-auth"}, "cursor-agent login"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_plan_is_accepted(demo_page: Page) -> None:
     of_type(demo_page, "plan").get_by_role("button", name="Accept").click()
     expect(answers(demo_page)).to_have_count(2)
     expect_state(demo_page, "completed")
-    expect(answers(demo_page).last).to_contain_text("The plan is carried out")
+    expect(answers(demo_page).last).to_contain_text("The plan is done")
     expect(of_type(answers(demo_page).last, "file_edit")).to_have_count(3)
 
 

@@ -274,7 +274,7 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
                 raise
             default = remote.health.workspace if remote.health else ""
             aside(
-                f"This gateway may not work in {options.get('workspace')}, so it uses its default folder"
+                f"This gateway is not allowed to work in {options.get('workspace')}, so it uses its default folder"
                 f"{f', {default}' if default else ''}. Allow more with `workspace_roots`, or use --direct."
             )
             options["workspace"] = None

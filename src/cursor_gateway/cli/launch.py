@@ -124,7 +124,7 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
             endpoint = await _endpoint(
                 client, options, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
             )
-        own.announce(options.folder, f"{options.client.title} ends")
+        own.announce(options.folder, options.client.title)
         return await _start(options, endpoint)
 
 
@@ -158,13 +158,13 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | None:
-    """None: there is no gateway, or it may not work in this folder."""
+    """None: there is no gateway, or it is not allowed to work in this folder."""
     async with open_gateway(settings, options.url) as remote:
         if remote is None:
             return None
         is_named, works_here = bool(options.url or settings.url), remote.works_in(settings, options.folder)
         if not (is_named or works_here):
-            aside(f"The gateway at {remote.url} may not work in this folder, so another one is started.")
+            aside(f"The gateway at {remote.url} is not allowed to work in this folder, so another one is started.")
             return None
         remote.announce(options.folder if works_here else "")
         known = Endpoint(
@@ -206,7 +206,7 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
     """Without the key, and of a gateway that does not run yet without its port."""
     endpoint = await _running(options, settings)
     if endpoint is None:
-        gateway = f"a new one, on a free port, in {options.folder}, until {options.client.title} ends"
+        gateway = f"a new one on a free port, in {options.folder}; it stops when {options.client.title} exits"
         endpoint = Endpoint(
             url="http://127.0.0.1:PORT",
             model=options.model or settings.model,
@@ -214,7 +214,7 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
             workspace=options.folder,
         )
     else:
-        gateway = f"{endpoint.url}, which runs"
+        gateway = f"{endpoint.url}, already running"
     folder = "/tmp/cursor-gateway-…"
     shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
     start = options.how.start(shown, folder)

@@ -114,7 +114,9 @@ class Gateways:
                     if works_here or self._url or self._settings.url:
                         yield Gateway(remote.client, self._folder if works_here else None)
                         return
-                    aside(f"The gateway at {remote.url} may not work in {self._folder}, so another one is started.")
+                    aside(
+                        f"The gateway at {remote.url} is not allowed to work in {self._folder}, so another one is started."
+                    )
         yield Gateway(await self._started())
 
     async def _started(self) -> "AsyncClient":
@@ -139,7 +141,7 @@ class Gateways:
                 AsyncClient(own.url, own.key or None) as client,
             ):
                 self._stopped.listen()
-                own.announce(self._folder, "this command ends")
+                own.announce(self._folder, "this command")
                 ready.set_result(client)
                 await self._is_over.wait()
         except Exception as error:

@@ -28,12 +28,13 @@ class Own(Struct, frozen=True):
     url: str
     key: str  # empty: it needs none
 
-    def announce(self, folder: str, until: str) -> None:
+    def announce(self, folder: str, client: str) -> None:
         state = self.gateway.service.source.state()
         if state.is_demo:
             aside_demo()
             aside(self.gateway.why_demo)
-        aside(f"Gateway at {self.url}: {state.detail}, in {folder}, until {until}")
+        detail = "demo" if state.is_demo else state.detail
+        aside(f"Gateway at {self.url}: {detail}, in {folder}; it stops when {client} exits")
 
 
 def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:

@@ -44,7 +44,7 @@ class Workspaces:
         folder = self._allowed(name)
         if folder is None:
             raise WorkspaceForbidden(
-                "The gateway may not work in this folder; its operator can add it to `workspace_roots`.",
+                "The gateway is not allowed to work in this folder; its operator can add it to `workspace_roots`.",
                 param="workspace",
             )
         if not _is_folder(folder):
