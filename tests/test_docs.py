@@ -118,7 +118,7 @@ def _words(line: str) -> list[str]:
 def test_every_command_has_options_that_exist(page: Path) -> None:
     for words in commands(page):
         command: click.Command = cli
-        context = click.Context(cli, info_name="cursor-gateway")
+        context = click.Context(cli, info_name="cursor-gateway", **cli.context_settings)
         while isinstance(command, click.Group) and words[:1] and words[0] in command.commands:
             name, *words = words
             child = command.commands[name]

@@ -23,7 +23,7 @@ def man_page() -> str:
         "COMMAND [OPTIONS] ...",
         ".SH DESCRIPTION",
         *_paragraphs(cli.help or ""),
-        *_options(cli, click.Context(cli)),
+        *_options(cli, click.Context(cli, **cli.context_settings)),
         ".SH COMMANDS",
     ]
     for command, context in list(commands_below(cli, "cursor-gateway"))[1:]:
