@@ -115,7 +115,7 @@ class Gateways:
                         yield Gateway(remote.client, self._folder if works_here else None)
                         return
                     aside(
-                        f"The gateway at {remote.url} is not allowed to work in {self._folder}, so another one is started."
+                        f"The gateway at {remote.url} is not allowed to work in {self._folder}; starting another one."
                     )
         yield Gateway(await self._started())
 

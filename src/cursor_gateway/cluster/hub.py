@@ -1,8 +1,8 @@
 """The runs that clients of this process read while other processes drive them.
 
-One `RemoteLog` for each such run, however many read it. A hint, or the clock, makes the hub look at all runs that may
-have new events, in one statement; what it finds is kept for a while, and wakes the readers. So the cost of a run is
-that of its events, not of its readers, and a hint that is lost costs two seconds.
+One `RemoteLog` for each such run, however many read it. After a hint, or a timeout, the hub queries all runs that may
+have new events in one statement. It keeps what it finds for a while, and wakes the readers. So the cost of a run
+depends on its events, not on its readers, and a lost hint causes a delay of two seconds.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ class RemoteLog:
         await self._wakeups.wait(woken, seconds)
 
     def advance(self, head: Head | None) -> bool:
-        """With what was found after `count`; None: the run was deleted. Whether there is more to be looked for."""
+        """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
         if head is None:
             self.is_deleted = True
         else:
@@ -79,7 +79,7 @@ class RemoteLog:
 
 
 class RemoteReaders(Readers):
-    """The readers of a run that another process drives, which wants to know whether there are any."""
+    """The readers of a run that another process drives. That process needs to know whether there are any."""
 
     def __init__(self, log: RemoteLog, hub: "Hub", reported: int) -> None:
         super().__init__(log)
@@ -93,7 +93,7 @@ class RemoteReaders(Readers):
         return reader
 
     def move(self) -> None:
-        """Some sooner, some later: they all come to the other processes."""
+        """Not all at once, because all of them reconnect to the other processes."""
         for reader in self._open:
             asyncio.get_running_loop().call_later(random.uniform(0, _MOVE_SECONDS), reader.move)
 
@@ -158,7 +158,9 @@ class Hub:
         self._look_at(self._watched)
 
     def move_readers(self) -> None:
-        """To other processes, as far as their clients can. Whoever drives the runs gives them a lease to come."""
+        """Sends clients to other processes, if they can reconnect. The process that drives a run waits one lease for
+        them.
+        """
         self._is_moving = True
         for watched in self._watched.values():
             watched.move()
@@ -187,7 +189,7 @@ class Hub:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), max(0.0, looked_at + _LOOK_SECONDS - loop.time()))
-            if loop.time() - looked_at >= _LOOK_SECONDS:  # also when there is always a hint for some other run
+            if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()
             self._wanted.clear()

@@ -1,10 +1,10 @@
 """A source's agent events in; the events of one run, in its log, out.
 
 A run is one or more turns of an agent. Most have one. The agent is started again when its session is lost, when its
-source failed before it said anything, when it does not wait for answers that it is owed, or when it ended without a
-call that it had to make: `TurnEnd` has the cases, `_next_turn` what follows from each.
+source failed before the first output, when it does not wait for answers that it is owed, or when it ended without a
+required call. `TurnEnd` lists these cases, and `_next_turn` decides what follows.
 
-Here, and nowhere else, what goes wrong becomes an event: whatever happens, `Done` is the last event of the log.
+Failures become events here and nowhere else: whatever happens, `Done` is the last event of the log.
 """
 
 import asyncio
@@ -121,7 +121,7 @@ class Driver:
         """Ends the agent, unless the run is over; readers see why."""
         if self.stop_reason is None and not self._log.is_ended and self._task is not None:
             self.stop_reason = why
-            if self._has_begun:  # a task that is cancelled before it begins could not say why
+            if self._has_begun:  # a task that is cancelled before it starts cannot report why
                 self._task.cancel()
 
     async def gone(self) -> None:
@@ -216,7 +216,7 @@ class Driver:
         return None
 
     async def _push(self, source: SourceRouter, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
-        """What one read of the agent's output meant. The end of the turn, where it has one."""
+        """Handles one read of the agent's output. Returns the end of the turn, if it contains one."""
         self.heard_at = asyncio.get_running_loop().time()
         self.has_events = True
         out: list[DocumentEvent] = []
@@ -254,7 +254,7 @@ class Driver:
             asyncio.get_running_loop().call_soon(self.first_event)
 
     def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, TurnEnd | None]:
-        """The event as readers are to see it, if at all, and whether it ends the turn but not the run."""
+        """The event for readers, if they should see it, and whether it ends the turn but not the run."""
         if caller.stop_reason is not None:  # its result may come in the same read as what the run was stopped for
             return None, None
         if self._is_agent_ended and not isinstance(event, ToolStarted | ToolEnded):
@@ -280,10 +280,10 @@ class Driver:
                 return event, None
 
     def _died_with_results(self, failure: Failure) -> bool:
-        """Whether the agent died before it could use the results that it got: another one gets them.
+        """Whether the agent died before it could use the results that it got; then another agent gets them.
 
-        An agent can die while its caller works, and it may be noticed only when the results were passed on. It is not
-        tried twice: the next agent has them from the start.
+        An agent can die while its caller works, and this may be noticed only after the results were passed on. It is
+        tried only once: the next agent has the results from the start.
         """
         unused = [id for id in self._unused if self._waiting.state(id) is Call.DELIVERED]
         self._unused.clear()
@@ -361,7 +361,7 @@ class Driver:
         return paused_at
 
     def _say(self, events: Sequence[AgentEvent]) -> None:
-        """Beside what the agent says."""
+        """Adds events of the gateway to those of the agent."""
         self.heard_at = asyncio.get_running_loop().time()
         if out := [shown for event in events for shown in self._assembler.push(event)]:
             if self._caller is not None:

@@ -37,7 +37,7 @@ class Removals:
             await self.remove(id)
 
     async def close(self) -> None:
-        """Close it after the source, when no agent can block it."""
+        """Close this after the source, when no agent can block it."""
         if tasks := set(self._going_on.values()):
             await asyncio.wait(tasks)
 

@@ -1,4 +1,4 @@
-"""What the HTTP server needs of the part that runs agents, whether that is in this process or in others."""
+"""The interface between the HTTP server and the code that runs agents, in this process or in others."""
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Protocol, TypeAlias
@@ -57,7 +57,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
 
 
 class RunService(Protocol):
-    """All methods raise a `GatewayError` for what cannot be."""
+    """All methods raise a `GatewayError` for requests that cannot be fulfilled."""
 
     store: Store
     defaults: Defaults
@@ -71,7 +71,7 @@ class RunService(Protocol):
     async def start(self, request: RunRequest) -> RunHandle: ...
 
     async def answer(self, id: str, asker: Asker, given: Given) -> Continued:
-        """With what the run of this id waits for, or its agent has asked."""
+        """Continues the run of this id with what it waits for, or with answers to its agent's questions."""
         ...
 
     def delivered(self, owner: str, key: str) -> None:
@@ -79,7 +79,7 @@ class RunService(Protocol):
         ...
 
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
-        """The caller was sent another text than the run's: its next request will quote that."""
+        """The caller was sent a text that differs from the run's; its next request will quote it."""
         ...
 
     async def cancel(self, id: str, owner: str) -> Envelope:
@@ -149,13 +149,13 @@ class RunService(Protocol):
         ...
 
     def figures(self) -> list[Figure]:
-        """For the metrics, beside those of runs."""
+        """For the metrics, in addition to those of runs."""
         ...
 
     # --- the end ------------------------------------------------------------------------------------
 
     def not_ready(self) -> str:
-        """Why no new requests should be sent here; empty if they may."""
+        """Why no new requests should be sent to this process; empty if it is ready."""
         ...
 
     async def retire(self) -> None:

@@ -1,4 +1,4 @@
-"""Who gets a place when more runs are wanted than may run at once: the policy, without waiting or clocks.
+"""Decides who gets a place when more runs are requested than may run at once: the policy, without waiting or clocks.
 
 The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
 of places divided by the number of such owners, rounded up. One owner alone can use all places. When others were active
@@ -30,7 +30,7 @@ RECENT_SECONDS = 60.0  # places are kept for owners that were active so long ago
 
 
 class Shares(Struct, frozen=True, kw_only=True):
-    """What the operator allows; 0 for one key is as much as for all."""
+    """The operator's limits; 0 for one key means no limit of its own."""
 
     max_runs: int
     max_runs_per_key: int = 0

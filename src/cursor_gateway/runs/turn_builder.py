@@ -51,14 +51,14 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
         return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
 
     def fresh(self, more: Sequence[Message] = ()) -> Turn:
-        """For an agent that knows nothing of it: all that was said, and what has happened in the run since."""
+        """For an agent without a session: the whole conversation, and what has happened in the run since."""
         conversation = self.conversation
         said = [*conversation.known, *conversation.new, *more]
         prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
         return replace(self.turn, prompt=prompt, session_id=None)
 
     def resumed(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
-        """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
+        """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
         turn = replace(self.turn, session_id=session_id)
         if session_id is None or not source.has_session(turn):
             return self.fresh(more)

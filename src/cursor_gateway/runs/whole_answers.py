@@ -1,4 +1,4 @@
-"""A run in; its whole answer so far, or its prompt, out; and an answer that is to be found no more."""
+"""A run in; its whole answer so far, or its prompt, out. Also hides answers from lookup."""
 
 from msgspec import Struct
 

@@ -11,13 +11,13 @@ from cursor_gateway.wire.sse import frame
 
 
 class HtmlEncoder:
-    """All events are pushed, even those that the reader has: how a text continues depends on its beginning.
+    """All events are pushed, even those that the reader has, because how a text continues depends on its beginning.
 
-    What a reader has of an open document depends on the pieces in which it came. So one that comes back is given
-    its open documents again, and from then on both agree.
+    The HTML of an open document depends on the pieces in which it arrived. So a reader that reconnects gets its open
+    documents again in full, and the same fragments as others from then on.
     """
 
-    is_over = False  # it says all that the run says
+    is_over = False  # it sends everything that the run has
     is_cut = False
     is_slow = True
 

@@ -122,8 +122,9 @@ def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Res
 
 
 async def _caught_up(run: RunHandle, after: int) -> None:
-    """Waits for events that a client says it has: a store may have forgotten the last ones, as a standby may that took
-    over; whoever drives the run sends them again. Raises `LogReset` if nobody does."""
+    """Waits for events that the client already has but the store has lost, for example because a lagging standby took
+    over; the process that drives the run sends them again. Raises `LogReset` if that does not happen.
+    """
     loop, reader = asyncio.get_running_loop(), run.reader(after)
     until = loop.time() + _RESEND_SECONDS
     while after > run.added and not reader.is_lost:

@@ -230,7 +230,7 @@ class Assembler:
                 self._fail(failure, event)
 
     def interrupt(self, note: str) -> list[DocumentEvent]:
-        """Ends what is open, and adds a document with this text. Another agent goes on with the run."""
+        """Ends what is open, and adds a document with this text. Another agent continues the run."""
         self._end_everything()
         self._add_text(note)
         self._end_everything()

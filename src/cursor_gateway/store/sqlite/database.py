@@ -183,7 +183,9 @@ class Database:
         return self._applied(change)
 
     def apply_all(self, writes: Sequence[Write[_T]]) -> list[_T | Exception]:
-        """All of them in one transaction. If one has a mistake, each in its own: it must not cost the others."""
+        """All of them in one transaction. If one fails because of a bug, each in its own, so that the others are not
+        lost.
+        """
         if len(writes) == 1:
             return [self._tried(writes[0])]
         try:
