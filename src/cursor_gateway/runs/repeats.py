@@ -1,8 +1,9 @@
-"""Requests and their replies: a request that is repeated gets the same reply. An SDK retries automatically when a reply
-is lost, and a restarted client sends its last request again. Such a request is recognized by its `Idempotency-Key`, or
-by its content: the same owner, messages, model and tools, with results for calls that this gateway made. A request
-without such results counts as a repetition only if its client is known to retry (`Attempt`): other clients often ask
-the same twice to get two answers.
+"""Requests and their replies: a request that is repeated gets the same reply.
+
+An SDK retries automatically when a reply is lost, and a restarted client sends its last request again. Such a request
+is recognized by its `Idempotency-Key`, or by its content: the same owner, messages, model and tools, with results for
+calls that this gateway made. A request without such results counts as a repetition only if its client is known to retry
+(`Attempt`): other clients often ask the same twice to get two answers.
 """
 
 import hashlib
