@@ -17,7 +17,7 @@ from cursor_gateway.runs.readers import Reader, Readers, Wakeups
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
-_KEPT = 2048  # events, for readers who are nearly up to date
+_KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
 _CATCH_UP_SECONDS = 15.0
 _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
@@ -171,7 +171,7 @@ class Hub:
             self._wanted.set()
 
     async def catch_up(self, watched: RemoteReaders, count: int) -> None:
-        """Waits until so many events are known here: a client that was shown them elsewhere may come back here.
+        """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
 
         Raises `StoreUnavailable`.
         """
@@ -219,7 +219,7 @@ class Hub:
     # --- readers ------------------------------------------------------------------------------------
 
     def changed(self, watched: RemoteReaders) -> None:
-        """A reader has come or gone. Only whether there are any matters elsewhere."""
+        """A reader has joined or left. Other processes only need to know whether there are any."""
         id = watched.log.record.id
         if self._is_moving and not watched.count:
             return

@@ -38,7 +38,7 @@ from cursor_gateway.store.base import Claim
 
 
 class Asker(Struct, frozen=True, kw_only=True):
-    """The caller who answers."""
+    """The caller that answers."""
 
     owner: str
     request_id: str = ""

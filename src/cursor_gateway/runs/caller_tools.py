@@ -242,7 +242,7 @@ class CallerTools:
         return {id: results[id] for id in self._waiting.shown if id in results and id in self._made}
 
     def pause_before(self, results: Mapping[str, ToolResult]) -> int:
-        """The number of the pause that these results ended, when they came first."""
+        """The number of the pause that these results ended when they first arrived."""
         return min(made.paused_at for id, made in self._made.items() if id in results and made.answer is not None)
 
     def answer(

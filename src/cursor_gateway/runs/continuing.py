@@ -36,7 +36,7 @@ class Continuing:
         self._service = service
 
     async def take(self, request: RunRequest) -> Continued:
-        """The reply to a request: it may come again, bring results, or be new."""
+        """The reply to a request, which may be repeated, contain results, or be new."""
         if request.workspace is None and request.workspace_if_allowed is not None:
             request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
@@ -128,7 +128,7 @@ class Continuing:
         return Continued(run, known.after, await usage_at(run, known.after))
 
     async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
-        """The run was stopped, or failed in a way that leaves the request to be answered."""
+        """The run was stopped, or failed in a way that allows another attempt."""
         if run.done is None:
             return run.is_ending
         failure = run.done.failure
@@ -167,7 +167,7 @@ async def continue_run(
 
 
 async def _has_begun(run: RunHandle) -> bool:
-    """Whether its agent has said or done anything."""
+    """Whether its agent has produced any output."""
     reader = run.reader()
     while reader.place < run.count and not reader.has_left:
         if any(map(says_something, await reader.next())):

@@ -68,7 +68,7 @@ class Predecessor(Protocol):
 
 
 class Driver:
-    """Drives the agent of one run. `Waiting` says when to pause, and when the agent must be ended."""
+    """Drives the agent of one run. `Waiting` decides when to pause, and when the agent must be ended."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Driver:
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
         self._is_agent_ended = False
         self._said: list[str] = []  # by the agent, since its calls were shown last
-        self._unused: list[str] = []  # calls whose results the agent got, and has said nothing since
+        self._unused: list[str] = []  # calls whose results the agent got, without any output since
         waiting.begin(self)
 
     # --- the run ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Driver:
     def start(
         self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]
     ) -> "asyncio.Task[None]":
-        """Returns at once; the agent starts when nothing is left of the run `after` which it comes."""
+        """Returns at once; the agent starts when the previous run, `after`, has ended completely."""
         loop = asyncio.get_running_loop()
         self._started_at = self.heard_at = loop.time()
         self.source_name, self._redacted = source.name_of(self.turn), source.redacted
@@ -157,7 +157,7 @@ class Driver:
             await self._end(_STOPPED)
 
     async def _end(self, why: GatewayError) -> None:
-        """Unless the agent has said itself how it ended."""
+        """Unless the agent has reported itself how it ended."""
         if not self._log.is_ended:
             failure = self._redacted((self.stop_reason or why).failure())
             self._log.add(self._assembler.push(self._timed(RunFailed(failure=failure))))
@@ -205,7 +205,7 @@ class Driver:
         return TurnEnd.RUN_OVER
 
     def _restart(self, source: SourceRouter, failure: Failure) -> TurnEnd | None:
-        """How an agent that failed before it said anything can be started again."""
+        """How an agent that failed before its first output can be started again."""
         if self._turns is None:
             return None
         if failure.code == SessionLost.code and self.turn.session_id is not None:
@@ -348,7 +348,9 @@ class Driver:
     def answer(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
-        """With results of the caller's tools: the number of the pause that they end, now or when they came first."""
+        """Continues with results of the caller's tools. Returns the number of the pause that they end, now or when they
+        first arrived.
+        """
         assert self._caller is not None
         new = self._caller.new(results)
         if not new:

@@ -95,7 +95,9 @@ class RunHandle(Protocol):
     def answer_calls(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
-        """With results that it knows: the number of the pause that they end, now or when they came first."""
+        """Continues with results of its calls. Returns the number of the pause that they end, now or when they first
+        arrived.
+        """
         ...
 
     def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:

@@ -40,7 +40,7 @@ from cursor_gateway.store.search import Words
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
-_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers who are nearly up to date
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
 
 
 class Journal:
@@ -67,7 +67,7 @@ class Journal:
         )  # batches that are stored and not old: their events and their bytes
         self._kept_events = self._kept_bytes = 0
         self._said: list[str] = []
-        self._replied = 0  # how much of it stood in replies before the last one
+        self._replied = 0  # how much of it was in replies before the last one
         self._has_output = False
         self._first_event_ms: int | None = None
         # Visible events after this number, as far as they are in memory: see `EventLog`.
@@ -173,7 +173,8 @@ class Journal:
                 self._has_output = says_something(event)
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
-        """The latest events that were added, as readers are to see them: `Done` says if the answer could not be stored.
+        """Stores the events that were added last, and returns them for readers: `Done` reports whether the answer could
+        not be stored.
 
         If it is cancelled, the events may or may not be stored; the next call stores what is missing.
         """

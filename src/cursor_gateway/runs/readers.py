@@ -33,7 +33,7 @@ class Log(Protocol):
 
 
 class Readers:
-    """Those who read one log."""
+    """The readers of one log."""
 
     def __init__(self, log: Log) -> None:
         self.count = 0
@@ -113,7 +113,7 @@ def wake(future: "asyncio.Future[None]") -> None:
 
 
 class Wakeups:
-    """Those who wait for more of a log."""
+    """Waits for more of a log, for any number of readers."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

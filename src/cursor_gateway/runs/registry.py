@@ -199,7 +199,7 @@ class Runs:
         return None
 
     def make_room(self, owner: str) -> None:
-        """Before a run that may wait for its caller. Many callers never come back."""
+        """Called before a run that may wait for its caller. Many callers never return."""
         waiting = sorted((run for run in self._running.values() if run.is_waiting), key=lambda run: run.waiting_since)
         place = gives_way(owner, [run.owner for run in waiting], self._shares)
         if place is not None:

@@ -120,9 +120,8 @@ class Run:
         ended: Callable[[], None],
         after: "Run | None" = None,
     ) -> None:
-        """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
-
-        `ended` is called when the agent has exited, which may be a while after `Done`.
+        """Returns at once; the agent starts when the previous run, `after`, has ended completely. `ended` is called
+        when the agent has exited, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
         self.started_at = loop.time()
@@ -220,7 +219,7 @@ class Run:
 
     @property
     def waited(self) -> float:
-        """Seconds, for answers that have come."""
+        """Seconds spent waiting for answers that have arrived."""
         return self.waiting.seconds
 
     @property
@@ -248,7 +247,7 @@ class Run:
             await self._journal.entered()
 
     async def store_again(self) -> bool:
-        """Whether all that was said is stored now."""
+        """Whether everything is stored now."""
         return self._journal is None or await self._journal.try_again()
 
     def quote_as(self, fingerprint: Callable[[str], str | None]) -> None:

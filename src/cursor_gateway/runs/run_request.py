@@ -80,7 +80,7 @@ def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
 
 
 def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
-    """The tool results after the last answer, by the ids of their calls, and the other messages beside them."""
+    """The tool results after the last answer, by call id, and the other messages after it."""
     results: dict[str, ToolResult] = {}
     also: list[Message] = []
     first = answered(request.messages)

@@ -105,7 +105,7 @@ class RunService(Protocol):
         ...
 
     async def prompt_of(self, id: str, owner: str) -> str:
-        """What was said to the agent for this run."""
+        """The prompt of this run."""
         ...
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:

@@ -130,7 +130,7 @@ class Service:
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if await self._has_waited(conversation.id):  # what was said meanwhile counts
+                if await self._has_waited(conversation.id):  # messages that arrived meanwhile count
                     conversation, images = await self._resolver.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
@@ -315,7 +315,7 @@ class Service:
         return past
 
     async def prompt_of(self, id: str, owner: str) -> str:
-        """What was said to the agent for this run."""
+        """The prompt of this run."""
         return await prompt_of(self.store, await self.find(id, owner))
 
     async def response(self, id: str, owner: str) -> ChatResponse:

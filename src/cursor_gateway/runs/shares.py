@@ -7,7 +7,7 @@ quarter of all. An owner that has less than its share itself may take these too.
 
 - if it holds its share or more, it is refused at once, with `Retry-After`;
 - if it holds less, it waits, for a bounded time, for the next place that becomes free;
-- the next place goes to the waiting owner that holds the fewest, and among equals to who has waited longest.
+- the next place goes to the waiting owner that holds the fewest, and among equals to the one that has waited longest.
 
 So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
 been away waits for the next run to end: a greedy owner keeps what it has, but every place that it gives back goes to

@@ -40,7 +40,7 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
     knows_session: bool  # the agent still has the conversation's session
 
     def with_source(self, source: str | None) -> "TurnBuilder":
-        """The same by another source, which knows nothing of it."""
+        """The same for another source, which has no session."""
         return replace(self, turn=replace(self.turn, source=source), knows_session=False)
 
     def initial(self) -> Turn:
@@ -73,8 +73,9 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
 
 
 class Prompts:
-    """The prompts of one conversation. A file in its folder says that the agent's session has only been given bare
-    messages: as soon as it has seen sections, a bare message could pretend to be one, so all are fenced from then on.
+    """The prompts of one conversation. A file in its folder records that the agent's session has only seen bare
+    messages. Once it has seen sections, a bare message could pretend to be one, so all messages are fenced from then
+    on.
     """
 
     def __init__(self, secret: bytes, folder: str) -> None:

@@ -30,7 +30,7 @@ class HtmlEncoder:
         return self.push_all([event])
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        """One frame for what came at once, and one for each pause and for the end."""
+        """One frame for all events that arrived together, and one for each pause and for the end."""
         known = min(max(0, self._after - self._number), len(events))
         for event in events[:known]:
             self._take_in(event)
@@ -87,7 +87,7 @@ def _frame(name: str, value: object, number: int) -> bytes:
 
 
 def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
-    """A text's pieces that came at once are rendered at once."""
+    """Pieces of a text that arrived together are rendered together."""
     id, pieces = "", list[str]()
     for event in events:
         if isinstance(event, ContentDelta) and event.id == id:

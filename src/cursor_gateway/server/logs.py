@@ -25,7 +25,7 @@ from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
 _LONGEST_BY_NAME = {  # of what is bounded already, or made of bounded parts
-    "details": 2100,  # what an agent said about its failure
+    "details": 2100,  # the agent's message about its failure
     "source_details": 2100,
     "exception": 1_000_000,
 }
@@ -181,7 +181,7 @@ class _QueuedLines(logging.Handler):
                 self._dropped_before = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A library's message may hold what callers and the agent said, so only that there was one is logged."""
+        """A library's message may contain prompts and answers, so only the fact is logged."""
         try:
             is_ours = _is_ours(record)
             facts: dict[str, object] = {"logger": record.name}
@@ -212,7 +212,7 @@ class _Line(Struct, frozen=True):
 
 
 class _Writer:
-    """Writes lines, in its own thread; counts those that a full disk or a closed stream did not take."""
+    """Writes lines in its own thread; counts those that could not be written to a full disk or a closed stream."""
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
         self._stream, self._form = stream, form

@@ -55,7 +55,7 @@ class RunEndpoints:
         """The run's stream, from the beginning, or after the last event that the client received."""
         run = await self._service.find(self._id(request), request.state.owner)
         after = _after(request)
-        if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
+        if request.method == "HEAD":  # does not count as a reader, so its end does not stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
         await _caught_up(run, after)
         if run.done is not None and after == run.count:

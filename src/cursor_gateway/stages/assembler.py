@@ -113,7 +113,7 @@ class OpenTool(Struct):
 
 
 class Progress(Struct, kw_only=True):
-    """How far a run has come, as its events show it."""
+    """The progress of a run, as its events show it."""
 
     sequence: int  # of the last document
     prose: OpenProse | None

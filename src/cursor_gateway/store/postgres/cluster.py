@@ -129,7 +129,7 @@ _ALIKE = """
     SELECT id FROM commands WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
-# The next place goes to the owner that holds the fewest, and among equals to who has waited longest.
+# The next place goes to the owner that holds the fewest, and among equals to the one that has waited longest.
 _CLAIM = """
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands

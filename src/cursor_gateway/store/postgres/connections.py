@@ -106,7 +106,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_MOST)
         self._is_closed = False
-        self.losses = 0  # times that the server was away or had no room, also where a retry hid it
+        self.losses = 0  # times that the server was unavailable, even if a retry succeeded
 
     async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """The result of the work, which may be done several times."""
