@@ -72,8 +72,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model_aliases: Annotated[
         dict[str, str],
         Meta(
-            description="Maps other model names, and words in `claude-…` names, to a model, or to a word, which selects "
-            "the newest model with that word in its name."
+            description="Maps other model names, and words in `claude-…` names, to a model, or to a word, which "
+            "selects the newest model with that word in its name."
         ),
     ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
     mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
