@@ -192,18 +192,18 @@ def section(costs: Costs, checks: list[Check], machine: str, today: date) -> str
             "| cost | measured |",
             "|---|--:|",
             f"| one flush to the disk | {costs.flush * 1e3:.1f} ms |",
-            f"| CPU of the database for a batch of {EVENTS} events | {costs.database_cpu * 1e6:.0f} µs |",
+            f"| database CPU for a batch of {EVENTS} events | {costs.database_cpu * 1e6:.0f} µs |",
             f"| a batch in the database, with its index | {costs.batch_bytes:,.0f} bytes |",
-            f"| the same when its run has ended | {costs.batch_bytes * costs.folded:,.0f} bytes |",
-            f"| an idle stream of a front | {costs.reader_bytes / 1024:.1f} kB |",
-            f"| CPU of a front for an event of a reader, alone in its run | {costs.reader_cpu * 1e6:.0f} µs |",
+            f"| the same after its run has ended | {costs.batch_bytes * costs.folded:,.0f} bytes |",
+            f"| an idle stream on a front | {costs.reader_bytes / 1024:.1f} kB |",
+            f"| front CPU per event, for the only reader of a run | {costs.reader_cpu * 1e6:.0f} µs |",
             "",
             "| | " + " | ".join(DEMANDS) + " |",
             "|---|" + "--:|" * len(DEMANDS),
             *_rows(costs),
             "",
-            "The model against a measurement on this machine: commits per second of so many connections, each of which",
-            "waits for its last commit.",
+            "The model compared with a measurement on this machine: commits per second for a number of connections,",
+            "each of which waits for its previous commit.",
             "",
             "| writers | model | measured |",
             "|--:|--:|--:|",
@@ -217,18 +217,18 @@ def _rows(costs: Costs) -> list[str]:
     found = [project(costs, demand, Limits()) for demand in DEMANDS.values()]
     rows = {
         "cells (PostgreSQL servers)": [f"{one.cells}" for one in found],
-        "the limit that comes first": [one.first_limit for one in found],
+        "first limit reached": [one.first_limit for one in found],
         **{
             f"cells for {name} alone": [f"{one.needed[name]:,.2f}" for one in found]
             for name in ("hints", "connections", "write-ahead log", "cores")
         },
-        "commits/s of each": [f"{one.commits:,.0f}" for one in found],
-        "batches/s of each": [f"{one.batches:,.0f}" for one in found],
-        "written by each": [f"{one.bytes / 1e6:,.1f} MB/s" for one in found],
-        "kept by each in a day": [f"{one.bytes * _DAY * costs.folded / 1e9:,.0f} GB" for one in found],
-        "cores of each for appends": [f"{one.database_cores:.1f}" for one in found],
-        "front cores in all": [f"{one.front_cores:,.1f}" for one in found],
-        "memory for streams in all": [f"{one.front_bytes / 1e9:,.2f} GB" for one in found],
+        "commits/s per cell": [f"{one.commits:,.0f}" for one in found],
+        "batches/s per cell": [f"{one.batches:,.0f}" for one in found],
+        "written per cell": [f"{one.bytes / 1e6:,.1f} MB/s" for one in found],
+        "stored per cell and day": [f"{one.bytes * _DAY * costs.folded / 1e9:,.0f} GB" for one in found],
+        "cores for appends, per cell": [f"{one.database_cores:.1f}" for one in found],
+        "front cores, total": [f"{one.front_cores:,.1f}" for one in found],
+        "memory for streams, total": [f"{one.front_bytes / 1e9:,.2f} GB" for one in found],
     }
     return [f"| {name} | {' | '.join(values)} |" for name, values in rows.items()]
 

@@ -72,8 +72,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model_aliases: Annotated[
         dict[str, str],
         Meta(
-            description="What other names of models, and words in `claude-…` names, stand for: a model, or the newest "
-            "one with this word in its name."
+            description="Maps other model names, and words in `claude-…` names, to a model, or to a word, which "
+            "selects the newest model with that word in its name."
         ),
     ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
     mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
@@ -259,23 +259,23 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     volumes: Annotated[
         dict[str, str],
         Meta(
-            description="Folders that several machines share, by names that are the same on all of them; requests may "
-            "use `NAME/PATH` as workspace. Only with `store`."
+            description="Folders that several machines share, each with the same name on all of them; requests may use "
+            "`NAME/PATH` as the workspace. Only with `store`."
         ),
     ] = {}
     labels: Annotated[
         list[str],
         Meta(
-            description="What requests may ask for in `needs`, such as `gpu`: this runner takes those that need no "
-            "others. Only with `store`."
+            description="Labels of this runner, such as `gpu`; it takes requests whose `needs` are all among them. "
+            "Only with `store`."
         ),
     ] = []
-    beat_seconds: Annotated[Seconds, Meta(description="How often a process in a cluster reports that it is alive.")] = 3
+    beat_seconds: Annotated[Seconds, Meta(description="How often a process in a cluster sends a heartbeat.")] = 3
     lease_seconds: Annotated[
         Seconds,
         Meta(
-            description="How long a process of a cluster may be silent before others end its runs; several times "
-            "`beat_seconds`."
+            description="How long a process in a cluster may go without a heartbeat before others end its runs; use "
+            "several times `beat_seconds`."
         ),
     ] = 15
     database_seconds: Annotated[

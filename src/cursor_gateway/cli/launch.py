@@ -164,7 +164,7 @@ async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | Non
             return None
         is_named, works_here = bool(options.url or settings.url), remote.works_in(settings, options.folder)
         if not (is_named or works_here):
-            aside(f"The gateway at {remote.url} is not allowed to work in this folder; another one starts.")
+            aside(f"The gateway at {remote.url} is not allowed to work in this folder; starting another one.")
             return None
         remote.announce(options.folder if works_here else "")
         known = Endpoint(

@@ -114,7 +114,9 @@ class Gateways:
                     if works_here or self._url or self._settings.url:
                         yield Gateway(remote.client, self._folder if works_here else None)
                         return
-                    aside(f"The gateway at {remote.url} is not allowed to work in {self._folder}; another one starts.")
+                    aside(
+                        f"The gateway at {remote.url} is not allowed to work in {self._folder}; starting another one."
+                    )
         yield Gateway(await self._started())
 
     async def _started(self) -> "AsyncClient":

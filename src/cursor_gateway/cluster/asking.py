@@ -1,7 +1,8 @@
 """A command in; its outcome out, from whichever runner takes it.
 
-The row is the truth, hints only hasten: every second all open commands are looked at in one statement. A command that
-no runner has taken in time is withdrawn. One whose runner died is taken by another, and who waits here does not notice.
+The row is authoritative; hints only speed things up. Every second, one statement checks all open commands. A command
+that no runner takes in time is withdrawn. If its runner dies, another one takes it, which the waiting caller does not
+notice.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
 
 _LOOK_SECONDS = 1.0
-_FIRST_SECONDS = 0.1  # for the runner that was hinted first, until all are
+_FIRST_SECONDS = 0.1  # until all runners are hinted, not only the first
 _LONGEST_SECONDS = 4 * 3600.0  # for one outcome: a request may wait for another run of its conversation
 _AWAY_SECONDS = 30.0  # without the database, after which the client gets an error
 
@@ -55,9 +56,10 @@ class Asking:
     async def ask(
         self, command: NewCommand, queue_seconds: float, max_active: int = 0, first: str = ""
     ) -> Outcome | OverLimit:
-        """One runner is hinted first, if it is given: if each request woke all of them, all but one in vain, a hundred
+        """If a runner is given, only that one is hinted at first: if each request woke all runners, a hundred of them
         would cost a hundred times as much as one. Raises `Withdrawn`, or `StoreUnavailable` if the database stays
-        away."""
+        unavailable.
+        """
         while True:
             match await self._cluster.submit(command, max_active):
                 case Submitted():

@@ -1,4 +1,4 @@
-"""What a front may ask of a runner, and what comes of it, as values and as bytes."""
+"""The commands that a front sends to a runner, and their outcomes, as values and as bytes."""
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -148,7 +148,7 @@ def outcome_of(data: bytes) -> Outcome:
 
 
 def hinted_outcome(command_id: str, outcome: Outcome) -> str:
-    """For a hint: the command, and what came of it if that is short and says nothing of anybody's work."""
+    """For a hint: the command, and its outcome if that is short and contains no content of a run."""
     if not isinstance(outcome, Replied):
         return command_id
     return f"{command_id} {b64encode(encode(outcome)).decode()}"

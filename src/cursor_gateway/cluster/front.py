@@ -1,4 +1,4 @@
-"""The `RunService` of a cluster's front: what it does is done by runners, what it reads comes from the database.
+"""The `RunService` of a cluster's front: runners execute its commands, and it reads runs from the database.
 
 A front holds no agent. Whatever starts, continues or ends a run is a command for a runner (`commands.py`); then the run
 is read like any other, wherever it is driven.
@@ -65,7 +65,7 @@ _T = TypeVar("_T")
 
 _SHORT_SECONDS = 10.0  # for a runner to take a command that starts no run
 _MODELS_SECONDS = 60.0
-_SILENT_SECONDS = 5.0  # without an answer of the database, after which a front is not ready
+_SILENT_SECONDS = 5.0  # without a reply from the database; after that, a front is not ready
 
 
 class FrontLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,7 +243,7 @@ class Front:
         return self._models[1]
 
     def check_model(self, model: str) -> None:
-        """A runner does, when the run starts."""
+        """A runner checks it when the run starts."""
 
     async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
         volume = await self._named_volume(workspace)
@@ -421,7 +421,7 @@ class Front:
         return await self._named_volume(request.workspace)
 
     async def _named_volume(self, workspace: str | None) -> str | None:
-        """Of a path that begins with a volume. Its runner may have gone before this process came."""
+        """The volume at the beginning of a path. Its runner may have left before this process joined."""
         volume = (workspace or "").partition("/")[0]
         if volume in self._members.volumes:
             return volume

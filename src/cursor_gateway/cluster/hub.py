@@ -1,8 +1,8 @@
 """The runs that clients of this process read while other processes drive them.
 
-One `RemoteLog` for each such run, however many read it. A hint, or the clock, makes the hub look at all runs that may
-have new events, in one statement; what it finds is kept for a while, and wakes the readers. So the cost of a run is
-that of its events, not of its readers, and a hint that is lost costs two seconds.
+One `RemoteLog` for each such run, however many read it. After a hint, or a timeout, the hub queries all runs that may
+have new events in one statement. It keeps what it finds for a while, and wakes the readers. So the cost of a run
+depends on its events, not on its readers, and a lost hint causes a delay of two seconds.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from cursor_gateway.runs.readers import Reader, Readers, Wakeups
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
-_KEPT = 2048  # events, for readers who are nearly up to date
+_KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
 _CATCH_UP_SECONDS = 15.0
 _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
@@ -50,7 +50,7 @@ class RemoteLog:
         await self._wakeups.wait(woken, seconds)
 
     def advance(self, head: Head | None) -> bool:
-        """With what was found after `count`; None: the run was deleted. Whether there is more to be looked for."""
+        """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
         if head is None:
             self.is_deleted = True
         else:
@@ -79,7 +79,7 @@ class RemoteLog:
 
 
 class RemoteReaders(Readers):
-    """The readers of a run that another process drives, which wants to know whether there are any."""
+    """The readers of a run that another process drives. That process needs to know whether there are any."""
 
     def __init__(self, log: RemoteLog, hub: "Hub", reported: int) -> None:
         super().__init__(log)
@@ -93,7 +93,7 @@ class RemoteReaders(Readers):
         return reader
 
     def move(self) -> None:
-        """Some sooner, some later: they all come to the other processes."""
+        """Not all at once, because all of them reconnect to the other processes."""
         for reader in self._open:
             asyncio.get_running_loop().call_later(random.uniform(0, _MOVE_SECONDS), reader.move)
 
@@ -158,7 +158,9 @@ class Hub:
         self._look_at(self._watched)
 
     def move_readers(self) -> None:
-        """To other processes, as far as their clients can. Whoever drives the runs gives them a lease to come."""
+        """Sends clients to other processes, if they can reconnect. The process that drives a run waits one lease for
+        them.
+        """
         self._is_moving = True
         for watched in self._watched.values():
             watched.move()
@@ -169,7 +171,7 @@ class Hub:
             self._wanted.set()
 
     async def catch_up(self, watched: RemoteReaders, count: int) -> None:
-        """Waits until so many events are known here: a client that was shown them elsewhere may come back here.
+        """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
 
         Raises `StoreUnavailable`.
         """
@@ -187,7 +189,7 @@ class Hub:
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), max(0.0, looked_at + _LOOK_SECONDS - loop.time()))
-            if loop.time() - looked_at >= _LOOK_SECONDS:  # also when there is always a hint for some other run
+            if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()
             self._wanted.clear()
@@ -217,7 +219,7 @@ class Hub:
     # --- readers ------------------------------------------------------------------------------------
 
     def changed(self, watched: RemoteReaders) -> None:
-        """A reader has come or gone. Only whether there are any matters elsewhere."""
+        """A reader has joined or left. Other processes only need to know whether there are any."""
         id = watched.log.record.id
         if self._is_moving and not watched.count:
             return

@@ -1,9 +1,9 @@
-"""The beats of other processes in; those that have stood still for too long out.
+"""The beats of other processes in; the processes whose beat has not changed for too long out.
 
-No clock of another machine is read. A beat is a number that its process raises; what counts is for how long, by the
-watcher's own clock, the same number was seen. A look that fails says nothing about anybody: the database may have been
-away, and no beat could have been raised. So it starts all the times again, and so does one that needed a retry, or that
-finds that the database has been started again since the last one.
+No clock of another machine is read. A beat is a number that its process increments; what counts is how long the
+watcher, by its own clock, has seen the same number. A failed read says nothing about any process: the database may have
+been unavailable, so that nobody could send a beat. It therefore restarts all the intervals, and so does a read that
+needed a retry, or that finds that the database was restarted since the last one.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,9 @@ class Liveness:
         self._seen: dict[str, tuple[int | None, float]] = {}  # the beat, and since when it is the same
 
     def look(self, beats: Mapping[str, int | None], now: float) -> dict[str, int | None]:
-        """Those that are dead, with their last beats. None for a beat: it is named somewhere, and is no member."""
+        """The dead processes with their last beats. A beat of None: the process is referenced somewhere but is not a
+        member.
+        """
         self._seen = {
             id: known if (known := self._seen.get(id)) is not None and known[0] == beat else (beat, now)
             for id, beat in beats.items()

@@ -1,8 +1,8 @@
 """This process as a member of the cluster, and the others as it sees them.
 
-Every member looks at all beats in turn with its own. Whoever finds one that has stood still for a lease (`Liveness`)
-removes that member and ends its runs: with what they had, and an error that says so. A member that was removed although
-it lives, since it was frozen or cut off, learns it from its next beat: it ends its agents, and joins again.
+Every member reads all beats whenever it sends its own. If a beat has not changed for a lease (`Liveness`), it removes
+that member and ends its runs, with their output so far and an error. A member that was removed although it is alive,
+because it was frozen or cut off, learns this from its next beat: it ends its agents, and joins again.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Me
 _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may soon consider this process dead
 _LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
-_REJOINED = 2**40  # beats that a member is ahead of its earlier life
+_REJOINED = 2**40  # beats by which a restarted member is ahead of its earlier life
 _LOST = RunnerLost(
     "The process that ran this agent died or lost its connection to the database; partial output was kept. "
     "Send the message again."
@@ -47,7 +47,7 @@ class Members:
         warn: Callable[[str], None] = lambda message: None,
     ) -> None:
         self.own, self.known = own, [own]
-        self.volumes = set(own.volumes)  # of all members there were: a process that died may come back with its own
+        self.volumes = set(own.volumes)  # of all members so far: a process that died may return with the same one
         self.takeovers = self.times_removed = 0
         self.stored: Figures | None = None  # as of the last look
         self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when others considered this process dead
@@ -81,12 +81,12 @@ class Members:
         return any(member.id == id for member in self.known)
 
     def runners(self, volume: str | None = None, needs: Collection[str] = ()) -> list[Member]:
-        """That take new work."""
+        """Members that accept new work."""
         return [member for member in self.known if member.can_take(volume, needs)]
 
     @property
     def level(self) -> int:
-        """Of the cluster: what every member understands."""
+        """The protocol level that every member of the cluster understands."""
         return min((member.level for member in self.known), default=self.own.level)
 
     @property
@@ -189,7 +189,9 @@ class Members:
 
     @property
     def holds_its_runs(self) -> bool:
-        """Certainly. A process that was frozen or cut off for a lease may have lost them, and not know it yet."""
+        """Whether it certainly still has its runs: a process that was frozen or cut off for a lease may have lost them
+        without knowing yet.
+        """
         return self.beat_age < self.timing.lease_seconds
 
     # --- looking ------------------------------------------------------------------------------------
@@ -227,8 +229,9 @@ class Members:
                     await self._cluster.forget_old()
 
     def _dead(self, absent: Collection[str]) -> dict[str, int | None]:
-        """Those that are to be taken over. A database that takes no beats of this process may take nobody's, although
-        it can be read: its disk is full, or slow. Then nobody is judged."""
+        """Those to be taken over. A database that does not accept beats from this process may accept none at all,
+        although it can be read: its disk is full or slow. Then no process is considered dead.
+        """
         if self.beat_age > max(self.timing.lease_seconds / 2, _LATE * self.timing.beat_seconds):
             self._liveness.failed()
             return {}
@@ -240,8 +243,10 @@ class Members:
         return self._liveness.look(beats, monotonic())
 
     def _was_away(self) -> bool:
-        """Whether the database, or the way to it, was away since the last look, however short: it was started again, or
-        connections were lost, and retries hid it. Then others may not have been able to beat, either."""
+        """Whether the database, or the connection to it, was unavailable since the last read, however briefly: it was
+        restarted, or connections were lost and retries succeeded. Then others may not have been able to send their
+        beats either.
+        """
         before, stored = self._database, self.stored
         self._database = None if stored is None else (stored.server, stored.losses)
         return self._database != before
@@ -263,7 +268,7 @@ class Members:
         self._cluster.hint("", Hint("queue"))
 
     async def end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
-        """A run that is in nobody's hands. False: it is now, or it has ended. Raises `StoreUnavailable`."""
+        """Ends a run that no process has. False: a process has it now, or it has ended. Raises `StoreUnavailable`."""
         lease = await self._store.claim_run(run.id, run.epoch)
         return lease is not None and await self._end(replace(run, epoch=lease.epoch), why)
 

@@ -1,6 +1,6 @@
 """A run that another process drives, as a `RunHandle`: read through the hub, stopped by commands.
 
-Its answers are not given here: a command brings them to the runner, whose own handle takes them.
+Answers do not go through this handle: a command sends them to the runner, whose own handle accepts them.
 """
 
 from collections.abc import Awaitable, Callable

@@ -1,11 +1,11 @@
-"""Commands of the database in; carried out by this process's own runs, and their outcomes written, out.
+"""Commands from the database in; their outcomes, after this process has executed them, out.
 
-A command is claimed only when there is room for the run that it may start. It is carried out by the same service as in
-a gateway of one process; only the start is checked once more, in the transaction that begins the run: the claim must
+A command is claimed only when there is room for the run that it may start. It is executed by the same service as in a
+single-process gateway; only the start is checked once more, in the transaction that begins the run: the claim must
 still be this process's (`store.base.Claim`). The outcome is written with the claim's epoch.
 
-Clients read through fronts. As long as a front has a reader of a run, this process counts one of its own for it, so a
-run whose last client has gone is stopped as ever.
+Clients read through fronts. As long as a front has a reader of a run, this process counts a local reader for it, so a
+run is stopped as usual when its last client leaves.
 """
 
 import asyncio
@@ -145,8 +145,10 @@ class Runner:
                 suspects = await self.end_lost_runs(suspects)
 
     async def end_lost_runs(self, suspects: Set[str]) -> Set[str]:
-        """Ends those of the suspects that are this process's and that it does not drive: it gave them up when the
-        database did not take their events for too long. Nobody else would, since it lives. Returns new suspects."""
+        """Ends those of the suspects that belong to this process but are not driven by it: it abandoned them when the
+        database did not accept their events for too long. No other process would end them, because this one is alive.
+        Returns new suspects.
+        """
         stored = await self._cluster.runs_of(self._members.own_id)
         beginning = {command.run_id for command in self._deciding.values()}
         lost = [run for run in stored if self._runs.find(run.id, run.owner) is None and run.id not in beginning]
@@ -224,12 +226,12 @@ class Runner:
             return Failed(error.failure())
         except msgspec.DecodeError:
             return Failed(GatewayFault("The runner does not know this command; upgrade it.").failure())
-        except Exception as error:  # noqa: BLE001 -- who waits for the outcome must get one
+        except Exception as error:  # noqa: BLE001 -- the caller that waits for the outcome must get one
             self._fault(error)
             return Failed(GatewayFault("Internal error in the runner; its log has the details.").failure())
 
     async def _begun(self, claimed: ClaimedCommand) -> Replied | None:
-        """The run of a command that is carried out once more, since its outcome was lost."""
+        """The run of a command that is executed again because its outcome was lost."""
         with suppress(StoreUnavailable):
             if await self._service.store.run(claimed.run_id, claimed.owner) is not None:
                 return Replied(claimed.run_id, 0)
@@ -373,7 +375,7 @@ class Runner:
             self._proxies[id] = is_read
 
     def _reads(self, watchers: Watchers) -> bool:
-        """The clients of a front that has gone get a lease to come back at another one."""
+        """Clients of a front that has left get one lease to reconnect at another one."""
         if not watchers.readers or self._members.has(watchers.member):
             self._gone_since.pop(watchers.member, None)
             return bool(watchers.readers)
@@ -389,7 +391,7 @@ def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
 
 
 def _outcome(command: Command, claimed: ClaimedCommand) -> bytes:
-    """What is stored when a run begins with this command: nothing else can come of it then."""
+    """The outcome that is stored when a run begins with this command: no other outcome is possible then."""
     return begun(claimed.run_id) if isinstance(command, Take | Start) else b""
 
 

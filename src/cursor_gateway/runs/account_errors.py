@@ -1,4 +1,4 @@
-"""Errors about the agent's account in; the same errors for the requests that follow soon, without an agent, out.
+"""Errors about the agent's account in; the same errors for later requests, without starting an agent, out.
 
 Many clients repeat a request that failed, whatever the reply says. Without a login, or at the usage limit,
 each retry would start an agent only to get the same error.
@@ -20,7 +20,7 @@ _RECENT_SECONDS = 1.0
 
 
 class Asked(Struct, frozen=True):
-    """Who asks, and what answers."""
+    """The caller, account and model of a request."""
 
     owner: str
     account: Hashable  # the source with its credentials, configuration and program
@@ -28,7 +28,7 @@ class Asked(Struct, frozen=True):
 
 
 class _Key(Struct, frozen=True):
-    """By owner: what one caller makes the agent say must not shut out another."""
+    """Per owner: what one caller makes the agent say must not lock out another."""
 
     owner: str
     account: Hashable
@@ -41,18 +41,18 @@ class _Remembered(Struct, frozen=True):
 
 
 class AccountErrors:
-    """Each is remembered for `seconds`, unless a run succeeds or the account changes before; 0 remembers none."""
+    """Each error is kept for `seconds`, or until a run succeeds or the account changes; 0 keeps none."""
 
     def __init__(self, source: SourceRouter, seconds: float, clock: Callable[[], float], data_dir: Path) -> None:
         self._source, self._seconds, self._clock = source, seconds, clock
         self._reset_file = data_dir / _RESET_FILE
         self._remembered: dict[_Key, _Remembered] = {}  # the oldest first
-        self._recent: dict[str | None, tuple[float, Hashable]] = {}  # accounts and when they were looked at, by source
+        self._recent: dict[str | None, tuple[float, Hashable]] = {}  # accounts and when they were read, by source
 
     def asked(self, owner: str, source: str | None, model: str) -> Asked:
-        """To be called before the agent starts: an error is about the account as it was then.
+        """Call this before the agent starts: an error is about the account as it was then.
 
-        Looking takes a while, and matters only where an error is remembered: else a recent look will do.
+        Reading the account takes a while, and matters only if an error is cached; otherwise a recent result is reused.
         """
         now = self._clock()
         known = self._recent.get(source)
@@ -61,7 +61,7 @@ class AccountErrors:
         return Asked(owner, known[1], model)
 
     def known(self, asked: Asked) -> AgentError | None:
-        """The error that an agent would report, if it was asked."""
+        """The cached error that an agent would report again, if there is one."""
         now = self._clock()
         for model in (None, asked.model):
             found = self._remembered.get(_Key(asked.owner, asked.account, model))
@@ -76,7 +76,7 @@ class AccountErrors:
         return None
 
     def record(self, asked: Asked, failure: Failure | None) -> None:
-        """How a run has ended; None: well."""
+        """How a run has ended; None if it succeeded."""
         if failure is None:
             self._remembered = {
                 key: error

@@ -38,7 +38,7 @@ from cursor_gateway.store.base import Claim
 
 
 class Asker(Struct, frozen=True, kw_only=True):
-    """The caller who answers."""
+    """The caller that answers."""
 
     owner: str
     request_id: str = ""
@@ -66,11 +66,11 @@ class Answering:
         pause = rounds.pause_before(results)
         if pause is None:
             raise _no_such_call()
-        if not rounds.are_missing(results):  # it had them all, and this is what came of it
+        if not rounds.are_missing(results):  # it already had them all: reply with what followed
             return Continued(run, pause)
         messages = [*await self._said_before(run), *rounds.messages(results)]
         request = _run_request(run, asker, messages, Offer(tools=self._tools_of(run)))
-        # Who brings the results once more joins the run that has them.
+        # A request that repeats the results joins the run that has them.
         request = msgspec.structs.replace(request, idempotency_key=f"results for {run.id} after {pause}")
         return Continued(await service.start(request), 0)
 
@@ -100,7 +100,7 @@ class Answering:
         return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
 
     async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
-        """For calls that need permission, by their documents. What was rejected is tried again in the next turn."""
+        """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
         service = self._service
         run = await service.find(id, asker.owner)
         service.permissions.check(list(decided.values()))
@@ -165,7 +165,7 @@ class Answering:
             raise unwritable(error) from error
 
     async def _settle(self, run: RunHandle, documents: Iterable[Document]) -> None:
-        """When the last of the run's calls is decided, its conversation waits for nobody."""
+        """When the last of the run's calls is decided, its conversation no longer waits for anybody."""
         try:
             entries = self._service.permissions.every(run.owner)
         except OSError as error:
@@ -197,7 +197,7 @@ class Answering:
     async def _held(
         self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
     ) -> int | None:
-        """The pause in which the run itself waited for such an answer: it has had one, and this is another copy."""
+        """The pause in which the run waited for such an answer. It already got one; this is a repetition."""
         return await self._pause_of(
             run, next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
         )

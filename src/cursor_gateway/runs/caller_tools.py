@@ -3,9 +3,8 @@
     the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent runs on
     a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
 
-When a call is shown, answered or owed is decided in `open_calls`. Here is what a call is: whether it fits its tool's
-schema, what the agent's own denied tool means in the caller's words, and what the agent
-reads of it.
+`open_calls` decides when a call is shown, answered or owed. This module decides what a call is: whether it matches its
+tool's schema, which of the caller's tools replaces a denied tool of the agent, and what the agent reads as the result.
 """
 
 from collections import Counter
@@ -68,7 +67,7 @@ class CallerTools:
         self.paths = ScratchPaths(scratch)
         self._images: dict[str, Image] = {}  # by their names
         self._made: dict[str, _Made] = {}
-        self._also: list[Message] = []  # what the caller said beside its results, for the agent's next turn
+        self._also: list[Message] = []  # messages that came with the results, for the agent's next turn
         self._failed: Counter[str] = Counter()  # calls answered with an error that the agent has not reported yet
         self._guard = LoopGuard()
         self._was_called = False  # since the last answer
@@ -101,7 +100,7 @@ class CallerTools:
         return f"{VIEWER}_" if any(tool.name == VIEWER for tool in self.offer.tools) else VIEWER
 
     def show(self, images: Sequence[Image]) -> tuple[str, ...]:
-        """How these images are named to the agent, which sees them with the viewer from now on."""
+        """The names by which the agent can open these images with the viewer from now on."""
         self._images |= {image.name: image for image in images}
         return tuple(f"{image.name} (the tool `{self._viewer}` of `{self.server}` shows it)" for image in images)
 
@@ -113,7 +112,7 @@ class CallerTools:
     # --- the agent's side ---------------------------------------------------------------------------
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """What the caller's tool gives. To cancel this is to give the call up: its result then comes another way."""
+        """The result of the caller's tool. Cancelling this abandons the call; its result is sent another way."""
         if name == self._viewer and (image := self._images.get(str(arguments.get("name")))) is not None:
             return ToolResult(text="", images=(image,))
         if (wrong := self._wrong(name, arguments)) is not None:
@@ -156,7 +155,7 @@ class CallerTools:
         return True
 
     def agent_ended(self) -> None:
-        """However it did: what it reports from now on is about other calls."""
+        """For any reason. What it reports from now on is about other calls."""
         self._failed.clear()
 
     async def next_turn(self) -> list[Message]:
@@ -190,7 +189,7 @@ class CallerTools:
             return None  # it would take too long, and the caller checks as well
         try:
             wrong = violation(arguments, tool.parameters)
-        except Uncheckable:  # then it is the caller's to judge
+        except Uncheckable:  # then the caller has to check it
             return None
         return f"These arguments do not fit the tool's schema: {wrong}." if wrong else None
 
@@ -219,7 +218,7 @@ class CallerTools:
             )
 
     def _stop(self, why: GatewayError) -> None:
-        """Nothing more is asked of the caller, however long the agent takes to go."""
+        """The caller gets no more calls, however long the agent takes to exit."""
         if self.stop_reason is None:
             self.stop_reason = why
             self._waiting.stop(why)
@@ -227,7 +226,7 @@ class CallerTools:
     # --- the caller's side --------------------------------------------------------------------------
 
     def paused(self, fresh: Sequence[str], said: str) -> list[CallerToolAsked]:
-        """How the run says that these calls are the caller's to carry out. `said` came before them."""
+        """The events with which the run asks the caller to execute these calls. `said` came before them."""
         calls = [self._made[id].call for id in fresh if id in self._made]
         if calls:
             self.history.append(AssistantMessage(said, tuple(map(_call, calls))))
@@ -243,17 +242,16 @@ class CallerTools:
         return {id: results[id] for id in self._waiting.shown if id in results and id in self._made}
 
     def pause_before(self, results: Mapping[str, ToolResult]) -> int:
-        """The number of the pause that these results ended, when they came first."""
+        """The number of the pause that these results ended when they first arrived."""
         return min(made.paused_at for id, made in self._made.items() if id in results and made.answer is not None)
 
     def answer(
         self, results: Mapping[str, ToolResult], paused_at: int, also: Sequence[Message], offer: Offer | None
     ) -> tuple[list[CallerToolAnswered], dict[str, ToolResult]]:
-        """New results, which end the pause of that number: what readers see of them, and what the agent
-        reads of it.
+        """Adds new results, which end the pause of that number. Returns the events for readers and the results for the
+        agent.
 
-                What a caller says beside them (`also`) cannot reach an agent in the middle of its work: it is for its
-                next turn.
+        Messages that come with them (`also`) cannot be sent to an agent that is working; they are for its next turn.
         """
         self._choose(offer or replace(self.offer, choice=AutoTool()))  # a choice is for one reply
         events, given, now = list[CallerToolAnswered](), dict[str, ToolResult](), monotonic()
@@ -278,7 +276,7 @@ def _call(call: CallerCall) -> Call:
 
 
 def _ran_here(action: Action, outcome: Outcome) -> bool:
-    """On this machine; what Cursor's own service does, and notes that the agent makes for itself, do no harm."""
+    """Whether it acts on this machine. Actions of Cursor's own service, and the agent's own notes, are harmless."""
     if isinstance(action, Command) and (action.exit_code >= 0 or outcome.code in _OF_COMMANDS):
         return True  # also if it failed
     return outcome.state == "completed" and (

@@ -28,7 +28,7 @@ class Continued(Struct, frozen=True):
     run: RunHandle
     after: int
     usage_before: Usage | None = None  # of the last model call before this reply
-    key: str = ""  # by which its request is known if it comes again
+    key: str = ""  # identifies its request if it is repeated
 
 
 class Continuing:
@@ -36,7 +36,7 @@ class Continuing:
         self._service = service
 
     async def take(self, request: RunRequest) -> Continued:
-        """The reply to a request: it may come again, bring results, or be new."""
+        """The reply to a request, which may be repeated, contain results, or be new."""
         if request.workspace is None and request.workspace_if_allowed is not None:
             request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
@@ -65,7 +65,7 @@ class Continuing:
     async def _continue_run(
         self, request: RunRequest, results: Mapping[str, ToolResult], also: Sequence[Message]
     ) -> Continued | None:
-        """With the run that waits for these results. None: there is none, so the request starts a run."""
+        """Continues the run that waits for these results. None: there is none, so the request starts a new run."""
         run = self._service.runs.find_by_calls(results, request.owner)
         if run is None or run.caller is None or run.is_ending:
             return None
@@ -79,8 +79,9 @@ class Continuing:
         return continued
 
     async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
-        """By which the request is known if it comes again. None: its client may ask the same twice, for two answers,
-        and it brings no results of calls that were made here."""
+        """Identifies the request if it is repeated. None: its client may ask the same twice to get two answers, and the
+        request contains no results of calls that were made here.
+        """
         if not results and request.attempt == "only":
             return None
         if request.idempotency_key is not None:
@@ -100,10 +101,10 @@ class Continuing:
         return False
 
     async def _repeated(self, request: RunRequest, key: str) -> Continued | None:
-        """The reply that this request got before, unless it is asked again for another one, or its run failed.
+        """The reply that this request got before, unless the client wants another one, or the run failed.
 
-        A failure is repeated if another try cannot help; for a client that retries by itself also if its agent had
-        begun to work: the same work must not be done twice.
+        A failure is returned again if a retry cannot help, and to clients that retry automatically also if the agent
+        had started working: the same work must not be done twice.
         """
         is_asked_again = request.may_be_asked_again and self._service.deliveries.is_asked_again(request.owner, key)
         if request.attempt == "first" or is_asked_again:
@@ -127,7 +128,7 @@ class Continuing:
         return Continued(run, known.after, await usage_at(run, known.after))
 
     async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
-        """The run was stopped, or failed in a way that leaves the request to be answered."""
+        """The run was stopped, or failed in a way that allows another attempt."""
         if run.done is None:
             return run.is_ending
         failure = run.done.failure
@@ -138,8 +139,9 @@ class Continuing:
         return failure.is_transient or not is_named
 
     async def _was_received(self, run: RunHandle, after: int) -> bool:
-        """The client has got this reply: it has sent results of its calls, or gone on in the conversation. It asks the
-        same again on purpose, as after a rewind, and not to retry."""
+        """Whether the client received this reply: it has sent results of its calls, or continued the conversation. Then
+        it repeats the request on purpose, for example after a rewind, and not as a retry.
+        """
         reader, number = run.reader(after), after
         while reader.place < run.count and not reader.has_left:
             for event in await reader.next():
@@ -165,7 +167,7 @@ async def continue_run(
 
 
 async def _has_begun(run: RunHandle) -> bool:
-    """Whether its agent has said or done anything."""
+    """Whether its agent has produced any output."""
     reader = run.reader()
     while reader.place < run.count and not reader.has_left:
         if any(map(says_something, await reader.next())):

@@ -94,7 +94,7 @@ class Conversations:
         return self._conversation(found, None, known, messages[given:], given, _version(found, None))
 
     async def find_by_history(self, scope: Scope, messages: Sequence[Message]) -> Conversation:
-        """The one that has said all but the last of these messages, or a new one."""
+        """The conversation whose messages are all of these except the last, or a new one."""
         given = answered(messages)
         if 0 < given < len(messages):
             try:
@@ -146,7 +146,7 @@ class Conversations:
         return [_message(record) for record in await self._store.messages(id, owner)]
 
     async def said_up_to(self, id: str, owner: str, run_id: str) -> list[Message]:
-        """What was said up to the end of this run."""
+        """The messages up to the end of this run."""
         records = await self._store.messages(id, owner)
         last = max((place for place, record in enumerate(records, 1) if record.run_id == run_id), default=0)
         return [_message(record) for record in records[:last]]

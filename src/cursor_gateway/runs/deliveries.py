@@ -1,4 +1,4 @@
-"""When replies were delivered: a client that asks the same some time later has had its answer and wants another."""
+"""When replies were delivered: a client that repeats a request some time later wants another answer."""
 
 import time
 from collections.abc import Callable
@@ -8,8 +8,7 @@ _MOST = 1000  # replies that are remembered
 
 class Deliveries:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """For `seconds` after a reply the same question is taken for a retry: the reply may have been lost on its
-        way."""
+        """For `seconds` after a reply, the same request counts as a retry: the reply may have been lost in transit."""
         self._seconds, self._clock = seconds, clock
         self._delivered: dict[tuple[str, str], float] = {}  # when, by owner and key; the latest last
 

@@ -1,10 +1,10 @@
 """A source's agent events in; the events of one run, in its log, out.
 
 A run is one or more turns of an agent. Most have one. The agent is started again when its session is lost, when its
-source failed before it said anything, when it does not wait for answers that it is owed, or when it ended without a
-call that it had to make: `TurnEnd` has the cases, `_next_turn` what follows from each.
+source failed before the first output, when it does not wait for answers that it is owed, or when it ended without a
+required call. `TurnEnd` lists these cases, and `_next_turn` decides what follows.
 
-Here, and nowhere else, what goes wrong becomes an event: whatever happens, `Done` is the last event of the log.
+Failures become events here and nowhere else: whatever happens, `Done` is the last event of the log.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Predecessor(Protocol):
 
 
 class Driver:
-    """Drives the agent of one run. `Waiting` says when to pause, and when the agent must be ended."""
+    """Drives the agent of one run. `Waiting` decides when to pause, and when the agent must be ended."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Driver:
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
         self._is_agent_ended = False
         self._said: list[str] = []  # by the agent, since its calls were shown last
-        self._unused: list[str] = []  # calls whose results the agent got, and has said nothing since
+        self._unused: list[str] = []  # calls whose results the agent got, without any output since
         waiting.begin(self)
 
     # --- the run ------------------------------------------------------------------------------------
@@ -110,7 +110,7 @@ class Driver:
     def start(
         self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]
     ) -> "asyncio.Task[None]":
-        """Returns at once; the agent starts when nothing is left of the run `after` which it comes."""
+        """Returns at once; the agent starts when the previous run, `after`, has ended completely."""
         loop = asyncio.get_running_loop()
         self._started_at = self.heard_at = loop.time()
         self.source_name, self._redacted = source.name_of(self.turn), source.redacted
@@ -121,7 +121,7 @@ class Driver:
         """Ends the agent, unless the run is over; readers see why."""
         if self.stop_reason is None and not self._log.is_ended and self._task is not None:
             self.stop_reason = why
-            if self._has_begun:  # a task that is cancelled before it begins could not say why
+            if self._has_begun:  # a task that is cancelled before it starts cannot report why
                 self._task.cancel()
 
     async def gone(self) -> None:
@@ -157,7 +157,7 @@ class Driver:
             await self._end(_STOPPED)
 
     async def _end(self, why: GatewayError) -> None:
-        """Unless the agent has said itself how it ended."""
+        """Unless the agent has reported itself how it ended."""
         if not self._log.is_ended:
             failure = self._redacted((self.stop_reason or why).failure())
             self._log.add(self._assembler.push(self._timed(RunFailed(failure=failure))))
@@ -205,7 +205,7 @@ class Driver:
         return TurnEnd.RUN_OVER
 
     def _restart(self, source: SourceRouter, failure: Failure) -> TurnEnd | None:
-        """How an agent that failed before it said anything can be started again."""
+        """How an agent that failed before its first output can be started again."""
         if self._turns is None:
             return None
         if failure.code == SessionLost.code and self.turn.session_id is not None:
@@ -216,7 +216,7 @@ class Driver:
         return None
 
     async def _push(self, source: SourceRouter, batch: Sequence[AgentEvent], before: int) -> TurnEnd | None:
-        """What one read of the agent's output meant. The end of the turn, where it has one."""
+        """Handles one read of the agent's output. Returns the end of the turn, if it contains one."""
         self.heard_at = asyncio.get_running_loop().time()
         self.has_events = True
         out: list[DocumentEvent] = []
@@ -254,7 +254,7 @@ class Driver:
             asyncio.get_running_loop().call_soon(self.first_event)
 
     def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, TurnEnd | None]:
-        """The event as readers are to see it, if at all, and whether it ends the turn but not the run."""
+        """The event for readers, if they should see it, and whether it ends the turn but not the run."""
         if caller.stop_reason is not None:  # its result may come in the same read as what the run was stopped for
             return None, None
         if self._is_agent_ended and not isinstance(event, ToolStarted | ToolEnded):
@@ -280,10 +280,10 @@ class Driver:
                 return event, None
 
     def _died_with_results(self, failure: Failure) -> bool:
-        """Whether the agent died before it could use the results that it got: another one gets them.
+        """Whether the agent died before it could use the results that it got; then another agent gets them.
 
-        An agent can die while its caller works, and it may be noticed only when the results were passed on. It is not
-        tried twice: the next agent has them from the start.
+        An agent can die while its caller works, and this may be noticed only after the results were passed on. It is
+        tried only once: the next agent has the results from the start.
         """
         unused = [id for id in self._unused if self._waiting.state(id) is Call.DELIVERED]
         self._unused.clear()
@@ -348,7 +348,9 @@ class Driver:
     def answer(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
-        """With results of the caller's tools: the number of the pause that they end, now or when they came first."""
+        """Continues with results of the caller's tools. Returns the number of the pause that they end, now or when they
+        first arrived.
+        """
         assert self._caller is not None
         new = self._caller.new(results)
         if not new:
@@ -361,7 +363,7 @@ class Driver:
         return paused_at
 
     def _say(self, events: Sequence[AgentEvent]) -> None:
-        """Beside what the agent says."""
+        """Adds events of the gateway to those of the agent."""
         self.heard_at = asyncio.get_running_loop().time()
         if out := [shown for event in events for shown in self._assembler.push(event)]:
             if self._caller is not None:

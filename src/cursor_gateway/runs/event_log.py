@@ -127,13 +127,15 @@ class EventLog:
             self._report(self._journal)
 
     def _lose(self, journal: Journal, events: Sequence[DocumentEvent]) -> None:
-        """The store will never have them: readers are detached, and find elsewhere how the run continued."""
+        """The store will never have these events: readers are detached, and can read the rest of the run from another
+        process.
+        """
         self.is_deleted = True
         if isinstance(last := events[-1], Done):
             self.done = last
             self.ended(last.failure)
         self._wakeups.wake_all()
-        journal.fenced = Fenced("claimed")  # its agent must end, whatever became of the run
+        journal.fenced = Fenced("claimed")  # its agent must end in any case
         self._report(journal)
 
     def _report(self, journal: Journal) -> None:

@@ -1,4 +1,4 @@
-"""A figure for the metrics, from a part that knows nothing of how they are published."""
+"""A figure for the metrics, from a module that does not depend on how they are published."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""A run as everyone but its driver sees it: driven here, stored, or driven by another gateway."""
+"""The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
@@ -63,11 +63,11 @@ class RunHandle(Protocol):
 
     @property
     def is_ending(self) -> bool:
-        """It is done or stopped: only its agent has still to go."""
+        """It is done or stopped; only its agent may still be running."""
         ...
 
     async def entered(self) -> None:
-        """Waits until the store has the run, if it can: before that, nobody should learn the run's id."""
+        """Waits until the run is stored, if possible. Its id must not be sent to anyone before that."""
         ...
 
     def reader(self, after: int = 0) -> Reader: ...
@@ -95,7 +95,9 @@ class RunHandle(Protocol):
     def answer_calls(
         self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
     ) -> int:
-        """With results that it knows: the number of the pause that they end, now or when they came first."""
+        """Continues with results of its calls. Returns the number of the pause that they end, now or when they first
+        arrived.
+        """
         ...
 
     def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
@@ -123,5 +125,5 @@ class RunHandle(Protocol):
         ...
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
-        """As a request says that continues it; None leaves it as it is."""
+        """As requested by the request that continues it; None changes nothing."""
         ...

@@ -1,4 +1,4 @@
-"""A run's events in, before any reader sees them; stored, or buffered until the store accepts them again."""
+"""A run's events in, before any reader sees them; stored, or buffered until the store accepts them again, out."""
 
 import asyncio
 from collections import deque
@@ -40,7 +40,7 @@ from cursor_gateway.store.search import Words
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
 _BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
-_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers who are nearly up to date
+_KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
 
 
 class Journal:
@@ -57,7 +57,7 @@ class Journal:
         self._waiting: list[DocumentEvent] = []
         self._stored = 0  # how many events are
         self._end: RunEnd | None = None
-        self._is_lost = False  # the store has not all of it, and never will
+        self._is_lost = False  # the store lacks some of it, and always will
         self.fenced: Fenced | None = None  # why not, if it refused the lease
         self.bug: Exception | None = None  # an internal error in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
@@ -67,7 +67,7 @@ class Journal:
         )  # batches that are stored and not old: their events and their bytes
         self._kept_events = self._kept_bytes = 0
         self._said: list[str] = []
-        self._replied = 0  # how much of it stood in replies before the last one
+        self._replied = 0  # how much of it was in replies before the last one
         self._has_output = False
         self._first_event_ms: int | None = None
         # Visible events after this number, as far as they are in memory: see `EventLog`.
@@ -119,10 +119,11 @@ class Journal:
         return begun
 
     def begin_soon(self, *, is_alone: bool) -> None:
-        """For a run that starts in any case: with its first events, or while its agent is silent.
+        """For a run that starts in any case: it is inserted together with its first events, or while its agent is
+        silent.
 
-        One that `is_alone` is entered while its agent starts, since nothing else needs the event loop: its first events
-        are stored sooner then. With others, one write for both costs them less.
+        If it `is_alone`, it is inserted while its agent starts, because nothing else needs the event loop; its first
+        events are then stored sooner. If there are others, a single write for both costs less.
         """
         if self._lease is not None:
             return
@@ -138,7 +139,7 @@ class Journal:
             self._beginning = asyncio.get_running_loop().create_task(self.entered())
 
     async def entered(self) -> None:
-        """What goes wrong does so again with the first events, and is reported then."""
+        """A failure is ignored here: it happens again with the first events, and is reported then."""
         if self._lease is None and not self._is_lost:
             with suppress(Exception):
                 await self.begin()
@@ -160,7 +161,7 @@ class Journal:
         self._note(stored)
 
     def _note(self, events: Sequence[DocumentEvent]) -> None:
-        """What the end of the run will tell of them."""
+        """Collects what the end of the run reports about these events."""
         for event in events:
             if text := source_text(event):
                 self._said.append(text)
@@ -172,7 +173,8 @@ class Journal:
                 self._has_output = says_something(event)
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
-        """The latest events that were added, as readers are to see them: `Done` says if the answer could not be stored.
+        """Stores the events that were added last, and returns them for readers: `Done` reports whether the answer could
+        not be stored.
 
         If it is cancelled, the events may or may not be stored; the next call stores what is missing.
         """
@@ -236,8 +238,9 @@ class Journal:
         return True
 
     async def _send_again(self, last: int) -> bool:
-        """What the store has forgotten, as a standby may that lagged, or a server that was restored: as far as it is
-        kept here, under the same numbers."""
+        """Events that the store has lost, for example when a lagging standby took over or a server was restored. They
+        are sent again with the same numbers, as far as they are kept here.
+        """
         forgotten = self.kept(last)[: self._stored - last]  # what follows is in `_waiting`
         if last + len(forgotten) != self._stored:
             self.bug = ValueError(f"the store has forgotten all after event {last}, which is too long ago")
@@ -286,9 +289,11 @@ class Journal:
         )
 
     def _fingerprint(self, done: Done, answer: str) -> str | None:
-        """Of what the caller will quote next. None leaves what was: a turn that never began changes nothing."""
+        """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never
+        began changes nothing.
+        """
         if done.failure is not None:
-            # A session that was broken off knows something else than its caller.
+            # After an interruption, the session and its caller have different texts.
             return f"none {self._new.id}" if self._has_output else None
         return self.fingerprint(answer) or f"none {self._new.id}"
 

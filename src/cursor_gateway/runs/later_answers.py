@@ -1,4 +1,4 @@
-"""An answer of the agent in; the same, with the answers that people gave to its questions later, out."""
+"""The agent's reply in; the same reply, with the answers that people gave to its questions later, out."""
 
 import msgspec
 

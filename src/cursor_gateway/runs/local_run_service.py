@@ -147,7 +147,7 @@ class LocalRunService:
 
 
 def _check_needs(request: RunRequest) -> None:
-    """Whoever has claimed the request has its labels."""
+    """A runner that claimed the request already has the labels."""
     if request.needs and request.claim is None:
         raise InvalidRequest(
             "`needs` chooses a runner of a cluster, and this gateway is not part of one; omit it.", param="needs"

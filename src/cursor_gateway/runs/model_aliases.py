@@ -1,7 +1,7 @@
 """A model's name as a client knows it in; one of Cursor's models out.
 
-Clients of Anthropic's send Claude's names unasked, also names that Cursor does not have. An alias stands for a model of
-Cursor's, or for a word: then for the newest of the models that have it in their names.
+Anthropic's clients send names of Claude models by default, including names that Cursor does not have. An alias stands
+for one of Cursor's models, or for a word: then for the newest model with that word in its name.
 """
 
 import re
@@ -32,7 +32,7 @@ def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> s
 
 
 def name_for_claude_code(id: str) -> str:
-    """It shows only models whose names say that they are Anthropic's."""
+    """Claude Code shows only models whose names contain `claude`."""
     return id if "claude" in id or "anthropic" in id else f"{CLAUDE}{id}"
 
 

@@ -233,7 +233,7 @@ class OpenCalls:
         self.phase = Phase.RUNNING
         self._calls: dict[str, _Open] = {}  # in the order in which they were made
         self._is_agent_gone = False
-        self._owes_turn = False  # the caller has said more than it was asked
+        self._owes_turn = False  # the caller has sent messages besides its results
         self._is_turn_due = False  # `BeginTurn` was returned, and has not been carried out
 
     # --- state --------------------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class OpenCalls:
         return self._move(PhaseInput.CALLED)
 
     def wrote(self) -> list[Action]:
-        """The agent keeps writing: it may not have made all its calls."""
+        """The agent is still writing, so more calls may follow."""
         return self._move(PhaseInput.OUTPUT)
 
     def quiet(self, most: int | None = None) -> list[Action]:
@@ -291,18 +291,20 @@ class OpenCalls:
         return actions + self._next(before)
 
     def give_up(self, id: str) -> list[Action]:
-        """The agent does not wait for this one any more, or says that its answer never came."""
+        """The agent no longer waits for this call, or reports that its answer never arrived."""
         before, actions = self.open, self._push(id, CallInput.GIVE_UP)
         if EndAgent() in actions:
             return self.end_agent()
         return actions + self._next(before)
 
     def end_agent(self) -> list[Action]:
-        """It must not continue: it was denied a tool that its caller has, or does not wait for it."""
+        """The agent must not continue: it was denied a tool that its caller has, or no longer waits for the result."""
         return [EndAgent(), *self.agent_ended()]
 
     def agent_ended(self, unused: Iterable[str] = ()) -> list[Action]:
-        """However it did. The answers of these calls were delivered, but it cannot have used them: they are owed."""
+        """The agent ended, for any reason. The answers of these calls were delivered, but it cannot have used them:
+        they are owed.
+        """
         before, self._is_agent_gone = self.open, True
         for id in unused:
             self._push(id, CallInput.GIVE_UP)

@@ -60,9 +60,8 @@ class Permissions:
         request: PermissionRequest,
         permission: Permission,
     ) -> PermissionEntry:
-        """`place` is a workspace and a conversation, `asked` a run and its document. The same again is the same entry.
-
-        Raises `InvalidRequest` if it was decided otherwise, and `OSError`.
+        """`place` is a workspace and a conversation, `asked` a run and its document. Repeating a decision returns the
+        same entry. Raises `InvalidRequest` if it was decided differently before, and `OSError`.
         """
         with self._locked() as folder:
             entries = self._read(_file(owner))
@@ -100,7 +99,7 @@ class Permissions:
             return len(kept) < len(entries)
 
     def forget_conversation(self, conversation_id: str) -> None:
-        """Of a deleted conversation only rules of the workspace stay, without what was said in it. Raises `OSError`."""
+        """Of a deleted conversation, only rules for the workspace are kept, without its texts. Raises `OSError`."""
         if not (self._data / "permissions").is_dir():
             return
         with self._locked() as folder:

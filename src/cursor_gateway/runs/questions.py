@@ -41,7 +41,7 @@ class Questions:
     # --- the other side -----------------------------------------------------------------------------
 
     def take_answers(self, answers: Sequence[ClarificationAnswer]) -> bool:
-        """False: no question is open. Raises `InvalidRequest` for answers that fit none that is."""
+        """False: no question is open. Raises `InvalidRequest` for answers that match no open question."""
         every: dict[str, ClarificationQuestion] = {}
         for call_id, asked in self._asked.items():
             if isinstance(asked, Question):

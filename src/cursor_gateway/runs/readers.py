@@ -1,4 +1,4 @@
-"""One log, any number of readers: each has its place, and is woken when there is more."""
+"""One log, any number of readers: each has its own position, and is woken when there are new events."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,7 +24,7 @@ class Log(Protocol):
         ...
 
     async def after(self, number: int) -> list[DocumentEvent]:
-        """Some of the events that follow this one. None of those that should be there: the run was deleted."""
+        """Some of the events that follow this one. Empty although there should be some: the run was deleted."""
         ...
 
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None) -> None:
@@ -33,7 +33,7 @@ class Log(Protocol):
 
 
 class Readers:
-    """Those who read one log."""
+    """The readers of one log."""
 
     def __init__(self, log: Log) -> None:
         self.count = 0
@@ -61,7 +61,7 @@ class Reader:
         self.place = after
         self.has_left = False
         self.is_lost = False  # the run was deleted: what it has not read yet is gone
-        self.may_move = False  # its client can continue at another process
+        self.may_move = False  # its client can resume at another process
         self.has_moved = False  # and shall
         self._readers, self._log = readers, log
         self._woken: asyncio.Future[None] | None = None
@@ -90,7 +90,9 @@ class Reader:
             self.leave()
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
-        """The events since the last call: as soon as there are any; none after that time, at the end, or left."""
+        """The events since the last call, as soon as there are any. Empty after the timeout, at the end, or when the
+        reader has left.
+        """
         if self.place >= self._log.count and self._log.done is None and not self.has_left:
             self._woken = asyncio.get_running_loop().create_future()
             try:
@@ -111,7 +113,7 @@ def wake(future: "asyncio.Future[None]") -> None:
 
 
 class Wakeups:
-    """Those who wait for more of a log."""
+    """Waits for more of a log, for any number of readers."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()

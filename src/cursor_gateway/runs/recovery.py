@@ -1,4 +1,4 @@
-"""A store in; the runs in it that a gateway left unfinished when it died, ended with what they had, out."""
+"""A store in; the runs that a dead gateway left unfinished, ended with their output so far, out."""
 
 from collections.abc import Callable
 

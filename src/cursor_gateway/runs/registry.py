@@ -15,12 +15,12 @@ from cursor_gateway.sources.router import SourceOrRouter
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
 _LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
 _QUEUE_LOOK_SECONDS = 0.05  # for places that have become free
-_STORE_SECONDS = 2.0  # between two tries to store what the store did not take
-_MOST_UNSTORED = 100  # runs that have ended; the oldest are given up, and their answers said so
+_STORE_SECONDS = 2.0  # between two attempts to store what the store did not accept
+_MOST_UNSTORED = 100  # runs that have ended; the oldest are dropped, and their answers are marked as not stored
 
 
 class Place:
-    """A place that is taken before its run is there, until it is given back: to the run, or to others."""
+    """A place that is reserved before its run exists, until it is released: to the run, or to others."""
 
     def __init__(self, runs: "Runs", owner: str) -> None:
         self._runs, self._owner = runs, owner
@@ -51,12 +51,12 @@ class Runs:
 
     @property
     def running(self) -> int:
-        """Without those that have answered, and whose agent is about to go, or that wait for their callers."""
+        """Without those that are complete but whose agent is still exiting, and those that wait for their callers."""
         return sum(run.done is None and not run.is_waiting for run in self._running.values())
 
     @property
     def driven(self) -> int:
-        """All whose agents have not gone yet."""
+        """All whose agents have not exited yet."""
         return len(self._running)
 
     @property
@@ -86,7 +86,7 @@ class Runs:
                 pass
 
     async def reserve(self, owner: str) -> Place:
-        """A place for one run. Waits for it where others have more than their share; raises `TooManyRuns`."""
+        """A place for one run. Waits for one if others have more than their share; raises `TooManyRuns`."""
         self.check_free(owner)
         self._recent.note(owner, _now())
         if self._verdict(owner) == "start":
@@ -131,8 +131,9 @@ class Runs:
         self._look()
 
     def _look(self) -> None:
-        """Gives free places to those who wait, and looks again soon while anybody does: a run that has answered, or
-        waits for its caller, has left its place without a word."""
+        """Gives free places to waiting requests, and polls while there are any: a run that is complete, or waits for
+        its caller, frees its place without a notification.
+        """
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -198,7 +199,7 @@ class Runs:
         return None
 
     def make_room(self, owner: str) -> None:
-        """Before a run that may wait for its caller. Many callers never come back."""
+        """Called before a run that may wait for its caller. Many callers never return."""
         waiting = sorted((run for run in self._running.values() if run.is_waiting), key=lambda run: run.waiting_since)
         place = gives_way(owner, [run.owner for run in waiting], self._shares)
         if place is not None:
@@ -240,10 +241,10 @@ class Runs:
     # --- the end ------------------------------------------------------------------------------------
 
     async def close(self, drain_seconds: float) -> None:
-        """No new runs; those that run may finish within that time, then they are ended."""
+        """Starts no new runs. Active runs may finish within that time; then they are stopped."""
         self._is_closing = True
         for ticket in self._queue:
-            if not ticket.granted.done():  # its client left in the same moment
+            if not ticket.granted.done():  # its client disconnected at the same moment
                 ticket.granted.set_exception(ShuttingDown("The gateway is shutting down; try again later."))
         self._queue.clear()
         running = list(self._running.values())
@@ -251,7 +252,8 @@ class Runs:
             await self._drain(running, asyncio.get_running_loop().time() + drain_seconds)
             for run in running:
                 run.stop(ShuttingDown("The gateway was shut down during this run; send the request again."))
-            # Asked to end, an agent saves its session; one that does not is ended by its source, in the end by us.
+            # An agent that is asked to end saves its session. If it does not end, its source kills it, or finally this
+            # code.
             await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
             await asyncio.gather(*(run.abandon() for run in running))
         if self._retry is not None:

@@ -13,7 +13,7 @@ from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.router import SourceRouter
 
-_WAIT_SECONDS = 5.0  # of the caller who deletes
+_WAIT_SECONDS = 5.0  # of the caller that deletes
 
 
 class Removals:
@@ -37,7 +37,7 @@ class Removals:
             await self.remove(id)
 
     async def close(self) -> None:
-        """Close it after the source, when no agent can block it."""
+        """Close this after the source, when no agent can block it."""
         if tasks := set(self._going_on.values()):
             await asyncio.wait(tasks)
 

@@ -1,9 +1,9 @@
-"""Requests, and the replies they got: one that comes again gets the same reply.
+"""Requests and their replies: a request that is repeated gets the same reply.
 
-An SDK retries by itself when a reply is lost, and a client that was restarted sends its last request once more. Such a
-request is known by its `Idempotency-Key`, or by what it asks: the same owner, messages, model and tools, with results
-for calls that this gateway made. A question without such results is taken for a repetition only if its client asks the
-same again to retry (`Attempt`): from others, asking twice for two answers is common.
+An SDK retries automatically when a reply is lost, and a restarted client sends its last request again. Such a request
+is recognized by its `Idempotency-Key`, or by its content: the same owner, messages, model and tools, with results for
+calls that this gateway made. A request without such results counts as a repetition only if its client is known to retry
+(`Attempt`): other clients often ask the same twice to get two answers.
 """
 
 import hashlib
@@ -40,14 +40,14 @@ def run_of(call_id: str) -> str | None:
 
 
 def repair_key(run_id: str) -> str:
-    """The idempotency key of the run that writes the answer of this one again, in the right format."""
+    """The idempotency key of the run that repeats the answer of this one in the requested format."""
     return f"repair of {run_id}"
 
 
 def request_key(request: RunRequest, default_mode: Mode) -> str:
-    """By which a request is known by what it asks, however its reply is to be sent."""
+    """A key for the content of a request, whatever the form of its reply."""
     scope = scope_of(request, request.workspace or "", default_mode)
-    if request.question_id:  # tells enough: tools may be added between two attempts
+    if request.question_id:  # is enough: tools may be added between two attempts
         return _question_key(replace(scope, tools=()), request.messages, None, request.question_id)
     named = request.conversation_id or request.follows or ""
     more = (request.model or "", named, request.source or "", request.instructions)
@@ -88,5 +88,5 @@ class Repeats:
             await self._store.name_reply(owner, key, reply, now_ms)
 
     def forget(self, owner: str, key: str) -> None:
-        """The run failed: the next request with this key is another try, which `note` names then."""
+        """The run failed: the next request with this key is a new attempt, which `note` records."""
         self._recent.pop((owner, key), None)

@@ -35,7 +35,9 @@ class RequestResolver:
     # --- the agent ----------------------------------------------------------------------------------
 
     async def with_source(self, request: RunRequest) -> RunRequest:
-        """A person's request goes to an agent that waits for answers, unless the other one knows the conversation."""
+        """An interactive request goes to a source that can wait for answers, unless the default source has the
+        conversation.
+        """
         if request.source != INTERACTIVE:
             return request
         knows = self._source.interactive is not None and await self._default_knows(request)
@@ -90,8 +92,9 @@ class RequestResolver:
         return replace(request, offer=None)
 
     async def as_side_request(self, request: RunRequest) -> RunRequest:
-        """A request without `tools` by a client that runs tools itself is for a title or a summary: the agent must not
-        write for that. A request that names a mode gets it."""
+        """If a client that runs tools itself sends a request without `tools`, it wants a title or a summary: the agent
+        must not change files for that. A request that names a mode gets it.
+        """
         if request.mode is not None or self._defaults.mode in ("ask", "plan"):
             return request
         return replace(request, mode="ask") if request.has_own_tools or await self._carried_tools(request) else request
@@ -145,7 +148,7 @@ class RequestResolver:
         return self._conversations.new(workspace, [*known, *request.messages])
 
     async def _conversation_of(self, id: str, owner: str) -> str:
-        """Of a run's id (`chat_…`) the conversation that it ends; any other id is a conversation's."""
+        """For a run's id (`chat_…`), the conversation whose latest run it is; any other id names a conversation."""
         stored = await self._store.run(id, owner) if id.startswith("chat_") else None
         if stored is None:
             return id
@@ -158,6 +161,8 @@ class RequestResolver:
 
 
 def _check_name(model: str) -> None:
-    """No agent is started for what can be no model's name: it would be an option of its own, or no argument at all."""
+    """No agent is started for a string that cannot be a model name: it could become a command-line option, or an
+    invalid argument.
+    """
     if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
         raise unknown_model(model[:_LONGEST_MODEL], [])

@@ -51,7 +51,9 @@ class _File(Struct, frozen=True):
 
 
 def edits_of(responses: Sequence[tuple[ChatResponse, int]]) -> list[FileEdits]:
-    """By file. Each response comes with the time of its end; what was only replayed did not happen."""
+    """The edits by file. Each response comes with the time of its end; replayed edits never happened, so they are
+    skipped.
+    """
     found: dict[str, FileEdits] = {}
     for response, ended_ms in responses:
         if response.metadata.recording is not UNSET:

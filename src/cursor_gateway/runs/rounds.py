@@ -1,6 +1,7 @@
 """The events of a run that has ended in; which calls of its caller's tools it made, round by round, out.
 
-Of a run whose gateway was killed nothing else is left: with it a late result still finds the conversation it is for.
+When a gateway was killed, the events are all that is left of its runs; with them, a late result still finds its
+conversation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -47,7 +48,7 @@ class Rounds:
         return any(id in results and metadata.state == "interrupted" for id, metadata in self._calls.items())
 
     def messages(self, results: Mapping[str, ToolResult]) -> list[Message]:
-        """What was said and called, and what came of it: then, or now."""
+        """The texts, the calls and their results, whether they arrived then or now."""
         messages: list[Message] = []
         seen: set[str] = set()
         for one in self._rounds:

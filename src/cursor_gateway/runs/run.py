@@ -1,4 +1,4 @@
-"""A run that is driven here, as seen by its readers and by those who start, stop or answer it."""
+"""A run that is driven in this process: reading, starting, stopping and answering it."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from cursor_gateway.store.base import Idempotency, RunRecord
 
 
 class Observer(Protocol):
-    """Sees every run: logs and metrics are made of it."""
+    """Observes every run, for logs and metrics."""
 
     def started(self, run: "Run") -> None: ...
 
@@ -61,7 +61,7 @@ class Run:
         self.info, self.owner, self.request_id, self.caller, self.questions = info, owner, request_id, caller, questions
         self.started_at = self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
-        self.reconnect_seconds = 0.0  # but not before that time, in which a client that retries comes back
+        self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
         self.log = EventLog(journal)
         self.readers = Readers(self.log)
         self.readers.left_last = self._reader_left
@@ -120,9 +120,8 @@ class Run:
         ended: Callable[[], None],
         after: "Run | None" = None,
     ) -> None:
-        """Returns at once; the agent starts when nothing is left of the run `after` which it comes.
-
-        `ended` is called when the agent has exited, which may be a while after `Done`.
+        """Returns at once; the agent starts when the previous run, `after`, has ended completely. `ended` is called
+        when the agent has exited, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
         self.started_at = loop.time()
@@ -220,7 +219,7 @@ class Run:
 
     @property
     def waited(self) -> float:
-        """Seconds, for answers that have come."""
+        """Seconds spent waiting for answers that have arrived."""
         return self.waiting.seconds
 
     @property
@@ -248,11 +247,11 @@ class Run:
             await self._journal.entered()
 
     async def store_again(self) -> bool:
-        """Whether all that was said is stored now."""
+        """Whether everything is stored now."""
         return self._journal is None or await self._journal.try_again()
 
     def quote_as(self, fingerprint: Callable[[str], str | None]) -> None:
-        """How the caller will quote the conversation, by the answer that the run's last reply gives."""
+        """How the caller will quote the conversation, given the answer in the run's last reply."""
         if self._journal is not None:
             self._journal.fingerprint = fingerprint
 

@@ -1,4 +1,4 @@
-"""What a caller asks for, whatever dialect it was asked in."""
+"""A caller's request, independent of the dialect."""
 
 import hashlib
 from collections.abc import Mapping, Sequence, Set
@@ -23,7 +23,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     source: str | None = None  # None: the default
     messages: Sequence[Message]
     images: Sequence[Image] = ()
-    instructions: str = ""  # for this turn alone, beside the conversation
+    instructions: str = ""  # for this turn only, in addition to the conversation
     has_full_history: bool = False  # the messages are the whole conversation, not only what is new in it
     client_session: str = ""  # the client's own name for it
     offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
@@ -43,8 +43,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     when_runner_lost: WhenRunnerLost = "end"  # in a cluster
     needs: Sequence[str] = ()  # labels that the runner must have
     idempotency_key: str | None = None
-    body: bytes = b""  # as it arrived: an idempotency key that comes again must bring the same
-    repeat_key: str = ""  # names a request by what it asks; see `repeats`
+    body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
+    repeat_key: str = ""  # identifies a request by its content; see `repeats`
     attempt: Attempt = "only"
     question_id: str = ""  # the client's own name for what it asks; its retries have the same
     kept: bytes = b""  # what its dialect needs when the answer is looked up
@@ -52,7 +52,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def may_be_asked_again(self) -> bool:
-        """Nothing but time tells a retry from the same question, asked once more for another answer."""
+        """Only the time distinguishes a retry from the same question asked again to get another answer."""
         return self.attempt == "unknown" and not self.question_id
 
 
@@ -80,7 +80,7 @@ def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
 
 
 def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
-    """The tool results after the last answer, by the ids of their calls, and the other messages beside them."""
+    """The tool results after the last answer, by call id, and the other messages after it."""
     results: dict[str, ToolResult] = {}
     also: list[Message] = []
     first = answered(request.messages)

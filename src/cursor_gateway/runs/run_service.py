@@ -1,4 +1,4 @@
-"""What the HTTP server needs of the part that runs agents, whether that is in this process or in others."""
+"""The interface between the HTTP server and the code that runs agents, in this process or in others."""
 
 from collections.abc import Collection, Sequence, Set
 from typing import Protocol
@@ -30,7 +30,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
 
 
 class RunService(Protocol):
-    """All methods raise a `GatewayError` for what cannot be."""
+    """All methods raise a `GatewayError` for requests that cannot be fulfilled."""
 
     store: Store
     defaults: Defaults
@@ -44,7 +44,7 @@ class RunService(Protocol):
     async def start(self, request: RunRequest) -> RunHandle: ...
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
-        """With what the run of this id waits for, or its agent has asked."""
+        """Continues the run of this id with what it waits for, or with answers to its agent's questions."""
         ...
 
     def delivered(self, owner: str, key: str) -> None:
@@ -52,7 +52,7 @@ class RunService(Protocol):
         ...
 
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
-        """The caller was sent another text than the run's: its next request will quote that."""
+        """The caller was sent a text that differs from the run's; its next request will quote it."""
         ...
 
     async def cancel(self, id: str, owner: str) -> Envelope:
@@ -78,7 +78,7 @@ class RunService(Protocol):
         ...
 
     async def prompt_of(self, id: str, owner: str) -> str:
-        """What was said to the agent for this run."""
+        """The prompt of this run."""
         ...
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
@@ -122,13 +122,13 @@ class RunService(Protocol):
         ...
 
     def figures(self) -> list[Figure]:
-        """For the metrics, beside those of runs."""
+        """For the metrics, in addition to those of runs."""
         ...
 
     # --- the end ------------------------------------------------------------------------------------
 
     def not_ready(self) -> str:
-        """Why no new requests should be sent here; empty if they may."""
+        """Why no new requests should be sent to this process; empty if it is ready."""
         ...
 
     async def retire(self) -> None:

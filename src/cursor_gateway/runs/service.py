@@ -108,7 +108,7 @@ class Service:
     # --- starting -----------------------------------------------------------------------------------
 
     async def start(self, request: RunRequest) -> RunHandle:
-        """Raises a `RequestError` for what cannot be, `ModelUnavailable` for a model that is known to be none."""
+        """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model."""
         request = await self._resolver.with_source(request)
         model = await self._resolver.model(request)
         if (key := request.idempotency_key or request.repeat_key) == "":
@@ -130,7 +130,7 @@ class Service:
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if await self._has_waited(conversation.id):  # what was said meanwhile counts
+                if await self._has_waited(conversation.id):  # messages that arrived meanwhile count
                     conversation, images = await self._resolver.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
@@ -186,7 +186,7 @@ class Service:
         *,
         needs_lease: bool,
     ) -> Run | Refused | None:
-        """With a place for the run. None: in the conversation a run has begun or ended since it was looked up."""
+        """Called with a place. None: a run has begun or ended in the conversation since it was looked up."""
         if not conversation.version:  # a new one, which no other request can name
             return await self._start_alone(conversation, request, model, images, needs_lease=False)
         async with self._locks.holding(conversation.id):
@@ -247,11 +247,11 @@ class Service:
         return run
 
     async def note_reply(self, owner: str, key: str, reply: IdempotentRun) -> None:
-        """A request that is known by this key gets this reply when it comes again."""
+        """If a request with this key is repeated, it gets this reply."""
         await self.repeats.note(owner, key, reply, self._now_ms())
 
     def _asked(self, request: RunRequest, model: str) -> Asked | None:
-        """Raises an `AgentError` that an agent would only repeat."""
+        """Raises the cached `AgentError` if an agent would only report it again."""
         if self._account_errors is None:
             return None
         asked = self._account_errors.asked(request.owner, request.source, model)
@@ -281,7 +281,7 @@ class Service:
         return await self.find(found.run_id, request.owner)
 
     async def _has_waited(self, id: str) -> bool:
-        """For its turn, since there was a run in the conversation. False: it may start."""
+        """Waits for its turn if the conversation has an active run. False: it may start."""
         latest = self.conversations.latest(id)
         if latest is None or latest.is_ending:
             return False
@@ -294,7 +294,7 @@ class Service:
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
     async def answered(self, request: RunRequest, run: Run, answer: str) -> None:
-        """The caller was sent another text than the run's: its next request will quote that."""
+        """The caller was sent a text that differs from the run's; its next request will quote it."""
         if request.has_full_history:
             scope = scope_of(request, run.turn.workspace, self.defaults.mode)
             quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
@@ -315,7 +315,7 @@ class Service:
         return past
 
     async def prompt_of(self, id: str, owner: str) -> str:
-        """What was said to the agent for this run."""
+        """The prompt of this run."""
         return await prompt_of(self.store, await self.find(id, owner))
 
     async def response(self, id: str, owner: str) -> ChatResponse:

@@ -1,4 +1,4 @@
-"""Who gets a place when more runs are wanted than may run at once: the policy, without waiting or clocks.
+"""Decides who gets a place when more runs are requested than may run at once: the policy, without waiting or clocks.
 
 The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
 of places divided by the number of such owners, rounded up. One owner alone can use all places. When others were active
@@ -7,7 +7,7 @@ quarter of all. An owner that has less than its share itself may take these too.
 
 - if it holds its share or more, it is refused at once, with `Retry-After`;
 - if it holds less, it waits, for a bounded time, for the next place that becomes free;
-- the next place goes to the waiting owner that holds the fewest, and among equals to who has waited longest.
+- the next place goes to the waiting owner that holds the fewest, and among equals to the one that has waited longest.
 
 So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
 been away waits for the next run to end: a greedy owner keeps what it has, but every place that it gives back goes to
@@ -30,7 +30,7 @@ RECENT_SECONDS = 60.0  # places are kept for owners that were active so long ago
 
 
 class Shares(Struct, frozen=True, kw_only=True):
-    """What the operator allows; 0 for one key is as much as for all."""
+    """The operator's limits; 0 for one key means no limit of its own."""
 
     max_runs: int
     max_runs_per_key: int = 0

@@ -280,7 +280,7 @@ class RunStarter:
 
 
 def _interrupted(conversation: Conversation, said: str) -> Conversation:
-    """With what an agent has said whose process died, and what the next one is to do."""
+    """With the output of an agent whose process died, and instructions for the next one."""
     answered = [AssistantMessage(said)] if said.strip() else []
     return replace(
         conversation,
@@ -312,7 +312,7 @@ def _tokens(messages: Sequence[Message]) -> int:
 
 
 def _kept(messages: Sequence[Message]) -> list[NewMessage]:
-    """What people said; instructions and tool results are the client's own."""
+    """Messages from people; instructions and tool results come from the client."""
     kept = []
     for message in messages:
         match message:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import AgentTimedOut, GatewayError
 
-_LATE_SECONDS = 1.0  # a timer that rings so late has not been looked at
+_LATE_SECONDS = 1.0  # if a timer fires this late, the process was suspended
 
 
 class Timeouts(Struct, frozen=True, kw_only=True):
@@ -65,14 +65,14 @@ class TimeoutWatch:
             return
         left = self._left()
         if left <= 0 and self._loop.time() > self._due + _LATE_SECONDS:
-            left = _LATE_SECONDS  # the gateway itself stood still: what the agent said meanwhile is still to be read
+            left = _LATE_SECONDS  # the gateway was suspended: what the agent wrote meanwhile is still unread
         if left > 0:
             self._timer = self._set(left)
             return
         self._run.stop(AgentTimedOut(self._message()))
 
     def _set(self, seconds: float) -> asyncio.TimerHandle:
-        """Before the first event, too, it rings within the limit of silence, which may be the shorter one."""
+        """Before the first event, it also fires within the idle limit, which may be shorter."""
         seconds = min(seconds, self._limits.idle_seconds)
         self._due = self._loop.time() + seconds
         return self._loop.call_later(seconds, self._ring)

@@ -40,7 +40,7 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
     knows_session: bool  # the agent still has the conversation's session
 
     def with_source(self, source: str | None) -> "TurnBuilder":
-        """The same by another source, which knows nothing of it."""
+        """The same for another source, which has no session."""
         return replace(self, turn=replace(self.turn, source=source), knows_session=False)
 
     def initial(self) -> Turn:
@@ -51,14 +51,14 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
         return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
 
     def fresh(self, more: Sequence[Message] = ()) -> Turn:
-        """For an agent that knows nothing of it: all that was said, and what has happened in the run since."""
+        """For an agent without a session: the whole conversation, and what has happened in the run since."""
         conversation = self.conversation
         said = [*conversation.known, *conversation.new, *more]
         prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
         return replace(self.turn, prompt=prompt, session_id=None)
 
     def resumed(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
-        """In the middle of the run: only what is `new`, if the agent still knows its session, else all of it."""
+        """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
         turn = replace(self.turn, session_id=session_id)
         if session_id is None or not source.has_session(turn):
             return self.fresh(more)
@@ -73,8 +73,9 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
 
 
 class Prompts:
-    """The prompts of one conversation. A file in its folder says that the agent's session has only been given bare
-    messages: as soon as it has seen sections, a bare message could pretend to be one, so all are fenced from then on.
+    """The prompts of one conversation. A file in its folder records that the agent's session has only seen bare
+    messages. Once it has seen sections, a bare message could pretend to be one, so all messages are fenced from then
+    on.
     """
 
     def __init__(self, secret: bytes, folder: str) -> None:

@@ -1,4 +1,4 @@
-"""How each of an agent's turns ended in; what all of them took out."""
+"""The usage of each of an agent's turns in; the total out."""
 
 from msgspec.structs import replace
 

@@ -70,7 +70,7 @@ class Waiting:
         self._host = None
 
     def stop(self, why: GatewayError) -> None:
-        """Ends the run, and asks for nothing more, however long its agent takes to go."""
+        """Ends the run and shows no more calls, however long its agent takes to exit."""
         host = self._host
         self.close()
         if host is not None:
@@ -91,7 +91,7 @@ class Waiting:
     # --- the agent's side ---------------------------------------------------------------------------
 
     async def ask(self, id: str, kind: Kind) -> Any:
-        """The answer, or None if there will be none. To cancel this is to give the call up."""
+        """The answer, or None if there will be none. Cancelling this abandons the call."""
         held = self._held[id] = asyncio.get_running_loop().create_future()
         self._do(self._calls.make(id, kind))
         try:

@@ -1,4 +1,4 @@
-"""A run in; its whole answer so far, or its prompt, out; and an answer that is to be found no more."""
+"""A run in; its whole answer so far, or its prompt, out. Also hides answers from lookup."""
 
 from msgspec import Struct
 
@@ -34,7 +34,7 @@ async def response_of(run: RunHandle) -> ChatResponse:
 
 
 async def prompt_of(store: Store, run: RunHandle) -> str:
-    """What was said to the agent for this run."""
+    """The prompt of this run."""
     stored = await store.messages(run.info.conversation_id or "", run.owner)
     return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")
 

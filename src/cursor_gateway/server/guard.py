@@ -1,7 +1,7 @@
-"""Every request first comes here: who asks, from where, in what form; what is refused gets its error, here too.
+"""Checks every request first: its key, origin, host and content type. Refused requests get their error here.
 
-Serving this API is running programs on this machine, so a web page must not be able to: neither by a form or a
-script (Origin, Sec-Fetch-Site, Content-Type), nor under a name that it has pointed to this machine (Host).
+This API runs programs on this machine, so web pages must not be able to use it: neither with a form or a script
+(Origin, Sec-Fetch-Site, Content-Type), nor through a name that they have pointed to this machine (Host).
 """
 
 import ipaddress
@@ -103,7 +103,7 @@ class Guard:
             self._metrics.request(_route(scope), method, reply.status)
 
     def refusal(self, error: GatewayError) -> ASGIApp:
-        """What answers a request that does not come this far."""
+        """The reply to a request that is rejected before it gets here."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
             await self._reply(send, _new_id(), None).refuse(error.failure(), self._errors_for(scope))
@@ -125,7 +125,7 @@ class Guard:
             address = ipaddress.ip_address(host)
         except ValueError:
             address = None
-        # An address cannot be pointed elsewhere, a name can; on loopback only loopback is meant.
+        # A name can be pointed elsewhere, an address cannot; on loopback, only loopback addresses are accepted.
         if address is not None and (address.is_loopback or not is_loopback(self._settings.host)):
             return
         raise RequestForbidden(
@@ -233,7 +233,7 @@ def error_response(
     body: bytes | None = None,
     errors: Errors = OPENAI_ERRORS,
 ) -> ASGIApp:
-    """`body` is for replies that say more than why they failed."""
+    """`body` is for replies that contain more than the error."""
     retries = errors.is_worth_retrying(failure)
     more = {"x-should-retry": "true" if retries else "false"}  # OpenAI's and Anthropic's own clients obey it
     if retries and failure.retry_after is not None:
@@ -260,7 +260,7 @@ def _host(value: bytes) -> str:
 
 
 def check_media_type(scope: Scope) -> None:
-    """A form on any web page can post, but not JSON. Raises `MediaTypeRefused`."""
+    """A form on any web page can send a POST, but not JSON. Raises `MediaTypeRefused`."""
     if scope["method"] not in ("POST", "PUT", "PATCH"):
         return
     headers: Headers = dict(reversed(scope["headers"]))
@@ -270,7 +270,7 @@ def check_media_type(scope: Scope) -> None:
         headers.get(b"content-encoding", b"identity").lower(),
         headers.get(b"transfer-encoding", b"chunked").lower(),
     )
-    if coding != (b"identity", b"chunked"):  # never inflated: a little could become any amount
+    if coding != (b"identity", b"chunked"):  # never decompressed: a small body could become arbitrarily large
         raise MediaTypeRefused(
             "The body must not be encoded, except as `Transfer-Encoding: chunked`; send it uncompressed."
         )
@@ -288,6 +288,6 @@ def _preflight(headers: Headers) -> Response:
 
 
 def _route(scope: Scope) -> str:
-    """A path's pattern: paths themselves would make figures without end."""
+    """A path's pattern; with the paths themselves, the number of metrics would be unbounded."""
     endpoint: Callable[..., object] | None = scope.get("endpoint")
     return getattr(endpoint, "__name__", "none") if endpoint is not None else "none"

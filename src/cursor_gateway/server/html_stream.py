@@ -11,13 +11,13 @@ from cursor_gateway.wire.sse import frame
 
 
 class HtmlEncoder:
-    """All events are pushed, even those that the reader has: how a text continues depends on its beginning.
+    """All events are pushed, even those that the reader has, because how a text continues depends on its beginning.
 
-    What a reader has of an open document depends on the pieces in which it came. So one that comes back is given
-    its open documents again, and from then on both agree.
+    The HTML of an open document depends on the pieces in which it arrived. So a reader that reconnects gets its open
+    documents again in full, and the same fragments as others from then on.
     """
 
-    is_over = False  # it says all that the run says
+    is_over = False  # it sends everything that the run has
     is_cut = False
     is_slow = True
 
@@ -30,7 +30,7 @@ class HtmlEncoder:
         return self.push_all([event])
 
     def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        """One frame for what came at once, and one for each pause and for the end."""
+        """One frame for all events that arrived together, and one for each pause and for the end."""
         known = min(max(0, self._after - self._number), len(events))
         for event in events[:known]:
             self._take_in(event)
@@ -87,7 +87,7 @@ def _frame(name: str, value: object, number: int) -> bytes:
 
 
 def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
-    """A text's pieces that came at once are rendered at once."""
+    """Pieces of a text that arrived together are rendered together."""
     id, pieces = "", list[str]()
     for event in events:
         if isinstance(event, ContentDelta) and event.id == id:

@@ -1,7 +1,7 @@
 """What happens in, log lines out: for people in a terminal, one JSON object a line otherwise.
 
-Callers choose some of what is logged (models, folders, paths), so no value may look like a line of its own,
-move the cursor or fill the disk. What a run is about, its prompt and its texts, is never logged.
+Callers choose some of the logged values (models, folders, paths), so no value may look like a separate line, move the
+cursor or fill the disk. Prompts and answers are never logged.
 """
 
 import json
@@ -25,7 +25,7 @@ from cursor_gateway.settings import LogFormat, LogLevel
 
 _LONGEST = 500  # characters of a value
 _LONGEST_BY_NAME = {  # of what is bounded already, or made of bounded parts
-    "details": 2100,  # what an agent said about its failure
+    "details": 2100,  # the agent's message about its failure
     "source_details": 2100,
     "exception": 1_000_000,
 }
@@ -49,7 +49,7 @@ _lines: "_QueuedLines | None" = None  # when the log is configured
 
 
 def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
-    """For the whole process: our lines of this level, and that libraries warn, but not of what."""
+    """For the whole process: our own lines from this level on, and for libraries only that they warned."""
     global _lines
     least = logging.getLevelNamesMapping()[level.upper()]
     _lines = _QueuedLines(stream, _form(format, stream), least)
@@ -64,7 +64,7 @@ def lost_lines() -> int:
 
 
 class Log:
-    """What happened, in words that never change, with its facts."""
+    """Logs an event with a fixed text and variable fields."""
 
     def __init__(self, **facts: object) -> None:
         """These are in all of its lines."""
@@ -84,7 +84,7 @@ class Log:
 def _write(level: int, event: str, facts: dict[str, object], error: BaseException | None = None) -> None:
     if _lines is None:
         _OURS.log(level, event, exc_info=error)
-    elif level >= _lines.least:  # not as a record of `logging`, which takes longer than all the rest
+    elif level >= _lines.least:  # not as a record of `logging`, which would take longer than everything else
         if error is not None:
             facts["exception"] = "\n".join(_described(error, with_message=True))
         _lines.put(time.time(), level, event, facts)
@@ -169,7 +169,7 @@ class _QueuedLines(logging.Handler):
         return self._dropped + self._writer.lost
 
     def put(self, when: float, level: int, event: str, facts: _Facts) -> None:
-        """Values as they are now: they may change before they are written."""
+        """Values are copied now, because they may change before they are written."""
         fixed = {name: value if isinstance(value, _FIXED) else repr(value) for name, value in facts.items()}
         with self._one_at_a_time:
             if self._writer.queue.qsize() >= _QUEUE_SIZE:
@@ -181,7 +181,7 @@ class _QueuedLines(logging.Handler):
                 self._dropped_before = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A library's message may hold what callers and the agent said, so only that there was one is logged."""
+        """A library's message may contain prompts and answers, so only the fact is logged."""
         try:
             is_ours = _is_ours(record)
             facts: dict[str, object] = {"logger": record.name}
@@ -212,7 +212,7 @@ class _Line(Struct, frozen=True):
 
 
 class _Writer:
-    """Writes lines, in its own thread; counts those that a full disk or a closed stream did not take."""
+    """Writes lines in its own thread; counts those that could not be written to a full disk or a closed stream."""
 
     def __init__(self, stream: TextIO, form: _Form) -> None:
         self._stream, self._form = stream, form
@@ -224,8 +224,9 @@ class _Writer:
         self._is_cut = False  # that one lacks its end
 
     def work(self) -> None:
-        """Some lines at a time: to wake this thread for each would cost the caller more than all the rest. So it
-        waits to be woken only when no line has come for a moment."""
+        """Writes several lines at a time, because waking this thread for each line would cost the caller more than
+        everything else. So it waits to be woken only if no line has arrived for a moment.
+        """
         lines: list[_Line] = []
         while True:
             if self.queue.empty():

@@ -1,8 +1,8 @@
 """Measure how late the event loop is, with a timer that should fire ten times a second.
 
-All clients wait while one callback runs. The time is in `/metrics`; over 100 ms it is also logged,
-at most one a minute, with the largest since the line before. The CPU time of the loop's thread shows whether the
-gateway was busy itself, or was kept waiting by the machine.
+All clients wait while one callback runs. The time is in `/metrics`; over 100 ms it is also logged, at most one a
+minute, with the largest since the line before. The CPU time of the loop's thread shows whether the gateway itself was
+busy, or had to wait for the machine.
 """
 
 import asyncio

@@ -44,7 +44,7 @@ def _reply(request: Request, name: str) -> Response:
 
 @cache
 def _files() -> dict[str, _File]:
-    from cursor_gateway.render.html import page_style  # only those who ask wait for it
+    from cursor_gateway.render.html import page_style  # only requests for it wait
 
     folder = files("cursor_gateway.server").joinpath("page")
     found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if _suffix(entry.name) in _TYPES}

@@ -6,9 +6,9 @@ runs in one of the threads, where everything linear is done, and its slow jobs a
 is killed, and replaced, at a limit of CPU time (not of wall time, so a busy machine changes nothing); its job then has
 no result, and plain text is shown instead. A job that was killed once is not tried again.
 
-Threads are taken in turn by owners, and no owner has all of them at once, so one owner cannot block the others.
-Work whose client is gone is dropped: before it starts, or at its next job. Worker processes start when they are first
-needed, know none of the gateway's secrets, and end when their standard input does: with the gateway, whatever ends it.
+Owners take turns, and no owner has all threads at once, so one owner cannot block the others. Work whose client is gone
+is dropped: before it starts, or at its next job. Worker processes start when they are first needed, know none of the
+gateway's secrets, and end when their standard input does: with the gateway, whatever ends it.
 """
 
 import asyncio

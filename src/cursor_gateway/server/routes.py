@@ -24,7 +24,7 @@ _SLASHES = re.compile("/+")
 class Routes:
     """By pattern: `{name}` is one part of a path, `{name:path}` all the rest. Paths without a pattern come first.
 
-    A path is divided before it is decoded, so `%2F` divides nothing.
+    A path is split before it is decoded, so `%2F` is not a separator.
     """
 
     def __init__(

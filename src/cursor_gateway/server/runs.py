@@ -55,7 +55,7 @@ class RunEndpoints:
         """The run's stream, from the beginning, or after the last event that the client received."""
         run = await self._service.find(self._id(request), request.state.owner)
         after = _after(request)
-        if request.method == "HEAD":  # who only looks is no reader, whose leaving would stop the run
+        if request.method == "HEAD":  # does not count as a reader, so its end does not stop the run
             return Response(media_type=SSE.media_type, headers=run_headers(run))
         await _caught_up(run, after)
         if run.done is not None and after == run.count:
@@ -122,8 +122,9 @@ def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Res
 
 
 async def _caught_up(run: RunHandle, after: int) -> None:
-    """Waits for events that a client says it has: a store may have forgotten the last ones, as a standby may that took
-    over; whoever drives the run sends them again. Raises `LogReset` if nobody does."""
+    """Waits for events that the client already has but the store has lost, for example because a lagging standby took
+    over; the process that drives the run sends them again. Raises `LogReset` if that does not happen.
+    """
     loop, reader = asyncio.get_running_loop(), run.reader(after)
     until = loop.time() + _RESEND_SECONDS
     while after > run.added and not reader.is_lost:

@@ -61,7 +61,7 @@ class Reading(Struct, frozen=True, kw_only=True):
 class EventStream:
     """The 200 is held back until there is output, so that a run that cannot start has its own status.
 
-    A reader who comes back (`after` the event with that number) has had its 200.
+    A reader that resumes (`after` the event with that number) already had its 200.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class EventStream:
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
-        """Why the run failed before this reply had said anything."""
+        """Why the run failed before this reply had any content."""
         if self._run.done is None or not reader.at_end or any(map(_tells, events[:-1])):
             return None
         failure = self._run.done.failure
@@ -121,14 +121,14 @@ class EventStream:
             await self._run.entered()  # its id is in the headers
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
-        silent_since = loop.time()  # not only without events: a dialect has no words for some of them
+        silent_since = loop.time()  # not only without events: a dialect omits some of them
         is_begun = False
         while not reader.has_left:
             data = await self._encoded(events, reader)
             is_last = reader.at_end or self._encoder.is_over
             if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
                 data = self._encoder.keep_alive()
-            if data or is_last or not is_begun:  # the head goes out at once, also without words
+            if data or is_last or not is_begun:  # the head is sent at once, even without content
                 await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since, is_begun = loop.time(), True
             if is_last:

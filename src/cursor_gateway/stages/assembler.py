@@ -113,7 +113,7 @@ class OpenTool(Struct):
 
 
 class Progress(Struct, kw_only=True):
-    """How far a run has come, as its events show it."""
+    """The progress of a run, as its events show it."""
 
     sequence: int  # of the last document
     prose: OpenProse | None
@@ -230,7 +230,7 @@ class Assembler:
                 self._fail(failure, event)
 
     def interrupt(self, note: str) -> list[DocumentEvent]:
-        """Ends what is open, and adds a document with this text. Another agent goes on with the run."""
+        """Ends what is open, and adds a document with this text. Another agent continues the run."""
         self._end_everything()
         self._add_text(note)
         self._end_everything()

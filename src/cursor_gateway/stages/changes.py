@@ -8,7 +8,7 @@ from cursor_gateway.model.documents import Diff, Document, FileEditDocument
 
 
 class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What became of a file."""
+    """What happened to a file."""
 
     path: str
     operation: str  # create, edit, delete or rename: the first that counts
@@ -33,7 +33,7 @@ class _Hunk(Struct):
 
 
 def file_changes(documents: Iterable[Document]) -> list[FileChange]:
-    """In the order in which the files were first changed. What did not happen does not count."""
+    """In the order in which the files were first changed. Edits that did not happen do not count."""
     files: dict[str, _File] = {}
     for document in documents:
         if not isinstance(document, FileEditDocument) or document.metadata.state is not UNSET:
@@ -71,7 +71,9 @@ class _File:
 
 
 def _merge(hunks: list[_Hunk], start: int, old: list[str], new: list[str]) -> bool:
-    """Puts a change of the latest version into the hunks. False, with nothing done, if that is not what it changed."""
+    """Merges a change of the latest version into the hunks. False, with nothing done, if it does not apply to that
+    version.
+    """
     end, shift = start + len(old), len(new) - len(old)
     touched = [hunk for hunk in hunks if hunk.new_start <= end and hunk.new_end >= start]
     first = min([start, *(hunk.new_start for hunk in touched)])

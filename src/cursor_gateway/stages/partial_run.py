@@ -131,7 +131,7 @@ class PartialRun:
         return assembler, events + assembler.interrupt(note)
 
     def _assembler(self, run: RunInfo, prompt: str) -> tuple[Assembler, list[DocumentEvent]]:
-        """As if it had assembled the run so far, and what it would have sent next."""
+        """The state as if it had assembled the run so far, and the events that it would have sent next."""
         events: list[DocumentEvent] = []
         for open in list(self._open.values()):
             if open.type == "tool_call" and not open.call_id:  # cut off between its start and its name

@@ -60,7 +60,7 @@ def tokens(text: str) -> list[str]:
 
 
 def query(words: Sequence[str]) -> Query:
-    """Of what stands between white space. Words without a letter or digit are ignored."""
+    """Of each part between white space. Words without a letter or digit are ignored."""
     known = [found for word in words if (found := [fold(part) for part in _words(word)])]
     needed = [token for found in known for token in (_pairs(found) if len(found) > 1 else found)]
     if not needed or len(needed[-1]) < _SHORTEST_PREFIX:

@@ -1,4 +1,4 @@
-"""A conversation on its way from one engine to another, as rows.
+"""A conversation as rows, to be copied from one engine to another.
 
 Both engines have columns of the same names, listed here in one order. The keys of rows are not copied, except those of
 runs: lists and search results are ordered by them, and the copies must have the same order.
@@ -55,7 +55,7 @@ Batch: TypeAlias = tuple[int, int, bytes]  # the number of its first event, thei
 class ArchivedRun(Struct, frozen=True):
     key: int
     row: Row
-    text: str  # what a search finds it by
+    text: str  # the text that a search finds it by
     replies: Sequence[Row]
     requests: Sequence[Row]
     batches: Callable[[], Iterator[Batch]]  # may be many megabytes

@@ -1,13 +1,13 @@
 """The values and the protocol of a history store.
 
-Ids and times are passed in. Every lookup is for an owner; what belongs to another owner does not exist for it. Writes
-are idempotent: what is stored already is left as it is, so after `StoreUnavailable` the caller keeps its data and
-retries later.
+Ids and times are passed in. Every lookup is for one owner; another owner's data appears not to exist. Writes are
+idempotent: what is stored already is left as it is, so after `StoreUnavailable` the caller keeps its data and retries
+later.
 
-**Leases.** Any number of processes may share a history, and each run has one writer. Whoever begins a run, or claims
-one whose process died, gets a `Lease`: the run's id and its epoch, which every claim raises. Every write brings its
-lease and the number of its first event; both are compared in the transaction that stores it. So a process that was
-considered dead and wakes up is `Fenced`: it stores nothing, and learns that the run is no longer its own. A
+**Leases.** Any number of processes may share a history, and each run has one writer. A process that begins a run, or
+claims one whose process died, gets a `Lease`: the run's id and its epoch, which every claim increments. Every write
+passes its lease and the number of its first event; both are compared in the transaction that stores it. So a process
+that was considered dead and wakes up is `Fenced`: it stores nothing, and learns that it no longer owns the run. A
 conversation has one running run at a time, whichever process starts it.
 """
 
@@ -127,7 +127,7 @@ class Fenced(Struct, frozen=True):
 
 
 class Behind(Struct, frozen=True):
-    """Nothing was stored: the store has forgotten events after this number, which it had stored. Send them again."""
+    """Nothing was stored: the store has lost events after this number, which it had stored before. Send them again."""
 
     last: int
 
@@ -242,7 +242,7 @@ class Store(Protocol):
     """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
 
     async def begin_run(self, new: NewRun) -> Begun:
-        """The lease of the new run, with the first epoch; with anything else, nothing is stored."""
+        """The lease of the new run, with the first epoch. For any other result, nothing was stored."""
         ...
 
     async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:

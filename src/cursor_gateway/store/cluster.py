@@ -1,18 +1,18 @@
 """The values and the protocol of a database that several gateways share.
 
-**Members.** Each process is a member. It raises its `beat` every few seconds; who sees the same beat for too long, by
-its own clock, removes the member and takes its runs (`take_over`), in one transaction and only if the beat is still
-the same and the database has not been started again since.
+**Members.** Each process is a member. It increments its `beat` every few seconds. A process that sees the same beat for
+too long, by its own clock, removes the member and takes over its runs (`take_over`), in one transaction, and only if
+the beat is still the same and the database has not been restarted since.
 
-**Commands.** What one process asks of another is a row: it survives both. A runner claims it, which raises its epoch,
-and writes one outcome with that epoch. A command of a dead runner is queued again unless its run has begun; then the
-run is its outcome.
+**Commands.** A request from one process to another is a row, so it survives both. A runner claims it, which increments
+its epoch, and writes one outcome with that epoch. A command of a dead runner is queued again unless its run has begun;
+then the run is its outcome.
 
     queued ──claim──▶ claimed ──finish──▶ done
       ▲  │ withdraw ─────────────────────▶ │
       └──┴── take_over of its runner ◀─────┘ (only from claimed)
 
-**Hints.** `hints` may lose or repeat any hint. Whoever needs one looks by itself every few seconds as well.
+**Hints.** `hints` may lose or repeat any hint, so processes that need them also poll every few seconds.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -32,7 +32,7 @@ Role: TypeAlias = Literal["all", "front", "runner"]
 
 
 class Member(Struct, frozen=True, kw_only=True):
-    id: str  # of one process, and of no other ever
+    id: str  # of one process, never reused
     role: Role
     host: str
     process: str = ""  # its name on the host
@@ -132,7 +132,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     waiting_bytes: int  # of events that are not stored yet
     reconnections: int  # of the connection that listens
     server: str  # names the database server since its last start
-    losses: int  # times that this process found it away, also where a retry hid that
+    losses: int  # times that this process found it unavailable, even if a retry succeeded
 
 
 class ClusterStore(Protocol):
@@ -172,20 +172,18 @@ class ClusterStore(Protocol):
     async def members(self) -> list[Member]: ...
 
     async def absent_runners(self) -> list[str]:
-        """Those that have running runs or claimed commands, and are no members."""
+        """Ids that have running runs or claimed commands but are no longer members."""
         ...
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
     ) -> list[RunRecord] | None:
         """Removes the member if its beat is still this one; with None, if it is no member. Returns its running runs,
-        claimed for the caller: their epochs are raised. None: it is alive after all, or the database is not this
-        `server` (`Figures.server`) any more, so the member may not have been able to beat.
-
-        A run that is to be resumed, and that a living runner can resume, is not among them: it waits for that runner as
-        a command (`Claim.resumption`), once, for a few minutes.
-
-        `begun` makes the outcome of a command whose run has begun, by the run's id.
+        claimed for the caller: their epochs are raised. None: it is alive after all, or the database is no longer this
+        `server` (`Figures.server`), so the member may not have been able to send its beat. A run that should be
+        resumed, and that a live runner can resume, is not among them: it waits for that runner as a command
+        (`Claim.resumption`), once, for a few minutes. `begun` builds the outcome of a command whose run has begun, from
+        the run's id.
         """
         ...
 
@@ -205,8 +203,9 @@ class ClusterStore(Protocol):
         ...
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        """Without those that the caller knows to have, and at most so many. If there is no room, only commands that
-        start no run. What was claimed and is not known, since the answer was lost, comes first, and alone."""
+        """At most so many, without those that the caller knows it has. If there is no room, only commands that start no
+        run. Commands that were claimed before but whose reply was lost are returned first, on their own.
+        """
         ...
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
@@ -224,8 +223,9 @@ class ClusterStore(Protocol):
     async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]: ...
 
     async def forget_old(self) -> None:
-        """Commands that are done for a while, or that nobody took in time to resume a run, and watchers of runs that
-        are over."""
+        """Removes commands that were done a while ago, resumptions that nobody took in time, and watchers of runs that
+        have ended.
+        """
         ...
 
     # --- runs ---------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class ClusterStore(Protocol):
     # --- hints --------------------------------------------------------------------------------------
 
     def hint(self, to: str, hint: Hint) -> None:
-        """To a member, or with an empty name to all runners. Returns at once, and may be lost."""
+        """Sends a hint to a member, or with an empty name to all runners. Returns at once; the hint may be lost."""
         ...
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:

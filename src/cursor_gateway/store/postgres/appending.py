@@ -1,8 +1,8 @@
-"""Batches of events in; one statement for all that came while the one before was under way, out.
+"""Batches of events in; one statement for all that arrived during the previous one, out.
 
 A commit waits for the disk, and one that stores the batches of many runs takes hardly longer than one for a single run.
-The statement compares the epoch and the number of the last event of each run, and stores a batch only if both are as
-its writer believes. A batch that is not stored is a special case, which its writer sorts out.
+The statement compares the epoch and the number of the last event of each run, and stores a batch only if both match
+what its writer expects. A batch that is not stored is a special case, which its writer handles.
 """
 
 import asyncio

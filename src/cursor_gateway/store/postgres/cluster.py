@@ -1,6 +1,6 @@
 """Members, commands, watchers and hints of a cluster, in its PostgreSQL database.
 
-As in `store.py`, work may be repeated when its connection is lost, and looks first at what is there.
+As in `store.py`, work may be repeated when its connection is lost, so it first checks what is already stored.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -43,7 +43,7 @@ _MEMBERS = """
     SELECT id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining AS is_draining
     FROM members ORDER BY id
 """
-# No member has such an id. So if they are not ended now, they are found again, even when the member has come back.
+# No member has such an id, so runs that are not ended now are found again, even if the member has rejoined.
 _TAKEN = " (taken over)"
 # A run that waits to be resumed has a command. After a while it is given up.
 _WAITS = """
@@ -112,7 +112,7 @@ _WATCH = """
     ON CONFLICT (run_id, member) DO UPDATE
         SET readers = excluded.readers, read_up_to = greatest(watchers.read_up_to, excluded.read_up_to)
 """
-# Nothing for a command that is there already, or is like one that is not done.
+# Inserts nothing if the command exists, or if one with the same key is not done.
 _SUBMIT = """
     WITH submitted AS (
         INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body)
@@ -129,7 +129,7 @@ _ALIKE = """
     SELECT id FROM commands WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
-# The next place goes to the owner that holds the fewest, and among equals to who has waited longest.
+# The next place goes to the owner that holds the fewest, and among equals to the one that has waited longest.
 _CLAIM = """
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
@@ -160,7 +160,7 @@ _FINISH = """
     UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
-# Whoever has a run needs no place for it.
+# The member that has the run needs no place for it.
 _RELEASE = """
     UPDATE commands SET state = 'queued', runner = NULL, target = %(target)s, epoch = epoch + 1,
         takes_place = takes_place AND %(target)s::text IS NULL
@@ -289,7 +289,7 @@ class PostgresCluster:
             )
             await connection.execute("UPDATE watchers SET readers = 0 WHERE member = %s", [id])
             await connection.execute(_RESUME, [taken])
-            # Those of this name alone: one that began meanwhile is still its writer's.
+            # Only those of this name: a run that began in the meantime still belongs to its writer.
             return await _runs_of(connection, taken, f"NOT {_WAITS}")
 
         return await self._connections.transaction(work)
@@ -323,7 +323,7 @@ class PostgresCluster:
             return Submitted()
 
         async def work_alone(connection: Connection) -> Submitted | Alike | OverLimit:
-            """One at a time for an owner: what is counted stays so until the row is there."""
+            """One at a time per owner: the count must not change until the row is inserted."""
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
             found = await (await connection.execute(_ALIKE, values)).fetchone()
             active = await (await connection.execute(f"SELECT {_ACTIVE}", values)).fetchone()
@@ -399,7 +399,7 @@ class PostgresCluster:
         for row in await self._connections.run(lambda connection: rows_of(connection, _HEADS, values)):
             head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
             assert isinstance(head.events, list)
-            # What the database had forgotten may be stored again in other batches.
+            # Lost events may have been stored again in other batches.
             if row["data"] is not None and (known := row["after"] + len(head.events) + 1 - row["first"]) >= 0:
                 head.events.extend(batches.decode(row["data"])[known:])
         return heads

@@ -1,9 +1,9 @@
 """Connections to the database: a few, opened on demand, and work that is repeated when one is lost.
 
 `run` gives a piece of work a connection. When the connection is lost, it is unknown whether the work was committed, so
-work is written such that it may be repeated: it looks first at what is there. It is then run again on another
-connection, a few times within a second or so. There is no background task: connections are opened when needed, so a
-server that was away is back as soon as it answers.
+work must be repeatable: it first checks what is already stored. It is then repeated on another connection, a few times
+within a second or so. There is no background task: connections are opened when needed, so a server can be used again as
+soon as it answers.
 
 Errors become `StoreUnavailable`, which never contain the URL: it may have a password.
 """
@@ -66,14 +66,14 @@ _UNKNOWN = "The database reported an error; see its log."
 
 
 class _Text(StrDumperUnknown):
-    """PostgreSQL stores neither half a surrogate pair nor NUL. Look-ups change alike."""
+    """PostgreSQL stores neither lone surrogates nor NUL. Lookups replace them in the same way."""
 
     def dump(self, obj: str) -> Any:
         return super().dump(repair(obj).replace("\0", ""))
 
 
 async def connect(url: str) -> Connection:
-    """Raises `psycopg.Error`, or `SettingsError` for a URL that is none."""
+    """Raises `psycopg.Error`, or `SettingsError` for an invalid URL."""
     try:
         conninfo_to_dict(url)
     except psycopg.Error:
@@ -106,7 +106,7 @@ class Connections:
         self._idle: list[Connection] = []
         self._room = asyncio.Semaphore(_MOST)
         self._is_closed = False
-        self.losses = 0  # times that the server was away or had no room, also where a retry hid it
+        self.losses = 0  # times that the server was unavailable, even if a retry succeeded
 
     async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """The result of the work, which may be done several times."""
@@ -180,13 +180,13 @@ def _is_bug(error: psycopg.Error) -> bool:
 
 
 def _is_loss(error: psycopg.Error) -> bool:
-    """The server is away, or has no room. Then it serves nobody else, either."""
+    """The server is unavailable or out of resources, for everyone."""
     is_connection = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
     return is_connection and (error.sqlstate or _LOST).startswith(_LOSSES)
 
 
 def _may_pass(error: psycopg.Error) -> bool:
-    """The connection was lost, or another transaction was in the way: then the work finds what that one did."""
+    """The connection was lost, or another transaction got in the way: repeat the work."""
     match error:
         case errors.UniqueViolation() | errors.ForeignKeyViolation():
             return True

@@ -1,9 +1,9 @@
 """Runs that have ended in; the same events in few compressed rows, out.
 
-A row for each read of the agent is right while a run is written and followed. Afterwards it takes eight times the space
-that it needs. So the rows of an ended run are replaced, in one transaction, by rows of about 256 kB, deflated; readers
-see the old rows or the new ones, with the same events under the same numbers. Any number of processes may do this at
-once: each takes a run that no other one has.
+One row per read of the agent suits a run while it is written and followed. Afterwards, it takes eight times the
+necessary space. So the rows of an ended run are replaced, in one transaction, by rows of about 256 kB, deflated;
+readers see the old rows or the new ones, with the same events under the same numbers. Any number of processes may do
+this at once: each takes a run that no other one has.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""A thread that raises a member's beat every few seconds, whatever the event loop and the agents do meanwhile.
+"""A thread that increments a member's beat every few seconds, however busy the event loop and the agents are.
 
-It has a connection of its own. It stops beating while the event loop does not turn: a process that does nothing any
-more should be considered dead.
+It has a connection of its own. It stops while the event loop is stuck: a process that no longer does anything should be
+considered dead.
 """
 
 import threading

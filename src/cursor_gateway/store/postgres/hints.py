@@ -3,8 +3,8 @@
 A notification takes a lock of the whole database until its transaction has committed, so none is sent in a transaction
 that does anything else: they are sent afterwards, by a connection of their own that does not wait for the disk. A hint
 goes out at once if none did just before. Those that come while a statement is under way, or in the pause after it, go
-out with the next one, each of them once. The slower the database is, the longer the pause: so the hints of all
-processes take no more than a part of what it can do. What fails is dropped.
+out with the next one, each of them once. The slower the database is, the longer the pause, so the hints of all
+processes take only a part of its capacity. Hints that fail are dropped.
 """
 
 import asyncio

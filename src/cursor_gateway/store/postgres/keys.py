@@ -1,4 +1,4 @@
-"""API keys in the database: names, hashes and limits. The keys themselves are nowhere.
+"""API keys in the database: names, hashes and limits. The keys themselves are not stored.
 
 A key that is revoked stays as a row: the name keeps its conversations, and `add` gives it another key.
 """

@@ -15,7 +15,7 @@ from cursor_gateway.store.cursors import ByRun
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.search import owner_scope, searchable
 
-_SHORT = 2_000  # characters, whose tokens take less time than to ask another thread for them
+_SHORT = 2_000  # characters; tokenizing them takes less time than passing them to another thread
 _PART_BYTES = 1_000_000  # of tokens; a tsvector has room for 2^20
 
 # Of the run whose key is in `run`. The values are those of `Entry.values`.

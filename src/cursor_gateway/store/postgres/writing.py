@@ -1,8 +1,8 @@
 """Begin, continue and end a run.
 
-To begin and to end one is a single statement each: a round trip costs more than what is done in it. Each does all of it
-or nothing; if nothing, what is there is looked at, which is also how a repetition finds what the first try has stored.
-Rows are locked in one order, the conversation before its run.
+Beginning a run and ending it are a single statement each, because a round trip costs more than the work. Each does
+everything or nothing. If it does nothing, the existing rows show why; this is also how a repetition finds what the
+first attempt stored. Rows are locked in one order, the conversation before its run.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,8 @@ _ADD_MESSAGES = """
 # conversation at once see no run in it; then `one_running_run` refuses the second, which looks again.
 #
 # An owner whose key is not in the database has no limits. Runs of one owner are counted one after the other, since each
-# locks the row of the day; but how many are active is only known to who has locked out the others before (`is_alone`).
+# locks the row of the day; but the number of active runs is certain only if the others were locked out before
+# (`is_alone`).
 _BEGIN = f"""
     WITH held AS MATERIALIZED (
         SELECT needs FROM commands WHERE id = %(command)s AND epoch = %(epoch)s AND state = 'claimed' FOR UPDATE
@@ -121,7 +122,7 @@ _WHY_NOT = f"""
         LEFT JOIN key_usage AS used ON used.name = limits.name AND used.day = {_TODAY}
 """
 _ALONE = "SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))"
-# If the lease and the number of the last event are as the writer believes. Otherwise it does nothing.
+# Only if the lease and the number of the last event match what the writer expects. Otherwise it does nothing.
 _END = f"""
     WITH locked AS MATERIALIZED (
         SELECT key, owner FROM conversations WHERE key = (SELECT conversation FROM runs WHERE id = %(id)s)
@@ -171,7 +172,7 @@ _ADD_CALL = """
 
 
 class _WhyNot(NamedTuple):
-    """What is there instead of a run that was to begin."""
+    """What was found instead of a run that should begin."""
 
     is_mine: bool | None  # this run, which has begun; None: it has not
     command: str | None  # its state; None: it is another process's
@@ -211,7 +212,7 @@ async def begin(connection: Connection, new: NewRun, entry: Entry) -> Begun:
 
 
 def _known(new: NewRun, found: _WhyNot) -> Begun | None:
-    """None: what was in the way has gone."""
+    """None: the obstacle is gone."""
     if found.is_mine is not None:  # the answer to the first try was lost, or it was begun with an earlier claim
         is_held = new.claim is None or (found.is_mine and found.command is not None)
         return Lease(new.id, FIRST_EPOCH) if is_held else Superseded()
@@ -342,7 +343,7 @@ async def _place(connection: Connection, lease: Lease) -> _Place | Fenced:
 async def _rest(
     connection: Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
 ) -> Sequence[DocumentEvent] | Behind:
-    """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
+    """The events that are not stored yet. Skipped events must equal the stored ones, or the log would lose its end."""
     known = place.last + 1 - first_number
     if known < 0:
         return Behind(place.last)

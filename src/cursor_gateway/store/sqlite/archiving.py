@@ -28,7 +28,7 @@ _BATCHES = """
 
 
 class SqliteArchive:
-    """One moment of the history: what is written meanwhile is not seen."""
+    """A snapshot of the history: later writes are not visible."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection

@@ -183,7 +183,9 @@ class Database:
         return self._applied(change)
 
     def apply_all(self, writes: Sequence[Write[_T]]) -> list[_T | Exception]:
-        """All of them in one transaction. If one has a mistake, each in its own: it must not cost the others."""
+        """All of them in one transaction. If one fails because of a bug, each in its own, so that the others are not
+        lost.
+        """
         if len(writes) == 1:
             return [self._tried(writes[0])]
         try:
@@ -191,14 +193,14 @@ class Database:
                 changes = [write(connection) for write in writes]
         except StoreUnavailable as error:
             return [error] * len(writes)
-        except Exception:  # noqa: BLE001 -- tried again, and reported by whoever waits for the result
+        except Exception:  # noqa: BLE001 -- tried again, and reported to the caller that waits
             return [self._tried(write) for write in writes]
         return [self._applied(change) for change in changes]
 
     def _tried(self, write: Write[_T]) -> _T | Exception:
         try:
             return self.apply(write)
-        except Exception as error:  # noqa: BLE001 -- reported by whoever waits for the result
+        except Exception as error:  # noqa: BLE001 -- reported to the caller that waits
             return error
 
     def _applied(self, change: Change[_T]) -> _T:

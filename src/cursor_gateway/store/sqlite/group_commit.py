@@ -1,7 +1,7 @@
 """The writes of one turn of the event loop in; one transaction with all of them out.
 
-A turn is what the event loop does between two looks at its sockets and pipes: whatever arrived in the meantime, for
-any run, is decoded in the same turn. Nobody gets the result of a write before all of them are committed.
+A turn is what the event loop does between two looks at its sockets and pipes: whatever arrived in the meantime, for any
+run, is decoded in the same turn. No caller gets the result of its write before all of them are committed.
 
 Whether more writes will follow in a turn is not known, so the last turn decides. After a turn with one write, the first
 write of the next one does not wait: streams that rarely write at the same time are not delayed by each other. After a

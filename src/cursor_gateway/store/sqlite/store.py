@@ -4,7 +4,7 @@ Short calls run in the event loop's thread: storing a batch takes less time than
 that may be long run in a worker thread.
 
 What several runs write in the same turn of the event loop is committed together, at the end of the turn: one
-transaction for all of them costs little more than one for each. Who writes alone does not wait for that.
+transaction for all of them costs little more than one for each. A single writer does not wait for that.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What is written about runs, each within a transaction that its caller commits."""
+"""The writes about runs, each within a transaction that its caller commits."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
@@ -245,7 +245,7 @@ def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
 def _rest(
     connection: sqlite3.Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
 ) -> Sequence[DocumentEvent] | Behind:
-    """The events that are not stored yet. What is skipped must be what is stored, or the log would lose its end."""
+    """The events that are not stored yet. Skipped events must equal the stored ones, or the log would lose its end."""
     known = place.stored + 1 - first_number
     if known < 0:
         return Behind(place.stored)
