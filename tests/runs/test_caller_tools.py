@@ -1,16 +1,22 @@
 """A run with its caller's tools: an agent that used a tool of its own has failed, however its output is cut."""
 
+import asyncio
+from typing import cast
+
 import pytest
 
 from cursor_gateway.model.actions import Command, Outcome
 from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
 from cursor_gateway.model.caller_tools import Offer, Tool
-from cursor_gateway.model.document_events import DocumentEnded, Done
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
-from tests.runs.scripted import ENDLESS, FINISHED, LOOPS, STARTED, Loop, ScriptedSource, info, say, turn
+from cursor_gateway.store.base import Store
+from tests.runs.scripted import ENDLESS, FINISHED, LOOPS, STARTED, Loop, ScriptedSource, forever, info, say, turn
+from tests.store.making import new_run
 
 RAN = Command(tool="shell", command="touch x", exit_code=0)
 EVENTS: list[AgentEvent] = [
@@ -46,5 +52,46 @@ def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[Agen
         assert [isinstance(event, Done) for event in run.log.events].count(True) == 1
         shown = [event.document for event in run.log.events if isinstance(event, DocumentEnded)]
         assert isinstance(shown[0], TerminalCommandDocument)
+
+    loop(live())
+
+
+class SlowJournal(Journal):
+    """Stores nothing until it may."""
+
+    def __init__(self, may_store: asyncio.Event) -> None:
+        super().__init__(cast(Store, None), new_run("chat_1"), lambda: 0)
+        self._may_store = may_store
+
+    async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
+        await self._may_store.wait()
+        return events
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_is(loop: Loop) -> None:
+    """Its output is not read while the store is slow, but its calls arrive."""
+
+    async def live() -> None:
+        may_store = asyncio.Event()
+        waiting = Waiting(WaitLimits(quiet_seconds=0.01))
+        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
+        run = Run(info(), turn(), "me", journal=SlowJournal(may_store), waiting=waiting, caller=caller)
+        source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
+        run.start(source, ENDLESS, (), lambda: None)
+        while not run.driver.is_storing:
+            await asyncio.sleep(0)
+        call = asyncio.ensure_future(caller.call("weather", {}))
+        await asyncio.sleep(0.1)
+        shown = waiting.shown
+        may_store.set()
+        assert not shown
+        while not run.paused_at:
+            await asyncio.sleep(0.001)
+        await run.log.flush()
+        text = "".join(map(source_text, run.log.events[: run.paused_at]))
+        assert text == "One. Two."
+        await run.abandon()
+        await asyncio.wait([call])
 
     loop(live())

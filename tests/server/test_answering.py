@@ -123,7 +123,9 @@ def test_the_newest_runs(http: httpx2.Client) -> None:
 
 
 class Driver:
-    """Remembers how often it was told to pause."""
+    """Remembers how often it had to pause."""
+
+    is_storing = False
 
     def __init__(self) -> None:
         self.pauses = 0

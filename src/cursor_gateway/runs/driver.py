@@ -91,6 +91,7 @@ class Driver:
         self.source_failure: Failure | None = None  # and how that one did
         self.source_name = ""  # of the source that answers
         self.stop_reason: GatewayError | None = None
+        self.is_storing = False  # what the agent has written; more of it is not read meanwhile
         self.first_event: Callable[[], None] = lambda: None  # called when readers have it
         self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
         self._assembler = assembler or Assembler(info)
@@ -249,7 +250,11 @@ class Driver:
             self._said += map(source_text, events)
         if is_first:
             self.first_event_at = self.heard_at
-        await self._log.append(events)
+        self.is_storing = True
+        try:
+            await self._log.append(events)
+        finally:
+            self.is_storing = False
         if is_first:
             asyncio.get_running_loop().call_soon(self.first_event)
 

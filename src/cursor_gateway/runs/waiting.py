@@ -34,6 +34,11 @@ class WaitLimits(Struct, frozen=True, kw_only=True):
 class Host(Protocol):
     """The run whose calls these are."""
 
+    @property
+    def is_storing(self) -> bool:
+        """Whether it waits for the store, and does not read what its agent writes meanwhile."""
+        ...
+
     def pause(self, fresh: Sequence[str], shown: Sequence[str]) -> None:
         """End the reply with the calls that are `shown`, of which these are `fresh`."""
         ...
@@ -194,7 +199,11 @@ class Waiting:
             self._timer = None
 
     def _is_quiet(self) -> None:
-        self._do(self._calls.quiet(self.most))
+        if self._host is not None and self._host.is_storing:
+            # The agent may have written more before it made its calls, and that comes first.
+            self._start_timer(self._limits.quiet_seconds, self._is_quiet)
+        else:
+            self._do(self._calls.quiet(self.most))
 
     def _expired(self) -> None:
         self._do(self._calls.expire())
