@@ -555,3 +555,13 @@ def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
         assert (ended.state, len(place.source.turns)) == ("completed", 1)
 
     lived(place, live)
+
+
+def test_runs_that_start_at_the_same_moment_may_take_the_last_places(tmp_path: Path) -> None:
+    place = Place(tmp_path, ScriptedSource([[STARTED], forever()]), max_runs=2)
+
+    async def live() -> None:
+        runs = await asyncio.gather(place.start(), place.start())
+        assert len({run.id for run in runs}) == 2
+
+    lived(place, live)

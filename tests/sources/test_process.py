@@ -509,6 +509,23 @@ def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) ->
     assert_reaped(agent.pid)
 
 
+def test_the_end_is_noticed_if_the_kernel_reaps(run: Run) -> None:
+    """As it does for a gateway whose parent ignored SIGCHLD. The status is unknown then."""
+
+    async def live() -> None:
+        agent = await start("echo done; exit 3")
+        assert await everything(agent) == b"done\n"
+        assert await agent.wait(LONG)
+        assert agent.status == 0
+        await agent.end(LONG)
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        run(live())
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 # --- what it has started --------------------------------------------------------------------------------
 
 

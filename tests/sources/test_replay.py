@@ -304,7 +304,7 @@ def test_the_demo_says_that_it_is_one() -> None:
     source: Source = ReplaySource(DEMO, 1, is_demo=True)
     assert source.state() == SourceState(
         name="demo",
-        detail=f"11 built-in recordings, no agent ({', '.join([*demo.recordings()][:8])}, …)",
+        detail=f"11 built-in recordings ({', '.join([*demo.recordings()][:8])}, …), no agent",
         is_demo=True,
     )
     assert asyncio.run(source.models()) == [Model("demo", "Demo (built-in recordings)", is_default=True)]
@@ -324,7 +324,7 @@ def test_a_folder_of_recordings_is_a_model_of_its_own() -> None:
     source = ReplaySource([asked(str(number), "") for number in range(20)], 1, is_demo=False)
     state = source.state()
     assert (state.name, state.is_demo) == ("replay", False)
-    assert state.detail == "20 recordings, no agent (0, 1, 2, 3, 4, 5, 6, 7, …)"
+    assert state.detail == "20 recordings (0, 1, 2, 3, 4, 5, 6, 7, …), no agent"
     assert [(model.id, model.is_default) for model in asyncio.run(source.models())] == [("replay", True)]
 
 

@@ -197,3 +197,51 @@ def test_a_forked_process_starts_threads_of_its_own() -> None:
         signal.alarm(60)
         os._exit(asyncio.run(live()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def test_a_thread_survives_what_it_cannot_report(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
+    """Or no process could be started any more."""
+    if spawning._library() is None:
+        pytest.skip("this C library cannot do all that is needed")
+
+    def no_memory(start: object) -> int:
+        raise MemoryError
+
+    async def live() -> None:
+        for _ in range(2 * spawning._THREADS):
+            with monkeypatch.context() as patched:
+                patched.setattr(spawning._Start, "_started", no_memory)
+                with pytest.raises(MemoryError):
+                    await hanging(null)
+        pid = await hanging(null)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+    asyncio.run(live())
+
+
+def test_one_thread_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[threading.Thread] = []
+
+    def start(thread: threading.Thread) -> None:
+        if started:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    spawning._queue.__wrapped__()
+    assert len(started) == 1
+
+
+def test_what_cannot_be_found_or_used_is_reported_as_popen_does(way: str, tmp_path: Path, null: int) -> None:
+    (tmp_path / "greet").write_text("#!/bin/sh\n")
+    (tmp_path / "greet").chmod(0o755)
+
+    def error(program: str, folder: str, **environment: str) -> tuple[type[BaseException], object]:
+        with pytest.raises((OSError, ValueError)) as caught:
+            asyncio.run(spawn([program], folder, {**ENVIRONMENT, **environment}, (None, null, null)))
+        return caught.type, getattr(caught.value, "filename", None)
+
+    assert error("greet", str(tmp_path)) == (FileNotFoundError, "greet")  # not from the working folder
+    assert error("/bin/true", str(tmp_path / "greet")) == (NotADirectoryError, str(tmp_path / "greet"))
+    assert error("/bin/true", "/", **{"A=B": "C"}) == (ValueError, None)

@@ -142,7 +142,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         findings.append(of_settings(loaded, path, path is not None and path.is_file()))
     except SettingsError as error:
         findings.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
-    packages, has_key = _versions("agent-client-protocol", "cursor-sdk"), bool(environ.get("CURSOR_API_KEY"))
+    has_key = bool(environ.get("CURSOR_API_KEY"))
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
@@ -157,7 +157,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked(
             "source",
             _FILES_SECONDS,
-            lambda: _at_once([of_source(settings, packages, has_key)]),
+            lambda: _at_once([of_source(settings, _versions("agent-client-protocol", "cursor-sdk"), has_key)]),
         ),
         _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
     ]

@@ -192,7 +192,7 @@ class Front:
         local = self._local.find(id, owner) if self._local is not None else None
         if local is not None and self._members.holds_its_runs:
             return local
-        record = known or await self._record(id, owner)
+        record = known if known is not None and local is None else await self._record(id, owner)
         if record.state == "running":
             if local is not None and record.instance == self._members.own_id:
                 return local

@@ -186,33 +186,38 @@ class Runner:
         try:
             outcome = await self._outcome(claimed)
             self._deciding.pop(claimed.id, None)
-            is_stored = isinstance(outcome, Replied) and outcome.record is not None
-            while not is_stored and not await self._is_finished(claimed, outcome):
+            was_stored = isinstance(outcome, Replied) and outcome.record is not None  # when its run began
+            is_stored = True if was_stored else await self._finish(claimed, outcome)
+            while is_stored is None:
                 await asyncio.sleep(_AGAIN_SECONDS)
+                is_stored = await self._finish(claimed, outcome)
             self._working.pop(claimed.id, None)
             if not isinstance(outcome, _Given):
-                self._cluster.hint(claimed.front, Hint("outcome", [hinted_outcome(claimed.id, outcome)]))
+                hinted = hinted_outcome(claimed.id, outcome) if is_stored else claimed.id
+                self._cluster.hint(claimed.front, Hint("outcome", [hinted]))
         finally:
             self._deciding.pop(claimed.id, None)
             if self._may_be_more:
                 self._wanted.set()
 
-    async def _is_finished(self, claimed: ClaimedCommand, outcome: Outcome | _Given) -> bool:
+    async def _finish(self, claimed: ClaimedCommand, outcome: Outcome | _Given) -> bool | None:
+        """Whether the outcome is stored; None if it has to be tried again."""
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
         try:
             if isinstance(outcome, _Given):
                 await self._cluster.release(claimed.id, claimed.epoch, outcome.member)
                 self._cluster.hint(outcome.member, Hint("queue"))
-            elif is_refused and claimed.takes_place:  # another runner can start it
+                return False
+            if is_refused and claimed.takes_place:  # another runner can start it
                 await self._cluster.release(claimed.id, claimed.epoch)
                 self._cluster.hint("", Hint("queue"))
-            else:
-                await self._cluster.finish(claimed.id, claimed.epoch, encode(outcome))
+                return False
+            return await self._cluster.finish(claimed.id, claimed.epoch, encode(outcome))
         except StoreUnavailable:
-            return False
-        return True
+            return None
 
     async def _outcome(self, claimed: ClaimedCommand) -> Outcome | _Given:
+        command: Command | None = None
         try:
             command = command_of(claimed.body)
             claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command), _outcome(command, claimed))
@@ -222,7 +227,8 @@ class Runner:
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
-            await self._end_begun(claimed, error)
+            if not isinstance(command, Resume):  # whose run can be resumed by another process
+                await self._end_begun(claimed, error)
             return Failed(error.failure())
         except msgspec.DecodeError:
             return Failed(GatewayFault("The runner does not know this command; upgrade it.").failure())
@@ -239,11 +245,12 @@ class Runner:
 
     async def _end_begun(self, claimed: ClaimedCommand, why: GatewayError) -> None:
         """Ends a run that has begun, but has no agent: its outcome is stored, so its client reads the run."""
-        if not claimed.takes_place:
+        if not claimed.run_id:
             return
         with suppress(StoreUnavailable):  # it is ended later, as lost
             run = await self._service.store.run(claimed.run_id, claimed.owner)
-            if run is not None and run.state == "running" and self._runs.find(run.id, run.owner) is None:
+            is_own = run is not None and run.state == "running" and run.instance == self._members.own_id
+            if run is not None and is_own and self._runs.find(run.id, run.owner) is None:
                 await self._members.end(run, why)
 
     async def _execute(self, command: Command, claim: Claim, front: str) -> Outcome:

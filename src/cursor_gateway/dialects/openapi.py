@@ -194,7 +194,13 @@ _ANYWHERE = (
 )
 OF_STORED = (errors.NotFound, errors.StoreUnavailable)  # of what is looked up by an id
 OF_BODIES = (errors.MediaTypeRefused, errors.RequestTooLarge)
-_NOT_OF_RUNS = {errors.FileChanged, errors.SettingsError, errors.UnusableInput, errors.WebSocketRefused}
+_NOT_OF_RUNS = {
+    errors.FileChanged,
+    errors.LogReset,
+    errors.SettingsError,
+    errors.UnusableInput,
+    errors.WebSocketRefused,
+}
 
 
 def run_errors(of: type[GatewayError] = GatewayError) -> set[type[GatewayError]]:

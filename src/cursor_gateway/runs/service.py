@@ -139,6 +139,8 @@ class Service:
                 else:
                     match await self._start_in(conversation, request, model, images, needs_lease=not is_stuck):
                         case Run() as run:
+                            place.give_back()  # the run has it now
+                            place = None
                             return await self._started(run, request, asked)
                         case KeyTaken():  # another process has the same request
                             return await self._join(request)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
-from cursor_gateway.sources.process_groups import signal_group
+from cursor_gateway.sources.process_groups import reap, signal_group
 from cursor_gateway.sources.spawning import spawn
 
 _PIECE = 256 * 1024
@@ -109,7 +109,7 @@ class AgentProcess:
             return cls(pid, out, err, on_gone)
         except BaseException:  # without an owner it would never be ended
             signal_group(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            reap(pid)
             raise
 
     @property
@@ -235,7 +235,7 @@ class AgentProcess:
 
     def _reap(self) -> None:
         if self.status is None:
-            self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self.status = reap(self.pid)
 
     # --- cleaning up --------------------------------------------------------------------------------
 

@@ -40,6 +40,18 @@ def signal_group(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
+def reap(pid: int) -> int:
+    """Waits for a child that has ended or is about to. Returns its exit status, negative for a signal.
+
+    If the gateway was started with SIGCHLD ignored, the kernel reaps its children, and their status is unknown: 0, as
+    `Popen` has it.
+    """
+    try:
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    except ChildProcessError:
+        return 0
+
+
 def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat after the name: state, parent, group, session, … start time (the 20th)."""
     try:

@@ -213,7 +213,7 @@ class ReplaySource:
         kind = "built-in recordings" if self._is_demo else "recording" if len(self._recordings) == 1 else "recordings"
         return SourceState(
             name="demo" if self._is_demo else "replay",
-            detail=f"{len(self._recordings)} {kind}, no agent ({self._names()})",
+            detail=f"{len(self._recordings)} {kind} ({self._names()}), no agent",
             is_demo=self._is_demo,
         )
 

@@ -11,6 +11,7 @@ when it is cancelled, and then ends the process.
 
 import asyncio
 import ctypes
+import errno
 import os
 import shutil
 import signal
@@ -18,11 +19,12 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from cursor_gateway.sources.process_groups import signal_group
+from cursor_gateway.sources.process_groups import reap, signal_group
 
 _THREADS = 2  # one of them may have to wait for a slow disk
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; `Popen` restores them as well
@@ -44,11 +46,9 @@ async def spawn(arguments: Sequence[str], folder: str, environment: Mapping[str,
     library = _library()
     if library is None or not _STANDARD_FILES.isdisjoint(files):  # moving one of them would overwrite another
         return _spawned_by_popen(arguments, folder, environment, files)
-    program = arguments[0]
-    if "/" not in program:
-        program = shutil.which(program, path=environment.get("PATH", os.defpath)) or program
-    start = _Start(library, program, arguments, folder, environment, files)
-    _queue().put(start)
+    queue = _queue()
+    start = _Start(library, _path_of(arguments[0], environment), arguments, folder, environment, files)
+    queue.put(start)
     cancelled: asyncio.CancelledError | None = None
     while start.result is None:
         start.waiter = start.loop.create_future()
@@ -59,7 +59,7 @@ async def spawn(arguments: Sequence[str], folder: str, environment: Mapping[str,
     if cancelled is not None:
         _end(start.result)
         raise cancelled
-    if isinstance(start.result, OSError):
+    if isinstance(start.result, BaseException):
         raise start.result
     return start.result
 
@@ -77,6 +77,15 @@ def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mappin
     )
     popen.returncode = 0  # or the garbage collector would have it reaped
     return popen.pid
+
+
+def _path_of(program: str, environment: Mapping[str, str]) -> str:
+    """Searched for as `Popen` does. Without a slash, it would be taken from the new process's working folder."""
+    if "/" in program:
+        return program
+    if (found := shutil.which(program, path=environment.get("PATH", os.defpath))) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return found
 
 
 class _Library(NamedTuple):
@@ -117,32 +126,48 @@ class _Start:
         environment: Mapping[str, str],
         files: Files,
     ) -> None:
-        self.result: int | OSError | None = None  # the process id, once it has started
+        self.result: int | BaseException | None = None  # the process id, once it has started
         self.loop = asyncio.get_running_loop()
         self.waiter: asyncio.Future[None] | None = None
         self._library = library
         self._program, self._folder, *encoded = _encoded([program, folder, *arguments])
         self._arguments = _strings(encoded)
+        if "=" in "".join(environment):
+            raise ValueError("illegal environment variable name")
         self._environment = _strings(_encoded([f"{name}={value}" for name, value in environment.items()]))
-
         self._actions = self._new_actions(files)
         self._pid = ctypes.c_int()
 
     def _new_actions(self, files: Files) -> "ctypes.Array[ctypes.c_char]":
         """What the new process does before it loads its program."""
         quick, actions = self._library.quick, ctypes.create_string_buffer(_STRUCTURE)
-        quick.posix_spawn_file_actions_init(actions)
+        failed = quick.posix_spawn_file_actions_init(actions)
         for number, file in enumerate(files):
             if file is None:
-                quick.posix_spawn_file_actions_addopen(actions, number, os.fsencode(os.devnull), os.O_RDONLY, 0)
+                null = os.fsencode(os.devnull)
+                failed = failed or quick.posix_spawn_file_actions_addopen(actions, number, null, os.O_RDONLY, 0)
             else:
-                quick.posix_spawn_file_actions_adddup2(actions, file, number)
-        quick.posix_spawn_file_actions_addclosefrom_np(actions, 3)
-        quick.posix_spawn_file_actions_addchdir_np(actions, self._folder)
+                failed = failed or quick.posix_spawn_file_actions_adddup2(actions, file, number)
+        failed = failed or quick.posix_spawn_file_actions_addclosefrom_np(actions, len(files))
+        failed = failed or quick.posix_spawn_file_actions_addchdir_np(actions, self._folder)
+        if failed:
+            raise OSError(failed, os.strerror(failed))
         return actions
 
     def run(self) -> None:
-        """Called by a thread, which keeps the event loop from the interpreter as little as possible."""
+        """Called by a thread, which keeps the event loop from the interpreter as little as possible. Never fails: later
+        starts need the thread."""
+        result: int | BaseException
+        try:
+            result = self._started()
+        except BaseException as error:  # noqa: BLE001 -- raised by `spawn`
+            result = error
+        try:
+            self.loop.call_soon_threadsafe(self._finish, result)
+        except RuntimeError:  # the loop was closed without waiting for its tasks
+            _end(result)
+
+    def _started(self) -> int | OSError:
         number = self._library.waiting.posix_spawn(
             ctypes.byref(self._pid),
             self._program,
@@ -151,29 +176,26 @@ class _Start:
             self._arguments,
             self._environment,
         )
-        result = self._pid.value if number == 0 else self._error(number)
-        try:
-            self.loop.call_soon_threadsafe(self._finish, result)
-        except RuntimeError:  # the loop was closed without waiting for its tasks
-            _end(result)
+        return self._pid.value if number == 0 else self._error(number)
 
     def _error(self, number: int) -> OSError:
-        """As `Popen` reports it: the folder may be what is missing."""
-        blamed = self._program if os.path.isdir(self._folder) else self._folder
+        """As `Popen` reports it: the folder may be what cannot be used."""
+        can_enter = os.path.isdir(self._folder) and os.access(self._folder, os.X_OK)
+        blamed = self._program if can_enter else self._folder
         return OSError(number, os.strerror(number), os.fsdecode(blamed))
 
-    def _finish(self, result: int | OSError) -> None:
+    def _finish(self, result: int | BaseException) -> None:
         self._library.quick.posix_spawn_file_actions_destroy(self._actions)
         self.result = result
         if self.waiter is not None and not self.waiter.done():
             self.waiter.set_result(None)
 
 
-def _end(result: int | OSError) -> None:
+def _end(result: int | BaseException) -> None:
     """Of a process that nobody waits for any more."""
     if isinstance(result, int):
         signal_group(result, signal.SIGKILL)
-        os.waitpid(result, 0)
+        reap(result)
 
 
 def _encoded(texts: Sequence[str]) -> list[bytes]:
@@ -196,8 +218,10 @@ def _strings(items: Sequence[bytes]) -> Any:
 def _queue() -> "SimpleQueue[_Start]":
     """Read by threads that live as long as the process."""
     queue: SimpleQueue[_Start] = SimpleQueue()
-    for _ in range(_THREADS):
-        threading.Thread(target=_start_all, args=(queue,), name="spawn", daemon=True).start()
+    threading.Thread(target=_start_all, args=(queue,), name="spawn", daemon=True).start()
+    with suppress(RuntimeError):  # one of them is enough
+        for _ in range(_THREADS - 1):
+            threading.Thread(target=_start_all, args=(queue,), name="spawn", daemon=True).start()
     return queue
 
 

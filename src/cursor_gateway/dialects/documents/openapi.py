@@ -117,7 +117,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             "Streams a run's events from the beginning, or after a given event: during the run, after it ended, and "
             "after a restart of the gateway. Any number of clients can read the same events. Returns 204 when the run "
             "is over and nothing is left, which stops an `EventSource`. For an event number that an active run "
-            "does not have, it waits ten seconds, because what the database has forgotten may be sent again. Then, or "
+            "does not have, it waits ten seconds, because events that the database lost may be sent again. Then, or "
             "if the run is over, it returns 409 `log_reset`: read the run again from the start.",
             replies={
                 **api.ok("The stream.", streams, api.RUN_HEADERS),

@@ -27,7 +27,7 @@ def user_configuration(environ: Mapping[str, str]) -> Path:
         return Path(given)
     if (base := environ.get("XDG_CONFIG_HOME")) and os.path.isdir(f"{base}/cursor"):
         return Path(f"{base}/cursor")
-    return Path(f"{environ.get('HOME') or os.path.expanduser('~')}/.cursor")
+    return Path(os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".cursor"))
 
 
 def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int, int]]:

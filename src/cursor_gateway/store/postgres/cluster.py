@@ -140,7 +140,7 @@ _CLAIM = """
         WHERE runs.state = 'running' GROUP BY conversations.owner
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
-        WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost)
+        WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
             AND (target = %(me)s OR (
                 target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]

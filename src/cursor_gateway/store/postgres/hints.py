@@ -113,13 +113,14 @@ def _channel(member: str) -> str:
 def _texts(kind: str, values: Iterable[str]) -> Iterator[str]:
     """Payloads that are short enough."""
     some: list[str] = []
+    size = 0
     for value in values:
-        some.append(value)
-        if sum(map(len, some)) + 3 * len(some) > _LONGEST - 200:
+        size += len(value) + 3
+        if some and size > _LONGEST - 200:
             yield _text(kind, some)
-            some = []
-    if some or not values:
-        yield _text(kind, some)
+            some, size = [], len(value) + 3
+        some.append(value)
+    yield _text(kind, some)
 
 
 def _text(kind: str, values: list[str]) -> str:
