@@ -66,10 +66,10 @@ MUTATIONS: tuple[Mutation, ...] = (
         changes=(
             Change(
                 "store/postgres/store.py",
-                '        entry = await searching.entry_of([*prompts, *end.words])\n',
+                "        entry = await searching.entry_of([*prompts, *end.words])\n",
                 "        self.written(lease.run_id, first_number + len(events) - 1)\n"
                 "        await asyncio.sleep(0.1)\n"
-                '        entry = await searching.entry_of([*prompts, *end.words])\n',
+                "        entry = await searching.entry_of([*prompts, *end.words])\n",
             ),
             Change(
                 "store/postgres/store.py",
