@@ -30,7 +30,8 @@ _RUNS = """
 """
 _COMMANDS = "SELECT id, epoch, state = 'done', outcome FROM commands"
 _OPEN = """
-    SELECT (SELECT count(*) FROM runs WHERE state = 'running') + (SELECT count(*) FROM commands WHERE state <> 'done')
+    SELECT (SELECT count(*) FROM runs WHERE state = 'running' AND NOT waiting)
+        + (SELECT count(*) FROM commands WHERE state <> 'done')
 """
 _EVENTS = "SELECT first, data, deflated FROM events WHERE run = %s ORDER BY first"
 _WRITERS = """
@@ -109,7 +110,7 @@ class Observer:
             return [Takeover(*row) for row in await found.fetchall()]
 
     async def open(self) -> int:
-        """How many runs and commands are not done."""
+        """How many runs and commands are not done, without those that wait for a client: all of them have gone."""
         async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
             row = await (await connection.execute(_OPEN)).fetchone()
             assert row is not None
