@@ -85,8 +85,8 @@ async def counted(programs: Path, folder: Path, request: bytes, end: bytes) -> l
 @pytest.mark.parametrize(
     ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
     [
-        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1600, 1760),
-        (b"/v1/responses", RESPONSES, b"event: response.completed", 1930, 2120),
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1520, 1670),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 1880, 2010),
     ],
 )
 def test_a_short_run_takes_few_calls(

@@ -311,7 +311,7 @@ def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expe
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
 def test_a_system_without_resources_is_reported(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def refuse(*_: object) -> int:
+    async def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
     async def live() -> None:
@@ -345,8 +345,8 @@ def test_a_prompt_that_cannot_be_written_is_reported(has_memory_files: bool, mon
 def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
-    async def noted(*arguments: Any) -> int:
-        started.append(await spawn(*arguments))
+    async def noted(*arguments: Any, is_alone: bool) -> int:
+        started.append(await spawn(*arguments, is_alone=is_alone))
         return started[0]
 
     def refuse(_: object) -> None:
@@ -524,6 +524,27 @@ def test_the_end_is_noticed_if_the_kernel_reaps(run: Run) -> None:
         run(live())
     finally:
         signal.signal(signal.SIGCHLD, before)
+
+
+@pytest.mark.parametrize("loop", [asyncio.run, uvloop.run])
+def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others would have to wait."""
+    alone: list[bool] = []
+
+    async def noted(*arguments: Any, is_alone: bool) -> int:
+        alone.append(is_alone)
+        return await spawn(*arguments, is_alone=is_alone)
+
+    async def live() -> None:
+        first = await start(HANG)
+        second = await start(HANG)
+        await first.end(0.01)
+        await second.end(0.01)
+        await (await start("true")).end(0.01)
+
+    monkeypatch.setattr(process, "spawn", noted)
+    loop(live())
+    assert alone == [True, False, True]
 
 
 # --- what it has started --------------------------------------------------------------------------------

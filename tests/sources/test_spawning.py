@@ -17,7 +17,7 @@ from cursor_gateway.sources.spawning import spawn
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
 
-@pytest.fixture(params=["posix_spawn", "Popen"])
+@pytest.fixture(params=["in a thread", "at once", "Popen"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "Popen":
         monkeypatch.setattr(spawning, "_library", lambda: None)
@@ -26,12 +26,14 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def output(script: str, *, program: str = "/bin/sh", environment: Mapping[str, str] = ENVIRONMENT) -> str:
+def output(way: str, script: str, *, program: str = "/bin/sh", environment: Mapping[str, str] = ENVIRONMENT) -> str:
     """Of a script, with what it writes to its standard error."""
 
     async def live() -> str:
         read_end, write_end = os.pipe()
-        pid = await spawn([program, "-c", script], "/usr", environment, (None, write_end, write_end))
+        pid = await spawn(
+            [program, "-c", script], "/usr", environment, (None, write_end, write_end), is_alone=way == "at once"
+        )
         os.close(write_end)
         with open(read_end, encoding="utf-8") as pipe:
             text = await asyncio.to_thread(pipe.read)
@@ -43,32 +45,34 @@ def output(script: str, *, program: str = "/bin/sh", environment: Mapping[str, s
 
 def test_a_process_has_the_folder_the_environment_and_the_files_that_were_given(way: str) -> None:
     script = "pwd; echo $SAID; read line || echo no input; echo error >&2"
-    assert output(script, environment={**ENVIRONMENT, "SAID": "é"}) == "/usr\né\nno input\nerror\n"
+    assert output(way, script, environment={**ENVIRONMENT, "SAID": "é"}) == "/usr\né\nno input\nerror\n"
 
 
 def test_a_program_is_found_with_the_path_of_its_own_environment(way: str, tmp_path: Path) -> None:
     program = tmp_path / "greet"
     program.write_text("#!/bin/sh\necho hello\n")
     program.chmod(0o755)
-    assert output("", program="greet", environment={"PATH": str(tmp_path)}) == "hello\n"
+    assert output(way, "", program="greet", environment={"PATH": str(tmp_path)}) == "hello\n"
 
 
 def test_a_process_inherits_no_other_files(way: str) -> None:
     with open("/dev/null", "rb") as other:
         os.set_inheritable(other.fileno(), True)
-        files = output("cd /proc/self/fd && echo *").split()
+        files = output(way, "cd /proc/self/fd && echo *").split()
         assert str(other.fileno()) not in files
     assert {"0", "1", "2"} <= set(files)
 
 
 def test_a_process_leads_its_own_session(way: str) -> None:
-    fields = output("cat /proc/$$/stat").rpartition(")")[2].split()
+    fields = output(way, "cat /proc/$$/stat").rpartition(")")[2].split()
     group, session = fields[2:4]
     assert group == session != str(os.getsid(0))
 
 
 def test_a_process_ignores_and_blocks_no_signals(way: str) -> None:
-    masks = dict(line.split(":\t") for line in output("exec grep -E '^Sig(Blk|Ign)' /proc/self/status").splitlines())
+    masks = dict(
+        line.split(":\t") for line in output(way, "exec grep -E '^Sig(Blk|Ign)' /proc/self/status").splitlines()
+    )
     assert int(masks["SigBlk"], 16) == 0
     assert not int(masks["SigIgn"], 16) >> (signal.SIGPIPE - 1) & 1
 
@@ -239,7 +243,9 @@ def test_what_cannot_be_found_or_used_is_reported_as_popen_does(way: str, tmp_pa
 
     def error(program: str, folder: str, **environment: str) -> tuple[type[BaseException], object]:
         with pytest.raises((OSError, ValueError)) as caught:
-            asyncio.run(spawn([program], folder, {**ENVIRONMENT, **environment}, (None, null, null)))
+            asyncio.run(
+                spawn([program], folder, {**ENVIRONMENT, **environment}, (None, null, null), is_alone=way == "at once")
+            )
         return caught.type, getattr(caught.value, "filename", None)
 
     assert error("greet", str(tmp_path)) == (FileNotFoundError, "greet")  # not from the working folder

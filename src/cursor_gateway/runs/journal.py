@@ -118,20 +118,15 @@ class Journal:
             return None
         return begun
 
-    def begin_soon(self, *, is_alone: bool) -> None:
+    def begin_soon(self) -> None:
         """For a run that starts in any case: it is inserted together with its first events, or while its agent is
-        silent.
-
-        If it `is_alone`, it is inserted while its agent starts, because nothing else needs the event loop; its first
-        events are then stored sooner. If there are others, a single write for both costs less.
-        """
+        silent."""
         if self._lease is not None:
             return
         if self._must_store_seconds is not None:  # other gateways have to know it
             self._begin_meanwhile()
         else:
-            seconds = 0 if is_alone else _BEGIN_SECONDS
-            self._begins_at = asyncio.get_running_loop().call_later(seconds, self._begin_meanwhile)
+            self._begins_at = asyncio.get_running_loop().call_later(_BEGIN_SECONDS, self._begin_meanwhile)
 
     def _begin_meanwhile(self) -> None:
         self._begins_at = None

@@ -55,11 +55,6 @@ class Runs:
         return sum(run.done is None and not run.is_waiting for run in self._running.values())
 
     @property
-    def driven(self) -> int:
-        """All whose agents have not exited yet."""
-        return len(self._running)
-
-    @property
     def limit(self) -> int:
         return self._shares.max_runs
 

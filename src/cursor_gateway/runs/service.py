@@ -244,8 +244,6 @@ class Service:
             run.log.ended = partial(self._account_errors.record, asked)
         if request.repeat_key:
             await self.note_reply(request.owner, request.repeat_key, IdempotentRun(run.id, ""))
-        else:
-            await asyncio.sleep(0)  # the agent is started before its reply is prepared
         return run
 
     async def note_reply(self, owner: str, key: str, reply: IdempotentRun) -> None:

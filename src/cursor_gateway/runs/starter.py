@@ -145,7 +145,7 @@ class RunStarter:
             questions=questions,
         )
         self._start(run, request, conversation.id, offered)
-        journal.begin_soon(is_alone=self._runs.driven == 1)
+        journal.begin_soon()
         return run
 
     async def resume(

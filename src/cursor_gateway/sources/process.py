@@ -24,6 +24,7 @@ _PAUSE = 0.001  # seconds between two reads of output that flows: see `merges_re
 # Of all reads: `os.read` would allocate a whole piece for each line, which takes ten times as long.
 _buffer = bytearray(_PIECE)
 _buffer_view = memoryview(_buffer)
+_running: set[int] = set()  # agents, until they have ended
 _F_SETPIPE_SZ = 1031  # Linux only; Python 3.11 does not define it everywhere
 _STDERR_TAIL = 64 * 1024
 _KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
@@ -53,6 +54,7 @@ class AgentProcess:
         self._pidfd = -1
         self._deadline: asyncio.TimerHandle | None = None
         self._watch_end()  # first: it may fail
+        _running.add(pid)
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
             self._loop.add_reader(pipe, self._readable, pipe)
@@ -91,7 +93,8 @@ class AgentProcess:
                 read_end, write_end = os.pipe()
                 ours.append(read_end)
                 theirs.append(write_end)
-            pid = await spawn(arguments, folder, environment, (source, theirs[-2], theirs[-1]))
+            files = (source, theirs[-2], theirs[-1])
+            pid = await spawn(arguments, folder, environment, files, is_alone=not _running)
             started = cls._watched(pid, ours[0], ours[1], on_gone)
             ours.clear()  # they are its own now
             return started
@@ -221,6 +224,7 @@ class AgentProcess:
         # Before reaping: until then the pid, and so the group id, cannot be reused.
         signal_group(self.pid, signal.SIGKILL)
         self._reap()
+        _running.discard(self.pid)
         self._gone = True
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)

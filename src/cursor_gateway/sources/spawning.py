@@ -3,7 +3,8 @@
 Starting a process suspends the thread that starts it until the new process has loaded its program (`vfork`): 0.2 ms, or
 many milliseconds if the processors are busy. Python's own functions hold the interpreter's lock meanwhile, so a thread
 would not help. On Linux, threads of this module call the C library's `posix_spawn` through ctypes, which releases
-the lock: other runs go on. Elsewhere, and with C libraries that lack one of the functions, `Popen` is used.
+the lock: other runs continue. If there are none, waking a thread would take longer than it saves. Elsewhere, and with
+C libraries that lack one of the functions, `Popen` is used.
 
 The files and the arguments of a process must stay as they are until it has started, so `spawn` waits for that even
 when it is cancelled, and then ends the process.
@@ -38,17 +39,22 @@ _STANDARD_FILES = frozenset({0, 1, 2})
 Files = tuple[int | None, int, int]
 
 
-async def spawn(arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files) -> int:
-    """Starts a process, which the caller must reap.
+async def spawn(
+    arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files, *, is_alone: bool = False
+) -> int:
+    """Starts a process, which the caller must reap. One that `is_alone` makes nobody wait, and is started at once.
 
     Raises `OSError` and `ValueError` as `Popen` does, and `RuntimeError` if no thread can be started.
     """
     library = _library()
     if library is None or not _STANDARD_FILES.isdisjoint(files):  # moving one of them would overwrite another
         return _spawned_by_popen(arguments, folder, environment, files)
-    queue = _queue()
+    queue = None if is_alone else _queue()
     start = _Start(library, _path_of(arguments[0], environment), arguments, folder, environment, files)
-    queue.put(start)
+    if queue is None:
+        start.run_now()
+    else:
+        queue.put(start)
     cancelled: asyncio.CancelledError | None = None
     while start.result is None:
         start.waiter = start.loop.create_future()
@@ -166,6 +172,10 @@ class _Start:
             self.loop.call_soon_threadsafe(self._finish, result)
         except RuntimeError:  # the loop was closed without waiting for its tasks
             _end(result)
+
+    def run_now(self) -> None:
+        """Called by the event loop itself."""
+        self._finish(self._started())
 
     def _started(self) -> int | OSError:
         number = self._library.waiting.posix_spawn(
