@@ -30,6 +30,7 @@ from cursor_gateway.errors import (
     GatewayError,
     IdempotencyMismatch,
     InvalidRequest,
+    LogReset,
     SettingsError,
     UnusableInput,
     WebSocketRefused,
@@ -237,7 +238,7 @@ def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
 
 
 def test_a_run_may_fail_in_every_way() -> None:
-    served = raised() - {FileChanged, SettingsError, UnusableInput, WebSocketRefused}
+    served = raised() - {FileChanged, LogReset, SettingsError, UnusableInput, WebSocketRefused}
     assert codes(OPERATIONS["POST /v1/chat/completions"]) == codes(OPERATIONS["POST /v1/messages"]) == of(served)
     assert codes(OPERATIONS["POST /v1/responses"]) == of(served)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})

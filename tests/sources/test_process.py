@@ -543,6 +543,7 @@ def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, mo
         await (await start("true")).end(0.01)
 
     monkeypatch.setattr(process, "spawn", noted)
+    monkeypatch.setattr(process, "_running", set())  # other tests leave agents behind
     loop(live())
     assert alone == [True, False, True]
 
