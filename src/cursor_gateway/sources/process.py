@@ -54,10 +54,10 @@ class AgentProcess:
         self._pidfd = -1
         self._deadline: asyncio.TimerHandle | None = None
         self._watch_end()  # first: it may fail
-        _running.add(pid)
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
             self._loop.add_reader(pipe, self._readable, pipe)
+        _running.add(pid)
 
     @classmethod
     async def start(
