@@ -344,7 +344,7 @@ def _run() -> int:
         os.kill(os.getpid(), signal.SIGINT)
     except BaseException:  # noqa: BLE001 -- as Python does
         sys.excepthook(*sys.exc_info())
-    threading._shutdown()  # type: ignore[attr-defined]
+    threading._shutdown()  # type: ignore[attr-defined] # as the interpreter does at its end
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):

@@ -41,7 +41,7 @@ class Held:
             await self.may_go_on.acquire()
             return await (take if go_on is None else go_on)(request)
 
-        service.take = held  # type: ignore[method-assign]
+        service.take = held  # type: ignore[method-assign] # of this runner alone
 
 
 def _freeze(lost: Running) -> None:

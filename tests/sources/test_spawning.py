@@ -159,7 +159,7 @@ def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: p
     loop.close()
     held.start()
     held.assert_ended()
-    starting._log_destroy_pending = False  # type: ignore[attr-defined]
+    starting._log_destroy_pending = False  # type: ignore[attr-defined] # its loop is closed: it cannot end
 
 
 def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
