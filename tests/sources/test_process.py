@@ -163,6 +163,22 @@ def test_an_agent_can_be_ended_in_a_pause(run: Run, tmp_path: Path, monkeypatch:
     run(live())
 
 
+def test_the_first_output_is_read_at_once_although_the_machine_has_just_started(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "_PAUSE", LONG)
+    monkeypatch.setattr(process, "monotonic", lambda: 0.0)
+
+    async def live() -> None:
+        agent = await start(f"echo one; {HANG}")
+        agent.merges_reads = True
+        async with asyncio.timeout(60):
+            assert await agent.read() == b"one\n"
+        await agent.end(LONG)
+
+    run(live())
+
+
 def test_nothing_is_lost_in_many_pauses(run: Run) -> None:
     async def live() -> None:
         agent = await start("n=0; while test $n -lt 3000; do echo $n; n=$((n+1)); done")

@@ -6,13 +6,14 @@ forty times.
 
 import asyncio
 import fcntl
+import math
 import os
 import signal
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from time import monotonic
 
 from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
 from cursor_gateway.sources.process_groups import reap, signal_group
@@ -41,7 +42,7 @@ class AgentProcess:
         # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
         # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
         self.merges_reads = False
-        self._read_at = 0.0
+        self._read_at = -math.inf  # by the monotonic clock, which may have started just now
         self._pause: asyncio.TimerHandle | None = None  # until the next read
         self._on_gone = on_gone
         self._loop = asyncio.get_running_loop()
@@ -170,7 +171,7 @@ class AgentProcess:
 
     def _readable(self, pipe: int) -> None:
         if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
-            seconds = self._read_at + _PAUSE - time.monotonic()
+            seconds = self._read_at + _PAUSE - monotonic()
             if seconds > 0:
                 self._loop.remove_reader(pipe)
                 self._pause = self._loop.call_later(seconds, self._end_pause)
@@ -183,7 +184,7 @@ class AgentProcess:
         self._read_pipe(self._out)
 
     def _read_pipe(self, pipe: int) -> None:
-        self._read_at = time.monotonic()
+        self._read_at = monotonic()
         try:
             piece = bytes(_buffer_view[: os.readv(pipe, (_buffer,))])
         except BlockingIOError:
