@@ -33,36 +33,39 @@ class Unsupported(Exception):
 
 
 def render(template: str, values: Mapping[str, Any], release: str = "gateway") -> str:
-    """The small part of Helm's language that the chart uses: values, `quote`, `toJson`, `if`, `range`."""
+    """The small part of Helm's language that the chart uses: values, `quote`, `toJson`, `if`, `else`, `range`."""
     context = {"Values": values, "Release": {"Name": release}}
-    out, rest = _block(template, context)
+    out, rest, _ = _block(template, context)
     if rest:
         raise Unsupported(f"an `end` too many before {rest[:40]!r}")
     return out
 
 
-def _block(text: str, context: Mapping[str, Any]) -> tuple[str, str]:
-    """What stands before the matching `end`, rendered, and what follows it."""
+def _block(text: str, context: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What stands before the matching `else` or `end`, rendered, what follows it, and which of the two it was."""
     out = ""
     while (tag := re.search(r"\{\{(-?)\s*(.*?)\s*\}\}", text)) is not None:
         before, text = text[: tag.start()], text[tag.end() :]
         out += before.rstrip() if tag[1] else before
         words = tag[2]
-        if words == "end":
-            return out, text
+        if words in ("else", "end"):
+            return out, text, words
         if words.startswith("if "):
-            inside, after = _block(text, context)
-            out, text = out + (inside if _value(words[3:], context) else ""), after
+            inside, text, closed_by = _block(text, context)
+            otherwise = ""
+            if closed_by == "else":
+                otherwise, text, _ = _block(text, context)
+            out += inside if _value(words[3:], context) else otherwise
         elif (loop := _RANGE.fullmatch(words)) is not None:
             after = text
             items = _value(loop[3], context)
-            _, after = _block(text, {**context, loop[1]: "", loop[2]: ""})
+            _, after, _ = _block(text, {**context, loop[1]: "", loop[2]: ""})
             for key in sorted(items):
                 out += _block(text, {**context, loop[1]: key, loop[2]: items[key]})[0]
             text = after
         else:
             out += _expression(words, context)
-    return out + text, ""
+    return out + text, "", ""
 
 
 def _expression(words: str, context: Mapping[str, Any]) -> str:
@@ -152,7 +155,7 @@ def _check_chart() -> None:
     more = {
         **values,
         "environment": {"CURSOR_GATEWAY_MODEL": "auto"},
-        "runner": {**values["runner"], "volume": "shared"},
+        "runner": {**values["runner"], "volume": "shared", "separateUser": False},
     }
     with tempfile.TemporaryDirectory() as folder:
         for name, chosen in (("default", values), ("more", more)):

@@ -18,6 +18,8 @@ VALUES = {"image": "a b", "count": 2, "is_on": True, "is_off": "", "sizes": {"cp
         ("n: {{ .Values.sizes | toJson }}", 'n: {"cpu": "1"}'),
         ("a:\n  {{- if .Values.is_on }}\n  b: 1\n  {{- end }}\nc: 2", "a:\n  b: 1\nc: 2"),
         ("a:\n  {{- if .Values.is_off }}\n  b: {{ .Values.count }}\n  {{- end }}\nc: 2", "a:\nc: 2"),
+        ("a: {{ if .Values.is_on }}1{{ else }}2{{ end }}\n", "a: 1\n"),
+        ("a:\n  {{- if .Values.is_off }}\n  b: 1\n  {{- else }}\n  c: 2\n  {{- end }}\nd: 3", "a:\n  c: 2\nd: 3"),
         (
             "a:\n  {{- range $name, $value := .Values.more }}\n  {{ $name }}: {{ $value | quote }}\n  {{- end }}\nc: 2",
             'a:\n  A: "x"\n  B: "2"\nc: 2',
@@ -53,3 +55,12 @@ def test_no_secret_is_an_argument() -> None:
             for line in file.read_text(encoding="utf-8").splitlines():
                 if re.search(r"(ExecStart|command|args|CMD|ENTRYPOINT)[=:\[ ]", line):
                     assert not re.search(r"(?i)postgresql://|password|api_key", line), line
+
+
+def test_agents_are_not_the_runners_user() -> None:
+    runner = dict(instructions((DEPLOY / "Dockerfile").read_text(), "runner"))
+    assert "CURSOR_GATEWAY_AGENT_USER=agent" in runner["ENV"]
+    assert '"--reuid=gateway"' in runner["ENTRYPOINT"]
+    unit = (DEPLOY / "systemd" / "cursor-gateway-runner.service").read_text()
+    assert "User=cursor-runner" in unit
+    assert "CURSOR_GATEWAY_AGENT_USER=cursor-agent" in unit

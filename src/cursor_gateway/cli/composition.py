@@ -32,6 +32,7 @@ from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings
+from cursor_gateway.sources.agent_user import UMASK, AgentUser, find_agent_user
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
@@ -233,7 +234,7 @@ async def _service(
             store,
             directory / "conversations",
             own.volumes if own is not None else (),
-            fresh=_fresh_folders(source, directory, ledger),
+            fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
         ),
         Workspaces(
             default,
@@ -319,6 +320,7 @@ async def choose_source(
             f"`source = {settings.source}` cannot be used: {refused[settings.source]}; change one of the two settings.",
             param="source",
         )
+    _share_folders(settings, directory, environ)
     cli = cli_source(settings, ledger, environ, warn)
     try:
         await cli.probe()
@@ -348,12 +350,34 @@ async def choose_source(
     return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
 
+def _share_folders(settings: Settings, directory: Path, environ: Mapping[str, str]) -> None:
+    """With agents that run as another user."""
+    if (user := agent_user(settings)) is None:
+        return
+    os.umask(UMASK)  # of the agents
+    try:
+        data, base = data_dir(settings, environ).resolve(), directory.resolve()
+        user.share(data, [base / "conversations", base / "acp"])
+    except OSError as error:
+        raise SettingsError(
+            f"{error.filename} cannot be shared with `agent_user`: {error.strerror}; change its owner or `data_dir`.",
+            param="agent_user",
+        ) from None
+
+
+def agent_user(settings: Settings) -> AgentUser | None:
+    """None: the gateway's own. Raises `SettingsError`."""
+    return find_agent_user(settings.agent_user) if settings.agent_user else None
+
+
 def unsupported(source: str, settings: Settings) -> str:
     """Why this source cannot obey the operator's settings; empty if it can. The CLI obeys all of them."""
     if settings.record_dir:
         return "every run is recorded (`record_dir`), and only CLI runs can be recorded"
     if not settings.trust:
         return "`trust` is false, and only the CLI checks whether a workspace is trusted"
+    if settings.agent_user and source == "sdk":
+        return "`agent_user` is set, and the SDK's bridge runs as the gateway's own user"
     if settings.agent_headers and source == "sdk":
         return "`agent_headers` is set, and the SDK does not support headers"
     return ""
@@ -376,6 +400,7 @@ def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mappin
     from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 
     options = AcpOptions(
+        user=agent_user(settings),
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
         environment=settings.agent_environment,
         pool=PoolOptions(max_processes=settings.max_agents),
@@ -410,6 +435,7 @@ def cli_source(
 ) -> CursorCliSource:
     options = CliOptions(
         program=settings.agent_program,
+        user=agent_user(settings),
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
         environment=settings.agent_environment,
         allow=settings.allow,

@@ -202,14 +202,21 @@ async def _in_thread(look: Callable[[], _T]) -> _T:
 
 
 async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.cli.composition import agent_user
     from cursor_gateway.sources.cursor.command import environment_for
 
-    environment = environment_for(environ, settings.agent_environment, environ.get("CURSOR_CONFIG_DIR"))
+    try:
+        user = agent_user(settings)
+    except SettingsError as error:
+        return [Finding("broken", "agent", str(error), "then run `cursor-gateway doctor` again.")]
+    given = environ if user is None else user.environment(environ)
+    launcher = user.launcher if user is not None else ()
+    environment = environment_for(given, settings.agent_environment, given.get("CURSOR_CONFIG_DIR"))
     found: list[Found] = []
 
     async def look() -> list[Finding]:
         paths = await _in_thread(lambda: _programs(settings.agent_program, environment))
-        found.extend(await asyncio.gather(*(_ask(path, environment) for path in paths)))
+        found.extend(await asyncio.gather(*(_ask(path, environment, launcher) for path in paths)))
         return of_agent(found, settings)
 
     findings = await _checked("agent", _AGENT_SECONDS * 2 + 5, look)
@@ -243,11 +250,11 @@ def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
     return list(files.values())
 
 
-async def _ask(path: str, environment: Mapping[str, str]) -> Found:
+async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str]) -> Found:
     from cursor_gateway.sources.cursor.program import ask_program
 
     try:
-        return Found(path, await ask_program(path, environment))
+        return Found(path, await ask_program(path, environment, launcher))
     except (AgentError, HostExhausted) as error:
         return Found(path, None, str(error).partition(";")[0])  # the advice is the same for all
 
@@ -255,7 +262,7 @@ async def _ask(path: str, environment: Mapping[str, str]) -> Found:
 async def _login(program: Program, environment: Mapping[str, str], environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.sources.cursor.program import run_to_end
 
-    ran = await run_to_end([program.path, "status", "--format", "json"], environment, _LOGIN_SECONDS)
+    ran = await run_to_end([*program.command, "status", "--format", "json"], environment, _LOGIN_SECONDS)
     return of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ)
 
 
@@ -264,7 +271,7 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
     from cursor_gateway.sources.cursor.models import parse_models
     from cursor_gateway.sources.cursor.program import run_to_end
 
-    ran = await run_to_end([program.path, "--list-models"], environment, _MODELS_SECONDS)
+    ran = await run_to_end([*program.command, "--list-models"], environment, _MODELS_SECONDS)
     if models := parse_models(ran.stdout):
         return [of_models(models, wanted)]
     output = ran.stderr.strip() or ran.stdout.strip()

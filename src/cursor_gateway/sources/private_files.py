@@ -1,13 +1,17 @@
 """Files in the gateway's own directory: readable by its user only, and never written through a symbolic link.
 
-Agents run as the same user, so any of them can plant a link before the gateway writes. Folders are therefore opened
-one by one, each relative to its parent, and a link among them is an error. A file is written under a new name and
-renamed: that replaces a link instead of following it.
+Agents can write to the folders of their conversations, so any of them can plant a link before the gateway writes.
+Folders are therefore opened one by one, each relative to its parent, and a link among them is an error. A file is
+written under a new name and renamed: that replaces a link instead of following it.
+
+If agents run as another user, the folders that they work in are shared with its group (`SHARED`), and so is everything
+that is created in them; see `agent_user`.
 """
 
 import errno
 import os
 import shutil
+import stat
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -17,6 +21,8 @@ _BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _BASE | os.O_NOFOLLOW
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+
+SHARED = 0o2770  # the mode of a folder that is shared: what is created in it belongs to its group
 
 PathOrText: TypeAlias = Path | str
 
@@ -67,6 +73,8 @@ def write_private(folder: int, name: str, data: bytes) -> None:
     temporary = f".{name[:100]}.{token_hex(8)}"
     file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
     try:
+        if _is_shared(folder):
+            os.fchmod(file, 0o660)
         with open(file, "wb") as opened:
             opened.write(data)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -92,10 +100,24 @@ def _open(folder: int, name: str, path: str) -> int:
         try:
             return os.open(name, _FOLDER, dir_fd=folder)
         except FileNotFoundError:
-            with suppress(FileExistsError):
-                os.mkdir(name, 0o700, dir_fd=folder)
-            return os.open(name, _FOLDER, dir_fd=folder)
+            return _made(folder, name)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise OSError(errno.ENOTDIR, "Not a directory, or a link to one", path) from error
         raise
+
+
+def _made(folder: int, name: str) -> int:
+    is_new = True
+    try:
+        os.mkdir(name, 0o700, dir_fd=folder)
+    except FileExistsError:
+        is_new = False
+    made = os.open(name, _FOLDER, dir_fd=folder)
+    if is_new and _is_shared(folder):
+        os.fchmod(made, SHARED)
+    return made
+
+
+def _is_shared(folder: int) -> bool:
+    return stat.S_IMODE(os.fstat(folder).st_mode) == SHARED

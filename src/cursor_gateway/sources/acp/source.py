@@ -17,6 +17,7 @@ from cursor_gateway.sources.acp.models import acp_model
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions
 from cursor_gateway.sources.acp.process import InteractiveProcess
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
+from cursor_gateway.sources.agent_user import AgentUser
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for
 from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
@@ -39,6 +40,7 @@ _LARGEST_IMAGE = 20 * 1024 * 1024
 
 
 class AcpOptions(Struct, frozen=True, kw_only=True):
+    user: AgentUser | None = None  # None: the gateway's own
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
     pool: PoolOptions = PoolOptions()
@@ -202,7 +204,7 @@ class CursorAcpSource:
         await asyncio.to_thread(_load)
         headers = [word for name, value in self._options.command.headers.items() for word in ("-H", f"{name}: {value}")]
         process, stdin = await InteractiveProcess.open(
-            [program.path, *flags, *headers, "acp"],
+            [*program.command, *flags, *headers, "acp"],
             folder=folder,
             environment=environment,
             on_gone=self._ledger.remove,
@@ -222,7 +224,9 @@ class CursorAcpSource:
         return self._program
 
     def _environment(self, config_dir: str) -> dict[str, str]:
-        return environment_for(self._environ, self._options.environment, config_dir)
+        user = self._options.user
+        environ = self._environ if user is None else user.environment(self._environ)
+        return environment_for(environ, self._options.environment, config_dir)
 
     # --- sessions -----------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
+from cursor_gateway.sources.agent_user import AgentUser
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
@@ -42,6 +43,7 @@ _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 
 class CliOptions(Struct, frozen=True, kw_only=True):
     program: str = ""
+    user: AgentUser | None = None  # None: the gateway's own
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
     allow: Sequence[str] = ()  # rules, besides those of the user's own configuration
@@ -61,7 +63,8 @@ class CursorCliSource:
     ) -> None:
         self._options, self._ledger, self._recorder = options, ledger, recorder
         self._environ = dict(environ)  # `os.environ` decodes its values each time
-        self._kept = environment_for(environ, options.environment, None)
+        given = environ if options.user is None else options.user.environment(environ)
+        self._kept = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
         self._program: Program | None = None
         self._probing = asyncio.Lock()
         self._stamp: object = None  # of the program's file when it was probed
@@ -73,7 +76,8 @@ class CursorCliSource:
             return self._program
         async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
-                self._program = await find_program(self._options.program, self._environment(None))
+                launcher = self._options.user.launcher if self._options.user is not None else ()
+                self._program = await find_program(self._options.program, self._kept, launcher)
                 self._stamp = _stamp(self._program.path)
             return self._program
 
@@ -88,7 +92,7 @@ class CursorCliSource:
         """Checks only that a program is there; `probe` checks that it is Cursor's."""
         if self._program is None or shutil.which(self._program.path) is not None:
             return ""
-        if candidates(self._options.program, self._environment(None)):
+        if candidates(self._options.program, self._kept):
             return ""
         return f"cursor-agent is gone; {INSTALL_ADVICE}."
 
@@ -205,16 +209,14 @@ class CursorCliSource:
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()
-        ran = await run_to_end([program.path, "--list-models"], self._environment(None))
+        ran = await run_to_end([*program.command, "--list-models"], self._kept)
         models = parse_models(ran.stdout)
         if not models:
             raise reported_failure(ran.stderr or ran.stdout)
         return models
 
-    def _environment(self, config_dir: str | None) -> dict[str, str]:
-        if config_dir is None:
-            config_dir = self._environ.get("CURSOR_CONFIG_DIR")
-        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir} if config_dir is not None else self._kept
+    def _environment(self, config_dir: str) -> dict[str, str]:
+        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir}
 
 
 def _failure(process: AgentProcess, stray: str) -> Failure:

@@ -1,7 +1,7 @@
 """Build the arguments, the standard input and the environment of cursor-agent."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -44,6 +44,11 @@ class Program(Struct, frozen=True):
     path: str
     version: str
     flags: frozenset[str]  # from its --help; empty when unknown
+    launcher: Sequence[str] = ()  # starts it as another user
+
+    @property
+    def command(self) -> list[str]:
+        return [*self.launcher, self.path]
 
     def can(self, flag: str) -> bool:
         return not self.flags or flag in self.flags
@@ -79,7 +84,7 @@ def command_for(
     allowed_tools: Collection[str] = (),
 ) -> Command:
     """With `allowed_tools` the agent has no other tools and never asks for permission: anything else is denied."""
-    arguments = [program.path, "-p", "--output-format", "stream-json"]
+    arguments = [*program.command, "-p", "--output-format", "stream-json"]
     if program.can("--stream-partial-output"):
         arguments.append("--stream-partial-output")
     # Always set: without it the agent uses the model that its user chose last.

@@ -97,7 +97,7 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
 def read_settings(configuration: PathOrText) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_read(f"{configuration}/{SETTINGS}"), type=dict[str, Any])
-    except (FileNotFoundError, msgspec.DecodeError):  # missing, or not readable by the agent either
+    except (FileNotFoundError, PermissionError, msgspec.DecodeError):  # or written by an agent that is another user
         return {}
 
 

@@ -68,12 +68,12 @@ async def run_to_end(
     return Ran(process.status, output.decode("utf-8", "replace"), process.stderr_tail)
 
 
-async def find_program(wanted: str, environment: Mapping[str, str]) -> Program:
+async def find_program(wanted: str, environment: Mapping[str, str], launcher: Sequence[str] = ()) -> Program:
     """The first that is Cursor's: other programs are named `agent`, too. Raises `AgentMissing`, `AgentTimedOut`."""
     tried, failures = [], []
     for path in candidates(wanted, environment):
         try:
-            program = await ask_program(path, environment)
+            program = await ask_program(path, environment, launcher)
         except AgentError as error:
             failures.append(error)
             continue
@@ -96,16 +96,17 @@ def candidates(wanted: str, environment: Mapping[str, str]) -> list[str]:
     return list(dict.fromkeys(os.path.abspath(path) for path in found if path))
 
 
-async def ask_program(path: str, environment: Mapping[str, str]) -> Program | None:
+async def ask_program(path: str, environment: Mapping[str, str], launcher: Sequence[str] = ()) -> Program | None:
     """None when it is not Cursor's."""
+    command = [*launcher, path]
     try:
         async with asyncio.TaskGroup() as both:  # in parallel: each takes a full start of the agent
-            version_run = both.create_task(run_to_end([path, "--version"], environment))
-            help_run = both.create_task(run_to_end([path, "--help"], environment))
+            version_run = both.create_task(run_to_end([*command, "--version"], environment))
+            help_run = both.create_task(run_to_end([*command, "--help"], environment))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from None
     help_text = help_run.result().stdout
     version = _VERSION.search(version_run.result().stdout)
     if version is None and "Cursor" not in help_text:
         return None
-    return Program(path, version[0] if version else "unknown", flags_of(help_text))
+    return Program(path, version[0] if version else "unknown", flags_of(help_text), launcher)
