@@ -120,7 +120,9 @@ def test_every_error_is_listed_with_its_meaning() -> None:
     assert all(issubclass(error, GatewayError) for error in error_classes())
     for error in error_classes():
         row = re.search(rf"^\| `{error.code}` +\| {error.status} .*$", text_of("errors.md"), re.MULTILINE)
-        assert row and error.__doc__ and error.__doc__ in row[0]
+        assert row
+        assert error.__doc__ is not None
+        assert error.__doc__ in row[0]
 
 
 def test_every_tool_is_listed() -> None:
