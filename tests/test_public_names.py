@@ -35,7 +35,7 @@ def test_other_names_are_unknown_as_in_any_module() -> None:
 
 
 def test_the_public_names_are_listed_once_and_in_order() -> None:
-    assert PUBLIC == sorted(set(PUBLIC))
+    assert sorted(set(PUBLIC)) == PUBLIC
 
 
 def test_the_example_in_the_documentation_runs() -> None:

@@ -10,6 +10,7 @@ raw text (`_loose`). Joined over a run, the raw texts are what the agent wrote, 
 """
 
 import re
+from collections.abc import Container, Iterable
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -40,6 +41,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TokenCounts,
     ToolEnded,
     ToolStarted,
     Unrecognized,
@@ -72,7 +74,6 @@ from cursor_gateway.model.documents import (
     TextMetadata,
     ThinkingMetadata,
     ToolCallMetadata,
-    Usage,
     WaitingCall,
     document_type,
     make_document,
@@ -112,18 +113,6 @@ class OpenTool(Struct):
     content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
 
 
-class Progress(Struct, kw_only=True):
-    """The progress of a run, as its events show it."""
-
-    sequence: int  # of the last document
-    prose: OpenProse | None
-    tools: list[OpenTool]
-    tool_calls: int  # how many have started
-    turns: Turns
-    model_output: list[str]
-    prompt: str
-
-
 class Assembler:
     def __init__(self, run: RunInfo) -> None:
         self._run = run
@@ -149,14 +138,29 @@ class Assembler:
         self._usage = RunUsage(self._turns, run.known_tokens)
         self._model_output = self._usage.model_output
 
-    def resume(self, progress: Progress) -> None:
-        """As if it had assembled the run so far; called before anything else."""
-        self._sequence, self._prose = progress.sequence, progress.prose
-        self._tools = {tool.call_id or tool.id: tool for tool in progress.tools}  # the agent's ids are not known
-        self._tool_call_count, self._turns = progress.tool_calls, progress.turns
-        self._usage = RunUsage(self._turns, self._run.known_tokens)
-        self._usage.prompt, self._usage.model_output = progress.prompt, progress.model_output
-        self._model_output = progress.model_output
+    def resume(
+        self,
+        *,
+        sequence: int,
+        prose: OpenProse | None,
+        tools: Iterable[OpenTool],
+        tool_calls: int,
+        turns: Turns,
+        model_output: list[str],
+        prompt: str,
+    ) -> None:
+        """As if it had assembled the run so far; called before anything else. `sequence` is that of the last document,
+        `tool_calls` the number of calls that have started."""
+        self._sequence, self._prose = sequence, prose
+        self._tools = {tool.call_id or tool.id: tool for tool in tools}  # the agent's ids are not known
+        self._tool_call_count, self._turns = tool_calls, turns
+        self._usage = RunUsage(turns, self._run.known_tokens)
+        self._usage.prompt, self._usage.model_output = prompt, model_output
+        self._model_output = model_output
+
+    def envelope(self) -> Envelope:
+        """Of the run so far."""
+        return self._envelope("streaming", None, waiting_for=self._waiting(self._tools) or UNSET)
 
     @property
     def model(self) -> str:
@@ -284,7 +288,8 @@ class Assembler:
                 self._grow(text, None if raw == text else raw)
             case FenceOpened(tag=tag, indent=indent, raw=raw):
                 self._end_prose()
-                self._start_prose(*self._fence_metadata(tag, indent or UNSET), self._take_space() + raw)
+                metadata = self._fence_metadata(tag, indent or UNSET)
+                self._start_prose(metadata, KnownMetadata(**structs.asdict(metadata)), self._take_space() + raw)
             case FenceClosed(raw=raw):
                 self._end_prose(raw)
 
@@ -309,21 +314,14 @@ class Assembler:
         if waiting:
             self._space.append(waiting)
 
-    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> tuple[Metadata, KnownMetadata]:
+    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> CodeBlockMetadata | CodeReferenceMetadata:
         match tag:
             case CodeTag(language=language):
-                purpose = _PURPOSE[self._run.mode]
-                return (
-                    CodeBlockMetadata(language=language, purpose=purpose, indent=indent),
-                    KnownMetadata(language=language, purpose=purpose, indent=indent),
-                )
+                return CodeBlockMetadata(language=language, purpose=_PURPOSE[self._run.mode], indent=indent)
             case ReferenceTag(start_line=start, end_line=end, path=path):
                 language = language_of(path)
-                return (
-                    CodeReferenceMetadata(
-                        file_path=path, start_line=start, end_line=end, language=language, indent=indent
-                    ),
-                    KnownMetadata(file_path=path, start_line=start, end_line=end, language=language, indent=indent),
+                return CodeReferenceMetadata(
+                    file_path=path, start_line=start, end_line=end, language=language, indent=indent
                 )
 
     def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
@@ -422,7 +420,7 @@ class Assembler:
     def _forget_tool(self, call_id: str) -> None:
         del self._tools[call_id]
         self._ended_calls.add(call_id)
-        self._turns.tool_ended()
+        self._turns.end()
 
     def _close_tool(self, tool: OpenTool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
         if type(action) is not type(tool.action):  # a different tool than the one that started with this id
@@ -462,10 +460,8 @@ class Assembler:
 
     # --- a pause, and the end -----------------------------------------------------------------------
 
-    def _pause(self, call_ids: tuple[str, ...]) -> None:
-        self._end_thinking()
-        self._end_text()
-        waiting = [
+    def _waiting(self, call_ids: Container[str]) -> list[WaitingCall]:
+        return [
             WaitingCall(
                 tool_call_id=tool.call_id,
                 tool_name=tool.action.tool,
@@ -475,18 +471,13 @@ class Assembler:
             for id, tool in self._tools.items()
             if id in call_ids and tool.waits
         ]
-        metadata = ResponseMetadata(
-            duration_ms=0,
-            tool_call_count=self._tool_call_count,
-            turn_count=self._turns.count,
-            unrecognized=self._unrecognized or UNSET,
-            recording=self._recording,
-            fallback=self.fallback,
-            waiting_for=waiting,
-        )
-        usage = self._usage.total(None)
+
+    def _pause(self, call_ids: tuple[str, ...]) -> None:
+        self._end_thinking()
+        self._end_text()
+        envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
         last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
-        self._out.append(Paused(self._envelope("streaming", usage, metadata), self._take_loose(), last))
+        self._out.append(Paused(envelope, self._take_loose(), last))
 
     def _end_everything(self) -> None:
         self._end_thinking()
@@ -502,21 +493,22 @@ class Assembler:
 
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
-        metadata = ResponseMetadata(
-            duration_ms=event.duration_ms or 0,
-            tool_call_count=self._tool_call_count,
-            turn_count=self._turns.count,
-            unrecognized=self._unrecognized or UNSET,
-            recording=self._recording,
-            fallback=self.fallback,
-            result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
-        )
+        differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
+        envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
         failure = event.failure if isinstance(event, RunFailed) else None
-        usage, last = self._usage.total(event.usage), self._usage.last_call(event.last_usage or event.usage)
-        envelope = self._envelope(status, usage, metadata)
-        self._out.append(Done(envelope, failure, self._take_loose(), None if last == usage else last))
+        last = self._usage.last_call(event.last_usage or event.usage)
+        self._out.append(Done(envelope, failure, self._take_loose(), None if last == envelope.usage else last))
 
-    def _envelope(self, status: Status, usage: Usage, metadata: ResponseMetadata) -> Envelope:
+    def _envelope(
+        self,
+        status: Status,
+        counts: TokenCounts | None,
+        *,
+        duration_ms: int = 0,
+        waiting_for: list[WaitingCall] | UnsetType = UNSET,
+        result_differs: bool | UnsetType = UNSET,
+    ) -> Envelope:
+        """`counts` is what the agent reported for the run; None if unknown."""
         return Envelope(
             id=self._run.id,
             conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
@@ -524,6 +516,15 @@ class Assembler:
             mode=self._run.mode,
             created=self._run.created,
             status=status,
-            usage=usage,
-            metadata=metadata,
+            usage=self._usage.total(counts),
+            metadata=ResponseMetadata(
+                duration_ms=duration_ms,
+                tool_call_count=self._tool_call_count,
+                turn_count=self._turns.count,
+                unrecognized=self._unrecognized or UNSET,
+                result_differs=result_differs,
+                waiting_for=waiting_for,
+                recording=self._recording,
+                fallback=self.fallback,
+            ),
         )

@@ -36,9 +36,7 @@ class Turns:
             self._model_call = model_call
         self._open = True
 
-    def tool_ended(self) -> None:
-        self.end()
-
     def end(self) -> None:
+        """A call has ended, or the agent that made it."""
         self._count += self._unnamed
         self._open = self._unnamed = False
