@@ -1,6 +1,7 @@
 """Encode a run as HTML fragments in numbered Server-Sent Events, for the page."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
 
@@ -44,7 +45,7 @@ class HtmlEncoder:
             end = next((place for place, event in enumerate(rest) if isinstance(event, Paused | Done)), len(rest))
             fragments = [fragment for event in _joined(rest[:end]) for fragment in self._renderer.push(event)]
             if fragments:
-                frames.append(_frame("fragments", _condensed(fragments), number + end))
+                frames.append(_frame("fragments", list(_condensed(fragments)), number + end))
             if end < len(rest) and isinstance(last := rest[end], Paused | Done):
                 frames.append(_frame("done", last.envelope, number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
@@ -88,30 +89,17 @@ def _frame(name: str, value: object, number: int) -> bytes:
 
 def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
     """Pieces of a text that arrived together are rendered together."""
-    id, pieces = "", list[str]()
-    for event in events:
-        if isinstance(event, ContentDelta) and event.id == id:
-            pieces.append(event.text)
-            continue
-        if pieces:
-            yield ContentDelta(id, "".join(pieces))
-        id, pieces = (event.id, [event.text]) if isinstance(event, ContentDelta) else ("", [])
-        if not pieces:
-            yield event
-    if pieces:
-        yield ContentDelta(id, "".join(pieces))
-
-
-def _condensed(fragments: Iterable[Fragment]) -> list[Fragment]:
-    condensed: list[Fragment] = []
-    for fragment in fragments:
-        last = condensed[-1] if condensed else None
-        if (
-            isinstance(fragment, Appended)
-            and isinstance(last, Appended)
-            and (fragment.id, fragment.part) == (last.id, last.part)
-        ):
-            condensed[-1] = Appended(last.id, last.part, last.html + fragment.html)
+    for id, group in groupby(events, lambda event: event.id if isinstance(event, ContentDelta) else None):
+        if id is None:
+            yield from group
         else:
-            condensed.append(fragment)
-    return condensed
+            yield ContentDelta(id, "".join(event.text for event in group if isinstance(event, ContentDelta)))
+
+
+def _condensed(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """What is appended to the same place is one fragment."""
+    for place, group in groupby(fragments, lambda one: (one.id, one.part) if isinstance(one, Appended) else None):
+        if place is None:
+            yield from group
+        else:
+            yield Appended(*place, "".join(fragment.html for fragment in group))

@@ -45,7 +45,7 @@ from cursor_gateway.render.html.pieces import (
     span,
 )
 from cursor_gateway.render.visible import visible, visible_output
-from cursor_gateway.render.words import duration
+from cursor_gateway.render.words import OPERATIONS, answer_to, duration
 from cursor_gateway.stages.summary import main_argument
 
 _ABOUT = 160  # characters of what a tool was called with
@@ -66,7 +66,6 @@ _TOOLS = {  # what people call them; others have their own name
     "todo_read": "Read to-dos",
     "task": "Subtask",
 }
-_OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
 def article(document: Document, todos: str, *, answerable: bool = True, plainly: bool = False) -> str:
@@ -218,7 +217,7 @@ def code_part(document: CodeBlockDocument | CodeReferenceDocument) -> str:
 
 def _file_edit(document: FileEditDocument, look: _Look) -> str:
     metadata, content = document.metadata, document.content or ""
-    what = _OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
+    what = OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
     head = [span(what, "what"), literal(metadata.file_path, "path")]
     body, lines = "", (0, 0)
     if metadata.operation == "rename":
@@ -359,7 +358,7 @@ def _asked(document: ClarificationDocument, look: _Look) -> str:
 def _question(
     document: ClarificationDocument, number: int, question: ClarificationQuestion, answerable: bool, look: _Look
 ) -> str:
-    chosen, said = _answer(document.metadata, question.id)
+    chosen, said = answer_to(question, document.metadata)
     several = question.allow_multiple is True
     group = f"{exact(document.id)}-{number}"
     off = "" if answerable else " disabled"
@@ -379,13 +378,6 @@ def _question(
     return (
         f'<fieldset data-question="{exact(question.id)}"><legend>{look.line(question.text)}{hint}</legend>'
         f"{options}{text}</fieldset>"
-    )
-
-
-def _answer(metadata: ClarificationMetadata, question_id: str) -> tuple[set[str], str]:
-    given = [answer for answer in metadata.answers or [] if answer.question_id == question_id]
-    return {id for answer in given for id in answer.selected_option_ids}, " ".join(
-        answer.text for answer in given if answer.text
     )
 
 
