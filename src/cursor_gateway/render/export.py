@@ -88,11 +88,6 @@ def answer_as_markdown(response: ChatResponse) -> str:
     return "\n\n".join(part for part in _documents(response.documents) if part) + "\n"
 
 
-def answer_as_text(response: ChatResponse) -> str:
-    """What was said: the Markdown that the agent wrote."""
-    return response.text + "\n"
-
-
 # --- Markdown ---------------------------------------------------------------------------------------
 
 

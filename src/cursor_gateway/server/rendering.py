@@ -201,16 +201,13 @@ class Renderings:
 
     def _serve(self, worker: "_Worker") -> None:
         try:
-            self._serve_tasks(worker)
+            while (task := self._queue.take()) is not None:
+                self._here.worker, self._here.task = worker, task
+                task.run()
+                self._queue.done(task)
+                del self._here.task, task  # or the last reply is kept until the next one
         finally:
             worker.end()
-
-    def _serve_tasks(self, worker: "_Worker") -> None:
-        while (task := self._queue.take()) is not None:
-            self._here.worker, self._here.task = worker, task
-            task.run()
-            self._queue.done(task)
-            del self._here.task, task  # or the last reply is kept until the next one
 
     def _remember(self, digest: bytes) -> None:
         with self._slow_lock:

@@ -161,7 +161,8 @@ class _GrowingProse(_Growing):
         self._pieces.append(text)
         growth = self._markdown.push(text)
         if growth is not None:
-            yield Replaced(self._id, "open", growth.finished + _open_part(growth.open, growth.goes_on))
+            finished, open = growth.html
+            yield Replaced(self._id, "open", finished + _open_part(open, growth.continues))
         elif text:
             yield Appended(self._id, "tail", prose(text))
 
@@ -186,9 +187,9 @@ _CLOSING = re.compile(
 _ALL_THAT_CLOSES = 400  # characters: nothing is nested so deeply that its closing tags take more
 
 
-def _open_part(html: str, goes_on: bool) -> str:
+def _open_part(html: str, continues: bool) -> str:
     """Text that is appended to the last line is inside whatever element that line is in."""
-    closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if goes_on else None
+    closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if continues else None
     end = closing.start() if closing else len(html)
     return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'
 
