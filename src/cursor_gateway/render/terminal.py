@@ -5,7 +5,6 @@ and again, at the bottom, in a region that is never taller than the screen: the 
 and one line for each running tool. A delta costs an append; drawing is paid per frame.
 """
 
-from types import TracebackType
 from typing import Self, TextIO
 
 from msgspec import UNSET, Struct
@@ -203,9 +202,7 @@ class TerminalView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         prose = self._region.prose
         self._region.clear()
         if prose is not None:  # broken off, by Ctrl-C: what was seen stays

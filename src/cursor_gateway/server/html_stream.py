@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
+from msgspec import Struct
 
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
@@ -77,10 +78,9 @@ class HtmlEncoder:
         return fragments
 
 
-class _Open:
-    def __init__(self) -> None:
-        self.shown: list[Fragment] = []
-        self.text: list[str] = []
+class _Open(Struct):
+    shown: list[Fragment] = []
+    text: list[str] = []
 
 
 def _frame(name: str, value: object, number: int) -> bytes:

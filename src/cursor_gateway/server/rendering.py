@@ -151,17 +151,14 @@ class Renderings:
 
     async def run_for(self, request: Request, work: Callable[[], T]) -> T:
         """Until the client of this request disconnects. Its body has been read."""
-        has_gone = False
 
-        async def notice() -> None:
-            nonlocal has_gone
+        async def disconnected() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
-            has_gone = True
 
-        watch = asyncio.get_running_loop().create_task(notice())
+        watch = asyncio.get_running_loop().create_task(disconnected())
         try:
-            return await self.run(request.state.owner, work, lambda: has_gone)
+            return await self.run(request.state.owner, work, watch.done)
         finally:
             watch.cancel()
 

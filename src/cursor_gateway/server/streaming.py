@@ -193,16 +193,14 @@ class DisconnectWatch:
     def __init__(self, run: RunHandle, receive: Receive, after: int = 0) -> None:
         self._receive = receive
         self._reader = run.reader(after)
-        self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Reader:
         self._watch = asyncio.get_running_loop().create_task(self._notice())
         return self._reader.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None  # or the two hold each other, and with them a run, until the next collection
+        self._watch.cancel()
+        del self._watch  # or the two hold each other, and with them a run, until the next collection
         self._reader.__exit__()
 
     async def _notice(self) -> None:

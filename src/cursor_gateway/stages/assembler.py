@@ -249,21 +249,11 @@ class Assembler:
     def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_loose() + raw))
+        self._out.append(DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
         return id, self._sequence
 
     def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
         self._out.append(DocumentEnded(make_document(id, sequence, content, metadata), raw))
-
-    def _take_space(self) -> str:
-        space = "".join(self._space)
-        self._space = []
-        return space
-
-    def _take_loose(self) -> str:
-        loose = "".join(self._loose)
-        self._loose = []
-        return loose
 
     # --- text and thinking --------------------------------------------------------------------------
 
@@ -289,7 +279,7 @@ class Assembler:
             case FenceOpened(tag=tag, indent=indent, raw=raw):
                 self._end_prose()
                 metadata = self._fence_metadata(tag, indent or UNSET)
-                self._start_prose(metadata, KnownMetadata(**structs.asdict(metadata)), self._take_space() + raw)
+                self._start_prose(metadata, KnownMetadata(**structs.asdict(metadata)), _drained(self._space) + raw)
             case FenceClosed(raw=raw):
                 self._end_prose(raw)
 
@@ -304,7 +294,7 @@ class Assembler:
             body, waiting = text[: line_end.start()], text[line_end.start() :]
         else:
             body = text
-        content = self._take_space() + body if self._space else body
+        content = _drained(self._space) + body if self._space else body
         if self._prose is None:
             blank = _BLANK_LINES.match(content)
             lead = blank[0] if blank else ""
@@ -338,10 +328,11 @@ class Assembler:
         prose, self._prose = self._prose, None
         if prose is not None:
             content = "".join(prose.pieces)
-            self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
+            self._end(prose.id, prose.sequence, content, prose.metadata, _drained(self._space) + raw)
 
-    def _end_text(self) -> None:
-        """A tool or thinking ends the text: text after it is parsed as separate Markdown."""
+    def _end_output(self) -> None:
+        """Ends thinking and text. A tool or thinking ends the text: text after it is parsed as separate Markdown."""
+        self._end_thinking()
         for piece in self._fences.flush():
             self._add(piece)
         self._end_prose()
@@ -353,7 +344,7 @@ class Assembler:
             return
         opens = not self._thinking
         if opens:
-            self._end_text()
+            self._end_output()
             self._thinking = True
             self._turns.output()
         self._model_output.append(text)
@@ -376,8 +367,7 @@ class Assembler:
     def _start_tool(
         self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
     ) -> OpenTool:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         self._turns.tool(model_call)
         type, known = tool_documents.started(action)
         if waits:
@@ -451,8 +441,7 @@ class Assembler:
             self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
 
     def _add_error(self, message: str, code: str, source: str, details: str) -> None:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         id, sequence = self._start("error", None)
         if message:
             self._out.append(ContentDelta(id, message, raw=""))
@@ -473,15 +462,13 @@ class Assembler:
         ]
 
     def _pause(self, call_ids: tuple[str, ...]) -> None:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
         last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
-        self._out.append(Paused(envelope, self._take_loose(), last))
+        self._out.append(Paused(envelope, _drained(self._loose), last))
 
     def _end_everything(self) -> None:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         for call_id, tool in self._tools.items():
             self._close_tool(tool, call_id, tool.action, INTERRUPTED, None)
         self._tools = {}
@@ -497,7 +484,7 @@ class Assembler:
         envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
         failure = event.failure if isinstance(event, RunFailed) else None
         last = self._usage.last_call(event.last_usage or event.usage)
-        self._out.append(Done(envelope, failure, self._take_loose(), None if last == envelope.usage else last))
+        self._out.append(Done(envelope, failure, _drained(self._loose), None if last == envelope.usage else last))
 
     def _envelope(
         self,
@@ -528,3 +515,10 @@ class Assembler:
                 fallback=self.fallback,
             ),
         )
+
+
+def _drained(pieces: list[str]) -> str:
+    """Also empties the list."""
+    text = "".join(pieces)
+    pieces.clear()
+    return text

@@ -63,10 +63,6 @@ class _Sequence:
     def step(self, char: str) -> None:
         self.matched = self._next(self.matched, char)
 
-    @property
-    def is_complete(self) -> bool:
-        return self.matched == len(self.text)
-
     def _next(self, matched: int, char: str) -> int:
         while matched and self.text[matched] != char:
             matched = self._shorter[matched - 1]
@@ -106,7 +102,7 @@ class _StopFinder:
             for sequence in self._sequences:
                 sequence.step(text[taken])
             taken += 1
-            if complete := [sequence.text for sequence in self._sequences if sequence.is_complete]:
+            if complete := [sequence.text for sequence in self._sequences if sequence.matched == len(sequence.text)]:
                 self.found = max(complete, key=len)
                 return taken - len(self.found)
         return len(text) - self._longest().matched

@@ -92,12 +92,9 @@ def _any_article(document: Document, todos: str, answerable: bool, look: _Look) 
     match document:
         case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
             return prose_article(document, plain(content) if metadata.format == "plain" else look.blocks(content))
-        case CodeBlockDocument(content=content, metadata=metadata):
-            part = code.highlighted(content, look.language(metadata.language))
-            return code_article(document, code.numbers(content), code.code_part(part))
-        case CodeReferenceDocument(content=content, metadata=metadata):
-            part = code.highlighted(content, look.language(metadata.language))
-            return code_article(document, code.numbers(content, metadata.start_line), code.code_part(part))
+        case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
+            part = code.highlighted(content, look.language(document.metadata.language))
+            return code_article(document, code.numbers(content, first_line(document)), code.code_part(part))
         case FileEditDocument():
             return _file_edit(document, look)
         case TerminalCommandDocument():
