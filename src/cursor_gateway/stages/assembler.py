@@ -520,5 +520,5 @@ class Assembler:
 def _drained(pieces: list[str]) -> str:
     """Also empties the list."""
     text = "".join(pieces)
-    pieces.clear()
+    del pieces[:]
     return text
