@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-_DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line read other than it is
+_DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line look different from what it is
 _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
 _CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")  # all but tabs and line ends
 _SECRET = re.compile(r"(?i:(?<=bearer ))[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
@@ -21,7 +21,7 @@ _HALF_A_WORD_AT_THE_END, _HALF_A_WORD_AT_THE_START = re.compile(r"(?<=\s)\S{1,20
 _LONGEST = 1000  # characters of a message: it may repeat what the caller sent
 _LONGEST_DETAILS = 2000  # characters of what the agent said
 
-_OF_THE_SOURCE = frozenset(
+_SOURCE_FAILURES = frozenset(
     {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
 )
 _CUT_SHORT = "The agent's output ended before the agent had finished; partial output was kept. Try again."
@@ -40,9 +40,9 @@ class Failure(msgspec.Struct, frozen=True):
     retry_after: int | None = None  # seconds
 
     @property
-    def may_be_the_sources(self) -> bool:
+    def is_source_failure(self) -> bool:
         """Another backend may succeed: it was not the account, the model, the request or the session."""
-        return self.code in _OF_THE_SOURCE
+        return self.code in _SOURCE_FAILURES
 
     def final(self) -> "Failure":
         """The same, but not to be retried by a client: its agent had begun to work, and another would do it again."""
@@ -91,7 +91,7 @@ class GatewayError(Exception):
 
 
 def _presentable(text: str) -> str:
-    """In one line that moves no cursor."""
+    """In one line, without control characters."""
     return _CONTROL.sub(_escaped, _redacted(text, _LONGEST))
 
 

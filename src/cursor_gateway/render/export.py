@@ -34,7 +34,7 @@ from cursor_gateway.render.visible import visible, visible_json, visible_line, v
 from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range
 from cursor_gateway.stages.summary import main_argument
 
-_DETAILS = 20  # lines of what an error says about itself
+_DETAILS = 20  # lines of an error's details
 _WHO: dict[Literal["user", "assistant"], str] = {"user": "You", "assistant": "Agent"}
 _BOXES: dict[TodoStatus, str] = {
     "pending": "[ ]",
@@ -250,7 +250,7 @@ def _ending(trace: ToolTrace) -> str:
 
 
 def _closed(markdown: str) -> str:
-    """A fence that the agent left open would take in all that follows."""
+    """A fence that the agent left open would swallow all that follows."""
     from markdown_it import MarkdownIt
 
     markdown = visible(markdown).strip("\n")
@@ -259,7 +259,7 @@ def _closed(markdown: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Whatever stands in it stays in it."""
+    """Nothing in the text can end the quotation."""
     return "\n".join(f"> {line}".rstrip() for line in visible(text).strip("\n").split("\n"))
 
 
@@ -273,12 +273,12 @@ def _code(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """What the agent writes is Markdown of its own, but no HTML: `List<String>` is a common thing to say."""
+    """What the agent writes is Markdown of its own, but not HTML: `List<String>` is common in prose."""
     return re.sub(r"(`+[^`]*`+)|<", lambda found: found[1] or r"\<", visible_line(text))
 
 
 def _escaped(text: str) -> str:
-    """In one line, read as it was written."""
+    """In one line, without any formatting."""
     return re.sub(r"([\\`*_\[\]<>#])", r"\\\1", visible_line(text))
 
 

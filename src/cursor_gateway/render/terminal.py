@@ -118,7 +118,7 @@ class _Prose(Struct):
         return self._take(text, text.rfind("\n") + 1)
 
     def take_blocks(self) -> str:
-        """The finished blocks of Markdown. A block that stays open is looked at ever more seldom, so it costs
+        """The finished blocks of Markdown. A block that stays open is parsed less and less often, so it costs
         linear time however long it grows."""
         if self.size < self.look_at:
             return ""
@@ -293,7 +293,7 @@ class TerminalView:
         self._print(card(document, self._checklist), "tool_call" if isinstance(document, ToolCallDocument) else "")
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
-        """Documents stand apart; the lines of one text, and one tool call after another, stand `together`."""
+        """After an empty line, unless the last one had the same `together`: lines of one text, or tool calls."""
         # It goes above what is in progress; a refresh meanwhile would count its lines from the wrong place.
         with self._live._lock:
             last, self._region.last = self._region.last, together

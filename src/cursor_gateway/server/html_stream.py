@@ -35,11 +35,11 @@ class HtmlEncoder:
         """One frame for all events that arrived together, and one for each pause and for the end."""
         known = min(max(0, self._after - self._number), len(events))
         for event in events[:known]:
-            self._take_in(event)
+            self._skip(event)
         number = self._number = self._number + known
         frames: list[bytes] = []
         if number >= self._after and self._open:
-            frames.append(_frame("fragments", self._anew(), number))
+            frames.append(_frame("fragments", self._open_again(), number))
         rest = events[known:]
         self._number += len(rest)
         while rest:
@@ -55,7 +55,7 @@ class HtmlEncoder:
     def keep_alive(self) -> bytes:
         return SSE.keep_alive
 
-    def _take_in(self, event: DocumentEvent) -> None:
+    def _skip(self, event: DocumentEvent) -> None:
         match event:
             case ContentDelta(id=id, text=text) if id in self._open:
                 self._open[id].text.append(text)
@@ -68,7 +68,7 @@ class HtmlEncoder:
                 for fragment in self._renderer.push(event):
                     self._open.setdefault(fragment.id, _Open()).shown.append(fragment)
 
-    def _anew(self) -> list[Fragment]:
+    def _open_again(self) -> list[Fragment]:
         fragments: list[Fragment] = []
         for id, open in self._open.items():
             shown = [Replaced(id, "", one.html) if isinstance(one, Added) else one for one in open.shown]

@@ -51,7 +51,7 @@ from cursor_gateway.stages.summary import main_argument
 _ABOUT = 160  # characters of what a tool was called with
 _RUN_LEVEL = ("agent", "gateway")  # sources of errors that are not a tool's
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
-_PLAINLY = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
+_PLAIN_NOTE = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
 _CODE = re.compile(r"`([^`\n]+)`")
 _TOOLS = {  # what people call them; others have their own name
     "read_file": "Read file",
@@ -68,13 +68,13 @@ _TOOLS = {  # what people call them; others have their own name
 }
 
 
-def article(document: Document, todos: str, *, answerable: bool = True, plainly: bool = False) -> str:
+def article(document: Document, todos: str, *, answerable: bool = True, as_plain: bool = False) -> str:
     """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown.
 
-    `plainly`: in time that is linear in its length, without colours, Markdown and comparisons.
+    `as_plain`: in time that is linear in its length, without colours, Markdown and comparisons.
     """
-    html = _any_article(document, todos, answerable, _PLAIN if plainly else _FORMATTED)
-    return html.replace(">\n", f">\n{_PLAINLY}", 1) if plainly else html  # after the article's own tag
+    html = _any_article(document, todos, answerable, _PLAIN if as_plain else _FORMATTED)
+    return html.replace(">\n", f">\n{_PLAIN_NOTE}", 1) if as_plain else html  # after the article's own tag
 
 
 class _Look(NamedTuple):
@@ -388,11 +388,7 @@ def _error(document: ErrorDocument) -> str:
         literal(metadata.error_code) if metadata.error_code else "",
         span(f"from {exact_line(metadata.source)}", "note") if metadata.source else "",
     ]
-    advice = (
-        '<p class="advice">This may be temporary. Retry.</p>'
-        if metadata.error_code in _codes_worth_another_try()
-        else ""
-    )
+    advice = '<p class="advice">This may be temporary. Retry.</p>' if metadata.error_code in _retryable_codes() else ""
     details = visible_output(metadata.details).strip()
     shown = f'<pre class="value" tabindex="0"><code>{exact(details)}</code></pre>' if details else ""
     body = f'{_head("Error", *facts)}<p class="message">{_message(message)}</p>{advice}{shown}'
@@ -406,7 +402,7 @@ def _message(text: str) -> str:
 
 
 @cache
-def _codes_worth_another_try() -> frozenset[str]:
+def _retryable_codes() -> frozenset[str]:
     return frozenset(code.upper() for code, kind in errors_by_code().items() if kind.retryable)
 
 

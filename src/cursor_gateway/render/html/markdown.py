@@ -22,7 +22,7 @@ from cursor_gateway.render.html.pieces import exact, plain, prose
 from cursor_gateway.render.visible import visible, visible_line
 
 _DEEPEST = 16  # beyond that a block is best read as it was written
-_PARSED = 100_000  # characters of one paragraph; more is no prose
+_PARSED = 100_000  # characters of one paragraph; more is not prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FORMULA = 200  # lines, at most
 _ITEM = ["list_item_open", "paragraph_open"]
@@ -168,7 +168,7 @@ def _commonmark() -> _Parser:
 
 
 def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A footnote is none: its text would vanish."""
+    """A footnote is not a reference: its text would vanish."""
     is_footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
     return not is_footnote and reference(state, start, end, silent)
 

@@ -84,10 +84,10 @@ def render_article(document: Document, todos: str, do: Do, *, answerable: bool =
     done = do(Article(document, todos, answerable))
     if done is not None:
         return done.html[0]
-    return article(document, todos, answerable=answerable, plainly=True)
+    return article(document, todos, answerable=answerable, as_plain=True)
 
 
 def render_changes(files: Iterable[FileChange], do: Do = perform) -> str:
     """All files, each as plain text if it would take too long."""
     done = [(file, do(ChangedFile(file))) for file in files]
-    return framed([changed_file(file, plainly=True) if it is None else it.html[0] for file, it in done])
+    return framed([changed_file(file, as_plain=True) if it is None else it.html[0] for file, it in done])
