@@ -11,8 +11,7 @@
 import typing
 
 if typing.TYPE_CHECKING:
-    from cursor_gateway.library import *  # noqa: F403 -- the next line says which
-    from cursor_gateway.library import __all__ as __all__
+    from cursor_gateway.library import *  # noqa: F403 -- all names of that module are public
 else:
 
     def __getattr__(name: str) -> object:

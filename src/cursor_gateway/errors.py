@@ -1,57 +1,8 @@
 """Every error as a type: a stable code, an HTTP status, and a message that says what to do.
 
-GatewayError            an expected failure; raise a subclass
-├── RequestError        the caller has to fix it
-│   ├── UnusableInput       400   the input contains no cursor-agent events
-│   ├── InvalidRequest      400   a field is missing or invalid, or cannot be honoured
-│   ├── KeyRefused          401   the API key is missing or unknown
-│   ├── RequestForbidden    403   the request comes from a foreign web page or names an unknown host
-│   ├── WorkspaceForbidden  403   the workspace is outside the allowed roots
-│   ├── ApprovalForbidden   403   callers may not allow commands
-│   ├── PreviousAnswerUnknown 400 the answer to continue from is not stored
-│   ├── NotFound            404   the path, run or conversation does not exist or belongs to another owner
-│   ├── MethodRefused       405   the path does not support the method
-│   ├── RequestTooSlow      408   the request did not arrive in time
-│   ├── CallerGone          408   the results of the caller's tools did not arrive in time
-│   ├── ConversationBusy    409   the conversation already has an active run
-│   ├── IdempotencyMismatch 409   the idempotency key was used for another request
-│   ├── FileChanged         409   a file cannot be reverted: it is not as the agent left it
-│   ├── LogReset            409   the run does not have the event that the client read last
-│   ├── RequestTooLarge     413   the body is over the limit
-│   ├── MediaTypeRefused    415   the body is not application/json
-│   ├── WebSocketRefused    426   WebSocket is not supported
-│   ├── TooManyRuns         429   too many active runs
-│   ├── TooManyRequests     429   the key has sent too many requests in a minute
-│   ├── KeyQuotaExhausted   429   the key has used all that it may use in a day
-│   ├── HeadTooLarge        431   the headers are too many or too long
-│   └── SettingsError       400   a setting is unknown or invalid
-├── GatewayFault            500   a bug in the gateway; details are in the log
-├── GatewayRestarted        503   the gateway was restarted during the run
-├── ShuttingDown            503   the gateway is shutting down
-├── RunnerLost              503   the process that ran the agent died or lost its database
-├── NoRunner                503   no live runner has the workspace
-├── HostExhausted           503   the system is out of file descriptors, processes, memory or disk space
-├── TooManyConnections      503   too many open connections
-├── StoreUnavailable        503   the history cannot be read or written
-└── AgentError          the agent failed; in a running answer it becomes an `error` document
-    ├── AgentUnauthenticated 401  the agent is not logged in, or its key was rejected
-    ├── WorkspaceUntrusted   403  the workspace is not trusted
-    ├── ModelUnavailable     404  the model is unknown or not available to the account
-    ├── SessionLost          404  the agent's session cannot be resumed
-    ├── AgentQuotaExhausted  429  the account has reached its usage limit
-    ├── AgentOverloaded      429  the agent's service is overloaded or limits the rate
-    ├── AgentMisconfigured   500  the agent or the account does not support an option
-    ├── AgentUnreachable     502  the agent cannot reach its service
-    ├── AgentCrashed         502  the agent ended without a result
-    ├── AgentFailed          502  the agent reported a failure
-    ├── AgentOutputTooLarge  502  the agent produced more output than allowed
-    ├── AnswerUnfit          502  the answer does not have the requested format
-    ├── ToolNotCalled        502  the agent did not call the required tool
-    ├── AgentLooped          502  the agent repeats the same calls
-    ├── AgentUnconfined      502  the agent used one of its own tools although it was denied
-    ├── AgentMissing         503  the agent is not installed or cannot be started
-    ├── AgentTimedOut        504  the agent was silent for too long, or the run took too long
-    └── RunCancelled         499  the run was cancelled
+A `RequestError` is for the caller to fix. An `AgentError` says that the agent failed; in a running answer it becomes an
+`error` document. All others are failures of the gateway or of its machine. The docstring of a class says what has
+happened; API descriptions and reference pages quote it.
 
 An error states facts; each dialect has one function that shapes it.
 """
@@ -62,7 +13,7 @@ from typing import ClassVar
 
 import msgspec
 
-_DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line read other than it is
+_DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line look different from what it is
 _CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
 _CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")  # all but tabs and line ends
 _SECRET = re.compile(r"(?i:(?<=bearer ))[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
@@ -70,7 +21,7 @@ _HALF_A_WORD_AT_THE_END, _HALF_A_WORD_AT_THE_START = re.compile(r"(?<=\s)\S{1,20
 _LONGEST = 1000  # characters of a message: it may repeat what the caller sent
 _LONGEST_DETAILS = 2000  # characters of what the agent said
 
-_OF_THE_SOURCE = frozenset(
+_SOURCE_FAILURES = frozenset(
     {"agent_crashed", "agent_misconfigured", "agent_missing", "agent_timed_out", "agent_unreachable"}
 )
 _CUT_SHORT = "The agent's output ended before the agent had finished; partial output was kept. Try again."
@@ -89,9 +40,9 @@ class Failure(msgspec.Struct, frozen=True):
     retry_after: int | None = None  # seconds
 
     @property
-    def may_be_the_sources(self) -> bool:
+    def is_source_failure(self) -> bool:
         """Another backend may succeed: it was not the account, the model, the request or the session."""
-        return self.code in _OF_THE_SOURCE
+        return self.code in _SOURCE_FAILURES
 
     def final(self) -> "Failure":
         """The same, but not to be retried by a client: its agent had begun to work, and another would do it again."""
@@ -111,7 +62,15 @@ class GatewayError(Exception):
     retryable: ClassVar[bool] = False
     source: ClassVar[str] = "gateway"
 
-    retry_after: int | None = None  # seconds: where it is known, of this one error
+    retry_after: int | None = None  # seconds
+
+    def __init_subclass__(
+        cls, *, code: str = "", status: int = 0, retryable: bool = False, retry_after: int | None = None
+    ) -> None:
+        """Without a code it is a group of errors. An error that says when to retry is retryable."""
+        if code:
+            cls.code, cls.status = code, status
+            cls.retryable, cls.retry_after = retryable or retry_after is not None, retry_after
 
     def __init__(self, message: str, *, details: str = "", param: str | None = None) -> None:
         super().__init__(message)
@@ -132,7 +91,7 @@ class GatewayError(Exception):
 
 
 def _presentable(text: str) -> str:
-    """In one line that moves no cursor."""
+    """In one line, without control characters."""
     return _CONTROL.sub(_escaped, _redacted(text, _LONGEST))
 
 
@@ -162,128 +121,128 @@ class RequestError(GatewayError):
     """The caller can fix it."""
 
 
-class UnusableInput(RequestError):
-    code, status = "unusable_input", 400
+class UnusableInput(RequestError, code="unusable_input", status=400):
+    """The input contains no cursor-agent events."""
 
 
-class InvalidRequest(RequestError):
-    code, status = "invalid_request", 400
+class InvalidRequest(RequestError, code="invalid_request", status=400):
+    """A field is missing or invalid, or cannot be honoured."""
 
 
-class PreviousAnswerUnknown(RequestError):
-    code, status = "previous_response_not_found", 400
+class PreviousAnswerUnknown(RequestError, code="previous_response_not_found", status=400):
+    """The answer to continue from is not stored."""
 
 
-class KeyRefused(RequestError):
-    code, status = "invalid_api_key", 401
+class KeyRefused(RequestError, code="invalid_api_key", status=401):
+    """The API key is missing or unknown."""
 
 
-class RequestForbidden(RequestError):
-    code, status = "forbidden", 403
+class RequestForbidden(RequestError, code="forbidden", status=403):
+    """The request comes from a foreign web page or names an unknown host."""
 
 
-class WorkspaceForbidden(RequestError):
-    code, status = "workspace_forbidden", 403
+class WorkspaceForbidden(RequestError, code="workspace_forbidden", status=403):
+    """The workspace is outside the allowed roots."""
 
 
-class ApprovalForbidden(RequestError):
-    code, status = "approval_forbidden", 403
+class ApprovalForbidden(RequestError, code="approval_forbidden", status=403):
+    """Callers may not allow commands."""
 
 
-class NotFound(RequestError):
-    code, status = "not_found", 404
+class NotFound(RequestError, code="not_found", status=404):
+    """The path, run or conversation does not exist or belongs to another owner."""
 
 
-class MethodRefused(RequestError):
-    code, status = "method_not_allowed", 405
+class MethodRefused(RequestError, code="method_not_allowed", status=405):
+    """The path does not support the method."""
 
 
-class RequestTooSlow(RequestError):
-    code, status, retryable = "request_timeout", 408, True
+class RequestTooSlow(RequestError, code="request_timeout", status=408, retryable=True):
+    """The request did not arrive in time."""
 
 
-class CallerGone(RequestError):
-    code, status = "tool_results_missing", 408
+class CallerGone(RequestError, code="tool_results_missing", status=408):
+    """The results of the caller's tools did not arrive in time."""
 
 
-class ConversationBusy(RequestError):
-    code, status, retryable, retry_after = "conversation_busy", 409, True, 1
+class ConversationBusy(RequestError, code="conversation_busy", status=409, retry_after=1):
+    """The conversation already has an active run."""
 
 
-class IdempotencyMismatch(RequestError):
-    code, status = "idempotency_mismatch", 409
+class IdempotencyMismatch(RequestError, code="idempotency_mismatch", status=409):
+    """The idempotency key was used for another request."""
 
 
-class FileChanged(RequestError):
-    code, status = "file_changed", 409
+class FileChanged(RequestError, code="file_changed", status=409):
+    """A file cannot be reverted: it is not as the agent left it."""
 
 
-class LogReset(RequestError):
-    code, status = "log_reset", 409
+class LogReset(RequestError, code="log_reset", status=409):
+    """The run does not have the event that the client read last."""
 
 
-class RequestTooLarge(RequestError):
-    code, status = "request_too_large", 413
+class RequestTooLarge(RequestError, code="request_too_large", status=413):
+    """The body is over the limit."""
 
 
-class MediaTypeRefused(RequestError):
-    code, status = "unsupported_media_type", 415
+class MediaTypeRefused(RequestError, code="unsupported_media_type", status=415):
+    """The body is not application/json."""
 
 
-class WebSocketRefused(RequestError):
-    code, status = "websocket_not_supported", 426
+class WebSocketRefused(RequestError, code="websocket_not_supported", status=426):
+    """WebSocket is not supported."""
 
 
-class TooManyRuns(RequestError):
-    code, status, retryable, retry_after = "too_many_runs", 429, True, 1
+class TooManyRuns(RequestError, code="too_many_runs", status=429, retry_after=1):
+    """Too many active runs."""
 
 
-class TooManyRequests(RequestError):
-    code, status, retryable, retry_after = "rate_limit_exceeded", 429, True, 1
+class TooManyRequests(RequestError, code="rate_limit_exceeded", status=429, retry_after=1):
+    """The key has sent too many requests in a minute."""
 
 
-class KeyQuotaExhausted(RequestError):
-    code, status = "key_quota_exhausted", 429
+class KeyQuotaExhausted(RequestError, code="key_quota_exhausted", status=429):
+    """The key has used all that it may use in a day."""
 
 
-class HeadTooLarge(RequestError):
-    code, status = "request_head_too_large", 431
+class HeadTooLarge(RequestError, code="request_head_too_large", status=431):
+    """The headers are too many or too long."""
 
 
-class SettingsError(RequestError):
-    code, status = "settings_error", 400
+class SettingsError(RequestError, code="settings_error", status=400):
+    """A setting is unknown or invalid."""
 
 
-class GatewayFault(GatewayError):
-    code, status = "internal_error", 500
+class GatewayFault(GatewayError, code="internal_error", status=500):
+    """A bug in the gateway; details are in the log."""
 
 
-class GatewayRestarted(GatewayError):
-    code, status, retryable, retry_after = "gateway_restarted", 503, True, 1
+class GatewayRestarted(GatewayError, code="gateway_restarted", status=503, retry_after=1):
+    """The gateway was restarted during the run."""
 
 
-class ShuttingDown(GatewayError):
-    code, status, retryable, retry_after = "shutting_down", 503, True, 5
+class ShuttingDown(GatewayError, code="shutting_down", status=503, retry_after=5):
+    """The gateway is shutting down."""
 
 
-class RunnerLost(GatewayError):
-    code, status, retryable, retry_after = "runner_lost", 503, True, 1
+class RunnerLost(GatewayError, code="runner_lost", status=503, retry_after=1):
+    """The process that ran the agent died or lost its database."""
 
 
-class NoRunner(GatewayError):
-    code, status, retryable, retry_after = "no_runner", 503, True, 5
+class NoRunner(GatewayError, code="no_runner", status=503, retry_after=5):
+    """No live runner has the workspace."""
 
 
-class TooManyConnections(GatewayError):
-    code, status, retryable, retry_after = "too_many_connections", 503, True, 1
+class TooManyConnections(GatewayError, code="too_many_connections", status=503, retry_after=1):
+    """Too many open connections."""
 
 
-class HostExhausted(GatewayError):
-    code, status, retryable, retry_after = "host_exhausted", 503, True, 5
+class HostExhausted(GatewayError, code="host_exhausted", status=503, retry_after=5):
+    """The system is out of file descriptors, processes, memory or disk space."""
 
 
-class StoreUnavailable(GatewayError):
-    code, status, retryable, retry_after = "store_unavailable", 503, True, 5
+class StoreUnavailable(GatewayError, code="store_unavailable", status=503, retry_after=5):
+    """The history cannot be read or written."""
 
 
 class AgentError(GatewayError):
@@ -292,79 +251,79 @@ class AgentError(GatewayError):
     source = "agent"
 
 
-class AgentUnauthenticated(AgentError):
-    code, status = "agent_unauthenticated", 401
+class AgentUnauthenticated(AgentError, code="agent_unauthenticated", status=401):
+    """The agent is not logged in, or its key was rejected."""
 
 
-class WorkspaceUntrusted(AgentError):
-    code, status = "workspace_untrusted", 403
+class WorkspaceUntrusted(AgentError, code="workspace_untrusted", status=403):
+    """The workspace is not trusted."""
 
 
-class ModelUnavailable(AgentError):
-    code, status = "model_not_found", 404
+class ModelUnavailable(AgentError, code="model_not_found", status=404):
+    """The model is unknown or not available to the account."""
 
 
-class SessionLost(AgentError):
-    code, status = "session_lost", 404
+class SessionLost(AgentError, code="session_lost", status=404):
+    """The agent's session cannot be resumed."""
 
 
-class AgentQuotaExhausted(AgentError):
-    code, status = "insufficient_quota", 429
+class AgentQuotaExhausted(AgentError, code="insufficient_quota", status=429):
+    """The account has reached its usage limit."""
 
 
-class AgentOverloaded(AgentError):
-    code, status, retryable, retry_after = "agent_overloaded", 429, True, 10
+class AgentOverloaded(AgentError, code="agent_overloaded", status=429, retry_after=10):
+    """The agent's service is overloaded or limits the rate."""
 
 
-class AgentMisconfigured(AgentError):
-    code, status = "agent_misconfigured", 500
+class AgentMisconfigured(AgentError, code="agent_misconfigured", status=500):
+    """The agent or the account does not support an option."""
 
 
-class AgentUnreachable(AgentError):
-    code, status, retryable = "agent_unreachable", 502, True
+class AgentUnreachable(AgentError, code="agent_unreachable", status=502, retryable=True):
+    """The agent cannot reach its service."""
 
 
-class AgentCrashed(AgentError):
-    code, status, retryable = "agent_crashed", 502, True
+class AgentCrashed(AgentError, code="agent_crashed", status=502, retryable=True):
+    """The agent ended without a result."""
 
     def __init__(self, message: str = _CUT_SHORT, *, details: str = "", param: str | None = None) -> None:
         super().__init__(message, details=details, param=param)
 
 
-class AgentFailed(AgentError):
-    code, status, retryable = "agent_failed", 502, True
+class AgentFailed(AgentError, code="agent_failed", status=502, retryable=True):
+    """The agent reported a failure."""
 
 
-class AgentOutputTooLarge(AgentError):
-    code, status = "agent_output_too_large", 502
+class AgentOutputTooLarge(AgentError, code="agent_output_too_large", status=502):
+    """The agent produced more output than allowed."""
 
 
-class AnswerUnfit(AgentError):
-    code, status, retryable = "answer_unfit", 502, True
+class AnswerUnfit(AgentError, code="answer_unfit", status=502, retryable=True):
+    """The answer does not have the requested format."""
 
 
-class ToolNotCalled(AgentError):
-    code, status, retryable = "tool_not_called", 502, True
+class ToolNotCalled(AgentError, code="tool_not_called", status=502, retryable=True):
+    """The agent did not call the required tool."""
 
 
-class AgentLooped(AgentError):
-    code, status = "agent_looped", 502
+class AgentLooped(AgentError, code="agent_looped", status=502):
+    """The agent repeats the same calls."""
 
 
-class AgentUnconfined(AgentError):
-    code, status = "agent_unconfined", 502
+class AgentUnconfined(AgentError, code="agent_unconfined", status=502):
+    """The agent used one of its own tools although it was denied."""
 
 
-class AgentMissing(AgentError):
-    code, status = "agent_missing", 503
+class AgentMissing(AgentError, code="agent_missing", status=503):
+    """The agent is not installed or cannot be started."""
 
 
-class AgentTimedOut(AgentError):
-    code, status, retryable = "agent_timed_out", 504, True
+class AgentTimedOut(AgentError, code="agent_timed_out", status=504, retryable=True):
+    """The agent was silent for too long, or the run took too long."""
 
 
-class RunCancelled(AgentError):
-    code, status = "cancelled", 499
+class RunCancelled(AgentError, code="cancelled", status=499):
+    """The run was cancelled."""
 
 
 _EXHAUSTED = frozenset(

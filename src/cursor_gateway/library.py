@@ -1,188 +1,100 @@
 """The public names of the package, imported from where they are defined."""
 
-from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
-from cursor_gateway.client.calls import Health, ModelEntry
-from cursor_gateway.client.failures import CallFailed, CannotReach
-from cursor_gateway.client.sync import Client, Stream
-from cursor_gateway.dialects.chat.encoder import (
-    ChatCompletion,
-    ChunkEncoder,
-    CompletionFold,
-    CompletionHead,
-    encode_completion,
-)
-from cursor_gateway.dialects.deltas import AgentTools
-from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.documents.request import (
-    ChosenTool,
-    OfferedTool,
-    PermissionAnswer,
-    QuestionAnswer,
-    ToolAnswer,
-)
-from cursor_gateway.dialects.text import TextEncoder
-from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    source_text,
-)
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationAnswer,
-    ClarificationDocument,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    CodeBlockDocument,
-    CodeBlockMetadata,
-    CodeReferenceDocument,
-    CodeReferenceMetadata,
-    Diff,
-    Document,
-    DocumentType,
-    Envelope,
-    ErrorDocument,
-    ErrorMetadata,
-    FileEditDocument,
-    FileEditMetadata,
-    Metadata,
-    Mode,
-    PermissionRequest,
-    PlanDocument,
-    PlanMetadata,
-    PlanTodo,
-    ResponseMetadata,
-    TerminalCommandDocument,
-    TerminalCommandMetadata,
-    TextDocument,
-    TextMetadata,
-    ThinkingDocument,
-    ThinkingMetadata,
-    TodoChange,
-    TodoUpdateDocument,
-    TodoUpdateMetadata,
-    ToolCallDocument,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-)
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry, MessageEntry, RunEntry
-from cursor_gateway.model.permissions import PermissionEntry, PermissionList
-from cursor_gateway.model.run_info import Fences, Include, RunInfo
-from cursor_gateway.reader import (
-    DocumentReader,
-    aread_events,
-    aread_response,
-    read_events,
-    read_response,
-    whole_line,
-)
-from cursor_gateway.stages.transcript import Transcript
-from cursor_gateway.wire.sse import SseDecoder, SseEvent
+import typing as _typing
 
-__all__ = [
-    "AgentTools",
-    "AsyncClient",
-    "AsyncStream",
-    "CallFailed",
-    "CannotReach",
-    "ChatCompletion",
-    "ChatResponse",
-    "ChosenTool",
-    "ChunkEncoder",
-    "ClarificationAnswer",
-    "ClarificationDocument",
-    "ClarificationMetadata",
-    "ClarificationOption",
-    "ClarificationQuestion",
-    "Client",
-    "CodeBlockDocument",
-    "CodeBlockMetadata",
-    "CodeReferenceDocument",
-    "CodeReferenceMetadata",
-    "CompletionFold",
-    "CompletionHead",
-    "ContentDelta",
-    "ConversationDetail",
-    "ConversationEntry",
-    "Diff",
-    "Document",
-    "DocumentEnded",
-    "DocumentEvent",
-    "DocumentReader",
-    "DocumentStarted",
-    "DocumentType",
-    "Done",
-    "Envelope",
-    "ErrorDocument",
-    "ErrorMetadata",
-    "Failure",
-    "Fences",
-    "FileEditDocument",
-    "FileEditMetadata",
-    "Health",
-    "Include",
-    "KnownMetadata",
-    "MessageEntry",
-    "Metadata",
-    "Mode",
-    "ModelEntry",
-    "NdjsonEncoder",
-    "OfferedTool",
-    "Paused",
-    "PermissionAnswer",
-    "PermissionEntry",
-    "PermissionList",
-    "PermissionRequest",
-    "PlanDocument",
-    "PlanMetadata",
-    "PlanTodo",
-    "QuestionAnswer",
-    "Reasoning",
-    "ResponseMetadata",
-    "RunEntry",
-    "RunInfo",
-    "SseDecoder",
-    "SseEncoder",
-    "SseEvent",
-    "Stream",
-    "TerminalCommandDocument",
-    "TerminalCommandMetadata",
-    "TextDocument",
-    "TextEncoder",
-    "TextMetadata",
-    "ThinkingDocument",
-    "ThinkingMetadata",
-    "TodoChange",
-    "TodoUpdateDocument",
-    "TodoUpdateMetadata",
-    "ToolAnswer",
-    "ToolCallArguments",
-    "ToolCallDocument",
-    "ToolCallEnded",
-    "ToolCallMetadata",
-    "ToolCallResult",
-    "ToolCallStarted",
-    "Transcript",
-    "Usage",
-    "WaitingCall",
-    "aread_events",
-    "aread_response",
-    "encode_completion",
-    "encode_response",
-    "read_events",
-    "read_response",
-    "source_text",
-    "whole_line",
-]
+from cursor_gateway.client.asynchronous import AsyncClient as AsyncClient
+from cursor_gateway.client.asynchronous import AsyncStream as AsyncStream
+from cursor_gateway.client.calls import Health as Health
+from cursor_gateway.client.calls import ModelEntry as ModelEntry
+from cursor_gateway.client.failures import CallFailed as CallFailed
+from cursor_gateway.client.failures import CannotReach as CannotReach
+from cursor_gateway.client.sync import Client as Client
+from cursor_gateway.client.sync import Stream as Stream
+from cursor_gateway.dialects.chat.encoder import ChatCompletion as ChatCompletion
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder as ChunkEncoder
+from cursor_gateway.dialects.chat.encoder import CompletionFold as CompletionFold
+from cursor_gateway.dialects.chat.encoder import CompletionHead as CompletionHead
+from cursor_gateway.dialects.chat.encoder import encode_completion as encode_completion
+from cursor_gateway.dialects.deltas import AgentTools as AgentTools
+from cursor_gateway.dialects.documents.encoder import NdjsonEncoder as NdjsonEncoder
+from cursor_gateway.dialects.documents.encoder import SseEncoder as SseEncoder
+from cursor_gateway.dialects.documents.encoder import encode_response as encode_response
+from cursor_gateway.dialects.documents.request import ChosenTool as ChosenTool
+from cursor_gateway.dialects.documents.request import OfferedTool as OfferedTool
+from cursor_gateway.dialects.documents.request import PermissionAnswer as PermissionAnswer
+from cursor_gateway.dialects.documents.request import QuestionAnswer as QuestionAnswer
+from cursor_gateway.dialects.documents.request import ToolAnswer as ToolAnswer
+from cursor_gateway.dialects.text import TextEncoder as TextEncoder
+from cursor_gateway.errors import Failure as Failure
+from cursor_gateway.model.document_events import ContentDelta as ContentDelta
+from cursor_gateway.model.document_events import DocumentEnded as DocumentEnded
+from cursor_gateway.model.document_events import DocumentEvent as DocumentEvent
+from cursor_gateway.model.document_events import DocumentStarted as DocumentStarted
+from cursor_gateway.model.document_events import Done as Done
+from cursor_gateway.model.document_events import KnownMetadata as KnownMetadata
+from cursor_gateway.model.document_events import Paused as Paused
+from cursor_gateway.model.document_events import Reasoning as Reasoning
+from cursor_gateway.model.document_events import ToolCallArguments as ToolCallArguments
+from cursor_gateway.model.document_events import ToolCallEnded as ToolCallEnded
+from cursor_gateway.model.document_events import ToolCallStarted as ToolCallStarted
+from cursor_gateway.model.document_events import source_text as source_text
+from cursor_gateway.model.documents import ChatResponse as ChatResponse
+from cursor_gateway.model.documents import ClarificationAnswer as ClarificationAnswer
+from cursor_gateway.model.documents import ClarificationDocument as ClarificationDocument
+from cursor_gateway.model.documents import ClarificationMetadata as ClarificationMetadata
+from cursor_gateway.model.documents import ClarificationOption as ClarificationOption
+from cursor_gateway.model.documents import ClarificationQuestion as ClarificationQuestion
+from cursor_gateway.model.documents import CodeBlockDocument as CodeBlockDocument
+from cursor_gateway.model.documents import CodeBlockMetadata as CodeBlockMetadata
+from cursor_gateway.model.documents import CodeReferenceDocument as CodeReferenceDocument
+from cursor_gateway.model.documents import CodeReferenceMetadata as CodeReferenceMetadata
+from cursor_gateway.model.documents import Diff as Diff
+from cursor_gateway.model.documents import Document as Document
+from cursor_gateway.model.documents import DocumentType as DocumentType
+from cursor_gateway.model.documents import Envelope as Envelope
+from cursor_gateway.model.documents import ErrorDocument as ErrorDocument
+from cursor_gateway.model.documents import ErrorMetadata as ErrorMetadata
+from cursor_gateway.model.documents import FileEditDocument as FileEditDocument
+from cursor_gateway.model.documents import FileEditMetadata as FileEditMetadata
+from cursor_gateway.model.documents import Metadata as Metadata
+from cursor_gateway.model.documents import Mode as Mode
+from cursor_gateway.model.documents import PermissionRequest as PermissionRequest
+from cursor_gateway.model.documents import PlanDocument as PlanDocument
+from cursor_gateway.model.documents import PlanMetadata as PlanMetadata
+from cursor_gateway.model.documents import PlanTodo as PlanTodo
+from cursor_gateway.model.documents import ResponseMetadata as ResponseMetadata
+from cursor_gateway.model.documents import TerminalCommandDocument as TerminalCommandDocument
+from cursor_gateway.model.documents import TerminalCommandMetadata as TerminalCommandMetadata
+from cursor_gateway.model.documents import TextDocument as TextDocument
+from cursor_gateway.model.documents import TextMetadata as TextMetadata
+from cursor_gateway.model.documents import ThinkingDocument as ThinkingDocument
+from cursor_gateway.model.documents import ThinkingMetadata as ThinkingMetadata
+from cursor_gateway.model.documents import TodoChange as TodoChange
+from cursor_gateway.model.documents import TodoUpdateDocument as TodoUpdateDocument
+from cursor_gateway.model.documents import TodoUpdateMetadata as TodoUpdateMetadata
+from cursor_gateway.model.documents import ToolCallDocument as ToolCallDocument
+from cursor_gateway.model.documents import ToolCallMetadata as ToolCallMetadata
+from cursor_gateway.model.documents import ToolCallResult as ToolCallResult
+from cursor_gateway.model.documents import Usage as Usage
+from cursor_gateway.model.documents import WaitingCall as WaitingCall
+from cursor_gateway.model.history import ConversationDetail as ConversationDetail
+from cursor_gateway.model.history import ConversationEntry as ConversationEntry
+from cursor_gateway.model.history import MessageEntry as MessageEntry
+from cursor_gateway.model.history import RunEntry as RunEntry
+from cursor_gateway.model.permissions import PermissionEntry as PermissionEntry
+from cursor_gateway.model.permissions import PermissionList as PermissionList
+from cursor_gateway.model.run_info import Fences as Fences
+from cursor_gateway.model.run_info import Include as Include
+from cursor_gateway.model.run_info import RunInfo as RunInfo
+from cursor_gateway.reader import DocumentReader as DocumentReader
+from cursor_gateway.reader import aread_events as aread_events
+from cursor_gateway.reader import aread_response as aread_response
+from cursor_gateway.reader import read_events as read_events
+from cursor_gateway.reader import read_response as read_response
+from cursor_gateway.reader import whole_line as whole_line
+from cursor_gateway.stages.transcript import Transcript as Transcript
+from cursor_gateway.wire.sse import SseDecoder as SseDecoder
+from cursor_gateway.wire.sse import SseEvent as SseEvent
+
+if not _typing.TYPE_CHECKING:  # type checkers know them by their aliases
+    __all__ = sorted(name for name in globals() if not name.startswith("_"))

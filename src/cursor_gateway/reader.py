@@ -1,6 +1,6 @@
 """Read the output of cursor-agent, in pieces of any size, as document events or as a whole response.
 
-This is the library's front door: the pure stages put together, and short loops that drive them.
+This is the library's entry point: the pure stages combined, and short loops that drive them.
 """
 
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
@@ -16,7 +16,7 @@ from cursor_gateway.wire.lines import LineSplitter
 
 
 class DocumentReader:
-    """Push bytes as they arrive; what they mean comes back at once. `flush` when there are no more.
+    """Push bytes as they arrive; each push returns the events that they complete. Call `flush` at the end.
 
     A stream that stops short is an error of the run, not an exception: the events end with an
     `error` document and a `Done` whose status is `error`.
@@ -44,7 +44,7 @@ class DocumentReader:
 
     @property
     def stray_text(self) -> str:
-        """Lines among the events that are no JSON: usually the agent's last words on stderr."""
+        """Lines among the events that are not JSON: usually the end of the agent's stderr."""
         return self._decoder.stray_text
 
     def push(self, chunk: bytes, /) -> list[DocumentEvent]:

@@ -67,7 +67,8 @@ def test_run_errors_are_those_without_subclasses() -> None:
 
 
 def test_every_error_has_a_meaning_or_its_code() -> None:
-    assert api.error_meanings()["AgentCrashed"] == "The agent ended without a result."
+    found = _operation(errors=[AgentCrashed])["responses"]["502"]["description"]
+    assert found == "`agent_crashed`: The agent ended without a result."
 
     class Rusted(AgentCrashed):
         code, retry_after = "agent_rusted", None

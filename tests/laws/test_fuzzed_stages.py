@@ -383,7 +383,7 @@ def test_turns_are_never_more_than_what_happened(steps: list[str | None]) -> Non
             case "says":
                 turns.output()
             case "ends":
-                turns.tool_ended()
+                turns.end()
             case name:
                 turns.tool(name)
         assert turns.count <= number

@@ -58,7 +58,7 @@ from cursor_gateway.model.documents import (
     document_type,
 )
 from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool, Progress
+from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
 from cursor_gateway.stages.tokens import estimate_tokens
 from cursor_gateway.stages.turns import Turns
 
@@ -892,15 +892,13 @@ def test_a_run_that_is_resumed_ends_as_if_it_had_never_stopped() -> None:
     turns.output()
     resumed = Assembler(RUN)
     resumed.resume(
-        Progress(
-            sequence=2,
-            prose=OpenProse("doc_002", 2, TextMetadata(), ["Well"]),
-            tools=[OpenTool("doc_001", 1, "c", OtherTool(tool="grep", arguments={"p": 1}))],
-            tool_calls=1,
-            turns=turns,
-            model_output=["Well"],
-            prompt="Do it.",
-        )
+        sequence=2,
+        prose=OpenProse("doc_002", 2, TextMetadata(), ["Well"]),
+        tools=[OpenTool("doc_001", 1, "c", OtherTool(tool="grep", arguments={"p": 1}))],
+        tool_calls=1,
+        turns=turns,
+        model_output=["Well"],
+        prompt="Do it.",
     )
     failed = RunFailed(failure=AgentCrashed().failure())
     assert resumed.push(failed) == whole.push(failed)

@@ -7,7 +7,7 @@ import pytest
 from cursor_gateway.stages.turns import Turns
 
 says: Callable[[Turns], None] = Turns.output
-ends: Callable[[Turns], None] = Turns.tool_ended
+ends: Callable[[Turns], None] = Turns.end
 
 
 def calls(model_call: str | None) -> Callable[[Turns], None]:

@@ -26,7 +26,7 @@ class Agent:
 
     def uses(self, tool: OtherTool = READ) -> None:
         self.turns.tool(None)
-        self.turns.tool_ended()
+        self.turns.end()
         self.usage.tool_ended(tool)
 
 
@@ -101,7 +101,7 @@ def test_a_reply_that_asks_for_tools_tells_its_context_and_the_calls() -> None:
     first = agent.usage.last_call(None, [asked])
     assert first.prompt_tokens == 500 + estimate_tokens("a prompt")
     assert first.completion_tokens > estimate_tokens("I look. ") + estimate_tokens("ls -l")
-    agent.turns.tool_ended()
+    agent.turns.end()
     agent.usage.caller_result("word " * 300)
     agent.usage.tool_ended(OtherTool(tool="bash", arguments={"command": "ls -l"}, data="word " * 300))
     agent.turns.tool(None)

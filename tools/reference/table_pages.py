@@ -1,13 +1,11 @@
 """The error classes, the settings, the table of tools and the commands in; their pages out."""
 
-import re
 from collections.abc import Iterator
 from itertools import groupby
 
 import click
 import msgspec
 
-from cursor_gateway import errors
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FILE_VARIABLE, PREFIX, Setting, every_setting
 from cursor_gateway.sources.cursor import outcomes, tools
@@ -18,9 +16,8 @@ _WIDTH = 100  # of the commands' help, whatever terminal this runs in
 
 
 def errors_page() -> str:
-    meanings = error_meanings()
     rows = [
-        (f"`{error.code}`", str(error.status), "yes" if error.retryable else "no", meanings[error.__name__])
+        (f"`{error.code}`", str(error.status), "yes" if error.retryable else "no", error.__doc__ or "")
         for error in error_classes()
     ]
     tool_rows = sorted(
@@ -54,12 +51,6 @@ def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
         yield error
     for child in children:
         yield from _raised(child)
-
-
-def error_meanings() -> dict[str, str]:
-    """By class: the tree in the docstring of `errors` says what each is."""
-    found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
-    return {name: meaning[:1].upper() + meaning[1:] + "." for name, meaning in found}
 
 
 def settings_page() -> str:

@@ -5,9 +5,7 @@ puts everything together. Schemas come from the msgspec types, errors from the c
 of replies from a sample run through the dialect's own encoders, so none of them can fall behind.
 """
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -245,15 +243,9 @@ def _example(error: type[GatewayError], envelope: Envelope) -> object:
 
 
 def _sentence(error: type[GatewayError]) -> str:
-    sentence = error_meanings().get(error.__name__) or f"{error.code.replace('_', ' ').capitalize()}."
+    """The docstring, which Python's -OO leaves out."""
+    sentence = error.__doc__ or f"{error.code.replace('_', ' ').capitalize()}."
     return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to retry."
-
-
-@cache
-def error_meanings() -> dict[str, str]:
-    """By class, from the tree in the docstring of `errors`. Python's -OO leaves it out."""
-    found = re.findall(r"(\w+) +\d{3} +(.+)$", errors.__doc__ or "", re.MULTILINE)
-    return {name: f"{meaning[:1].upper()}{meaning[1:]}." for name, meaning in found}
 
 
 # --- schemas ----------------------------------------------------------------------------------------

@@ -25,11 +25,11 @@ from cursor_gateway.http1.requests import BodyPiece, Rejected, RequestEnd, Reque
 from cursor_gateway.http1.responses import ResponseEncoder
 
 _BACKLOG = 2048
-_MUCH = 64 * 1024  # bytes of a body that the application has not read yet; reading pauses above
+_MAX_UNREAD = 64 * 1024  # bytes of a body that the application has not read yet; reading pauses above
 _LONGEST_REST = 30.0  # seconds to read and discard the rest of a refused request
 _MOST_IGNORED = 32 * 1024 * 1024  # bytes discarded before the connection is aborted
 _MOST_WAITING = 8  # pipelined requests
-_BEYOND = 64  # connections over the limit that still get an error response
+_MAX_EXTRA = 64  # connections over the limit that still get an error response
 
 _ASGI = {"version": "3.0", "spec_version": "2.3"}
 _DISCONNECT: Message = {"type": "http.disconnect"}
@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         connections, most = self.server.connections, self.server.max_connections
         connections.add(self)
         self._is_extra = len(connections) > most
-        if len(connections) > most + _BEYOND:
+        if len(connections) > most + _MAX_EXTRA:
             self.abort()
         self._wait(self.server.timeouts.head)
 
@@ -295,13 +295,13 @@ class Connection(asyncio.Protocol):
 
     def read_as_needed(self) -> None:
         """Pauses reading while too much waits to be processed."""
-        is_much = len(self._exchanges) > _MOST_WAITING or (
-            bool(self._exchanges) and self._exchanges[-1].size > _MUCH and not self._parser.is_closed
+        is_too_much = len(self._exchanges) > _MOST_WAITING or (
+            bool(self._exchanges) and self._exchanges[-1].size > _MAX_UNREAD and not self._parser.is_closed
         )
-        if is_much == self._is_paused or self.transport.is_closing():
+        if is_too_much == self._is_paused or self.transport.is_closing():
             return
-        self._is_paused = is_much
-        if is_much:
+        self._is_paused = is_too_much
+        if is_too_much:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()

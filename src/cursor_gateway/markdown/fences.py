@@ -13,7 +13,7 @@ its container, or by the end of the text. Joined in order, the raw texts of all 
 """
 
 import re
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -22,8 +22,14 @@ from cursor_gateway.markdown.blocks import Prose as ProseLine
 from cursor_gateway.model.run_info import Fences
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
-_DIGITS = frozenset("0123456789")
 _OPENING = frozenset(" \t>`~-+*0123456789")  # characters that a line with an opening fence may start with
+# The beginnings of lines with an opening fence, and of those with the closing one: the markers of the containers, then
+# part of another marker, part of a fence, or a fence and what may follow it.
+_OPENING_LINE = re.compile(
+    r"(?:[ \t>]|(?:[-+*]|[0-9]{1,9}[.)])[ \t])*+"
+    r"(?:(?P<partial>[-+*]|[0-9]{1,9}[.)]?|`{1,2}|~{1,2})|(?P<fence>`{3,}+[^`]*|~{3,}.*))?"
+)
+_CLOSING_LINES = {char: re.compile(rf"[ \t>]*+(?P<partial>)(?P<fence>{char}+[ \t]*)?") for char in "`~"}
 _REFERENCE = re.compile(r"(\d{1,9}):(\d{1,9}):(.+)", re.DOTALL | re.ASCII)
 
 
@@ -88,7 +94,7 @@ class FenceSplitter:
         self._decided = False  # the current line is not a fence: it is passed on as it arrives
         self._settled = False  # and the rest of it does not matter to the block parser
         self.flowing = False  # text without a line end need not be pushed: it continues the open prose or code
-        self._scan: _OpeningScan | _ClosingScan | None = None  # of an undecided line
+        self._scan: _Scan | None = None  # of an undecided line
         self._line_end = ""  # of the last line of code: held until another line of code follows
         self._held_return = False  # a CR that may be half of a CRLF
         self._out: list[Piece] = []
@@ -173,7 +179,7 @@ class FenceSplitter:
             return
         if self._scan is None:
             fence = self._blocks.fence
-            self._scan = _ClosingScan(fence.char) if fence else _OpeningScan()
+            self._scan = _Scan(_CLOSING_LINES[fence.char] if fence else _OPENING_LINE)
         if not self._scan.may_continue(text):
             self._decide("".join(self._line))
 
@@ -185,7 +191,7 @@ class FenceSplitter:
         else:
             if self._blocks.fence is not None:  # outside its container, so the fence has ended
                 self._leave_fence()
-                self._scan = _OpeningScan()
+                self._scan = _Scan(_OPENING_LINE)
                 if self._scan.may_continue(start):
                     return
             self._settled = self._blocks.settles(start)
@@ -290,76 +296,22 @@ class FenceSplitter:
         return pieces
 
 
-class _OpeningScan:
-    """Whether a line, read so far, may still become an opening fence.
+class _Scan:
+    """Whether a line, read so far, may still become a fence.
 
-    A state machine over characters, so that a growing line takes linear time.
+    A growing line takes linear time: of what was read, only a few characters are kept, which decide like all of it.
     """
 
-    def __init__(self) -> None:
-        self._after: Literal["space", "marker", "digits", "run"] = "space"
-        self._count = 0  # of digits, or of fence characters
-        self._char = ""  # of the fence
-        self._in_info = False
+    def __init__(self, beginning: re.Pattern[str]) -> None:
+        self._beginning = beginning
+        self._kept = ""
 
     def may_continue(self, text: str) -> bool:
-        for number, char in enumerate(text):
-            if self._in_info:
-                return self._char == "~" or "`" not in text[number:]
-            if not self._step(char):
-                return False
-        return True
-
-    def _step(self, char: str) -> bool:
-        match self._after:
-            case "space":
-                return self._step_to(char)
-            case "marker":
-                self._after = "space"
-                return char in " \t"
-            case "digits":
-                self._count += 1
-                if char in ".)":
-                    self._after = "marker"
-                    return True
-                return char in _DIGITS and self._count <= 9
-            case "run":
-                if char == self._char:
-                    self._count += 1
-                    return True
-                self._in_info = True
-                return self._count >= 3
-
-    def _step_to(self, char: str) -> bool:
-        if char in " \t>":
-            return True
-        if char in "`~":
-            self._after, self._char, self._count = "run", char, 1
-        elif char in "-+*":
-            self._after = "marker"
-        elif char in _DIGITS:
-            self._after, self._count = "digits", 1
-        else:
+        found = self._beginning.fullmatch(self._kept + text)
+        if found is None:
             return False
+        if fence := found["fence"]:  # the marks that count, and whether anything follows them
+            self._kept = fence[:3] + fence.lstrip(fence[0])[:1]
+        else:
+            self._kept = found["partial"] or ""
         return True
-
-
-class _ClosingScan:
-    """Whether a line inside a fence, read so far, may still become the closing fence."""
-
-    def __init__(self, char: str) -> None:
-        self._char = char
-        self._after: Literal["space", "run", "end"] = "space"
-
-    def may_continue(self, text: str) -> bool:
-        if self._after == "space":
-            text = text.lstrip(" \t>")
-            if not text.startswith(self._char):
-                return not text
-            self._after = "run"
-        if self._after == "run":
-            text = text.lstrip(self._char)
-            if not text:
-                return True
-            self._after = "end"
-        return not text.strip(" \t")

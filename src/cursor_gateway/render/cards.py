@@ -10,7 +10,6 @@ from rich.text import Text
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import (
     ClarificationDocument,
-    ClarificationMetadata,
     CodeBlockDocument,
     CodeReferenceDocument,
     Document,
@@ -39,7 +38,7 @@ from cursor_gateway.render.listing import (
 )
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
-from cursor_gateway.render.words import duration, line_range, tokens
+from cursor_gateway.render.words import answer_to, duration, line_range, tokens
 from cursor_gateway.stages.summary import main_argument
 
 _NEW_FILE_LINES = 20
@@ -253,21 +252,12 @@ def _clarification(document: ClarificationDocument) -> RenderableType:
     for number, question in enumerate(metadata.questions, 1):
         several = "  (several may be chosen)" if question.allow_multiple is True else ""
         rows.append(Row(Text(f"  {number}. "), Text.assemble((visible_line(question.text), "bold"), (several, "dim"))))
-        chosen = _chosen(metadata, question.id)
+        chosen, _ = answer_to(question, metadata)
         for option in question.options:
             mark, style = ("●", "green") if option.id in chosen else ("○", "")
             rows.append(Row(Text(f"     {mark} ", style), Text(visible_line(option.label), style)))
     title = visible_line(document.content or "The agent asks")
     return Group(Text(f"? {title}", "bold yellow"), Listing(rows), *_ending(metadata))
-
-
-def _chosen(metadata: ClarificationMetadata, question_id: str) -> set[str]:
-    return {
-        id
-        for answer in metadata.answers or []
-        if answer.question_id == question_id
-        for id in answer.selected_option_ids
-    }
 
 
 def _error(document: ErrorDocument) -> RenderableType:

@@ -1,4 +1,4 @@
-"""Show a plan's to-dos in a terminal, as they stand now."""
+"""Show a plan's to-dos in a terminal, in their current state."""
 
 from rich.text import Text
 
@@ -16,7 +16,7 @@ _MARKS: dict[TodoStatus, tuple[str, str, str]] = {  # the mark, its style, the t
 
 
 class Checklist:
-    """Keeps only the state of the newest plan; what it draws is a picture of now."""
+    """Keeps only the state of the newest plan, and draws that."""
 
     def __init__(self) -> None:
         self._title = ""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Literal
 
 import msgspec
@@ -30,10 +31,10 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.render.lines import changes, split_lines
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
-from cursor_gateway.render.words import duration, line_range
+from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range
 from cursor_gateway.stages.summary import main_argument
 
-_DETAILS = 20  # lines of what an error says about itself
+_DETAILS = 20  # lines of an error's details
 _WHO: dict[Literal["user", "assistant"], str] = {"user": "You", "assistant": "Agent"}
 _BOXES: dict[TodoStatus, str] = {
     "pending": "[ ]",
@@ -87,11 +88,6 @@ def answer_as_markdown(response: ChatResponse) -> str:
     return "\n\n".join(part for part in _documents(response.documents) if part) + "\n"
 
 
-def answer_as_text(response: ChatResponse) -> str:
-    """What was said: the Markdown that the agent wrote."""
-    return response.text + "\n"
-
-
 # --- Markdown ---------------------------------------------------------------------------------------
 
 
@@ -124,16 +120,9 @@ def _facts(response: ChatResponse) -> Iterator[str]:
 
 def _documents(documents: Sequence[Document]) -> Iterator[str]:
     """Tool calls that follow each other are one list."""
-    calls: list[str] = []
-    for document in documents:
-        if isinstance(document, ToolCallDocument):
-            calls.append(_call(document))
-            continue
-        if calls:
-            yield "\n".join(calls)
-            calls = []
-        yield _document(document)
-    yield "\n".join(calls)
+    for are_calls, group in groupby(documents, lambda document: isinstance(document, ToolCallDocument)):
+        texts = map(_document, group)
+        yield from ["\n".join(texts)] if are_calls else texts
 
 
 def _document(document: Document) -> str:
@@ -180,19 +169,17 @@ def _error(document: ErrorDocument) -> str:
 def _edit(document: FileEditDocument) -> str:
     metadata, path = document.metadata, _code(document.metadata.file_path)
     content = visible(document.content or "").removesuffix("\n")
-    parts = [fenced(metadata.language, content)] if content else []
+    change = [fenced(metadata.language, content)] if content else []
     match metadata.operation:
-        case "create":
-            parts.insert(0, f"**Created** {path}{_ending(metadata)}")
-        case "edit":
-            if metadata.diff is not UNSET:
-                parts = [fenced("diff", _diff(metadata.diff))]
-            parts.insert(0, f"**Edited** {path}{_ending(metadata)}")
+        case "edit" if metadata.diff is not UNSET:
+            change = [fenced("diff", _diff(metadata.diff))]
+        case "create" | "edit":
+            pass
         case "delete":
-            parts = [f"**Deleted** {path}{_ending(metadata)}"]
+            change = []
         case "rename":
-            parts = [f"**Renamed** {_code(metadata.old_path or 'unknown')} to {path}{_ending(metadata)}"]
-    return "\n\n".join(parts)
+            path, change = f"{_code(metadata.old_path or 'unknown')} to {path}", []
+    return "\n\n".join([f"**{OPERATIONS[metadata.operation]}** {path}{_ending(metadata)}", *change])
 
 
 def _diff(diff: Diff) -> str:
@@ -239,17 +226,15 @@ def _plan(document: PlanDocument) -> str:
 
 def _questions(document: ClarificationDocument) -> str:
     metadata = document.metadata
-    answers = {answer.question_id: answer for answer in metadata.answers or []}
     lines = [f"**{_inline(document.content or 'The agent asks')}**{_ending(metadata)}", ""]
     for number, question in enumerate(metadata.questions, 1):
         lines.append(f"{number}. {_inline(question.text)}")
-        answer = answers.get(question.id)
-        chosen = set(answer.selected_option_ids) if answer else set()
+        chosen, said = answer_to(question, metadata)
         lines += [
             f"   - [{'x' if option.id in chosen else ' '}] {_inline(option.label)}" for option in question.options
         ]
-        if answer and answer.text:
-            lines.append(f"   - {_inline(answer.text)}")
+        if said:
+            lines.append(f"   - {_inline(said)}")
     return "\n".join(lines)
 
 
@@ -265,7 +250,7 @@ def _ending(trace: ToolTrace) -> str:
 
 
 def _closed(markdown: str) -> str:
-    """A fence that the agent left open would take in all that follows."""
+    """A fence that the agent left open would swallow all that follows."""
     from markdown_it import MarkdownIt
 
     markdown = visible(markdown).strip("\n")
@@ -274,7 +259,7 @@ def _closed(markdown: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Whatever stands in it stays in it."""
+    """Nothing in the text can end the quotation."""
     return "\n".join(f"> {line}".rstrip() for line in visible(text).strip("\n").split("\n"))
 
 
@@ -288,12 +273,12 @@ def _code(text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """What the agent writes is Markdown of its own, but no HTML: `List<String>` is a common thing to say."""
+    """What the agent writes is Markdown of its own, but not HTML: `List<String>` is common in prose."""
     return re.sub(r"(`+[^`]*`+)|<", lambda found: found[1] or r"\<", visible_line(text))
 
 
 def _escaped(text: str) -> str:
-    """In one line, read as it was written."""
+    """In one line, without any formatting."""
     return re.sub(r"([\\`*_\[\]<>#])", r"\\\1", visible_line(text))
 
 

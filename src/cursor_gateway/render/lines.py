@@ -15,7 +15,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def changes(old: list[str], new: list[str], *, compares: bool = True) -> list[list[Opcode]]:
-    """In groups, each with its context. Without comparing, all old lines stand before all new ones."""
+    """In groups, each with its context. Without comparing, all old lines come before all new ones."""
     if not compares or len(old) + len(new) > _COMPARED:
         return [[("replace", 0, len(old), 0, len(new))]]
     return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)]

@@ -15,8 +15,8 @@ from cursor_gateway.render.visible import visible
 
 
 def _parser() -> MarkdownIt:
-    # Without `html`, since it would be left out of sight: `List<String>` is a common thing to say. An
-    # image stays as its name and address, and an address in angle brackets as it stands.
+    # Without `html`, which would not be shown at all: `List<String>` is common in prose. Images remain text with
+    # their address, and so do addresses in angle brackets.
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 100})
     return parser.enable(["table", "strikethrough"]).disable(["image", "autolink"])
 
@@ -45,7 +45,7 @@ class _Rendered(Markdown):
     }
 
     def __init__(self, tokens: list[Token]) -> None:
-        super().__init__("", hyperlinks=False)  # an address is to be seen before it is followed
+        super().__init__("", hyperlinks=False)  # an address must be seen before it is followed
         self.parsed = tokens
         for token in tokens:
             for child in token.children or []:
@@ -67,7 +67,7 @@ class AgentMarkdown:
 
 
 def _without_blank_ends(lines: list[list[Segment]]) -> Iterator[Segment]:
-    """`rich` puts an empty line before a list and after a rule; what stands apart is for the view to say."""
+    """`rich` puts an empty line before a list and after a rule; separating blocks is up to the view."""
     full = [number for number, line in enumerate(lines) if any(segment.text.strip() for segment in line)]
     for line in lines[full[0] : full[-1] + 1] if full else []:
         yield from line
@@ -75,7 +75,7 @@ def _without_blank_ends(lines: list[list[Segment]]) -> Iterator[Segment]:
 
 
 def finished_blocks(text: str) -> int:
-    """How much of a growing text will not be drawn otherwise whatever follows: all blocks but the last.
+    """How much of a growing text looks the same whatever follows: all blocks but the last.
 
     Only whole lines count: "2" may yet become the "2." that continues a list.
     """

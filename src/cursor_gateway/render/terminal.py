@@ -5,7 +5,6 @@ and again, at the bottom, in a region that is never taller than the screen: the 
 and one line for each running tool. A delta costs an append; drawing is paid per frame.
 """
 
-from types import TracebackType
 from typing import Self, TextIO
 
 from msgspec import UNSET, Struct
@@ -119,7 +118,7 @@ class _Prose(Struct):
         return self._take(text, text.rfind("\n") + 1)
 
     def take_blocks(self) -> str:
-        """The finished blocks of Markdown. A block that stays open is looked at ever more seldom, so it costs
+        """The finished blocks of Markdown. A block that stays open is parsed less and less often, so it costs
         linear time however long it grows."""
         if self.size < self.look_at:
             return ""
@@ -203,9 +202,7 @@ class TerminalView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         prose = self._region.prose
         self._region.clear()
         if prose is not None:  # broken off, by Ctrl-C: what was seen stays
@@ -296,7 +293,7 @@ class TerminalView:
         self._print(card(document, self._checklist), "tool_call" if isinstance(document, ToolCallDocument) else "")
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
-        """Documents stand apart; the lines of one text, and one tool call after another, stand `together`."""
+        """After an empty line, unless the last one had the same `together`: lines of one text, or tool calls."""
         # It goes above what is in progress; a refresh meanwhile would count its lines from the wrong place.
         with self._live._lock:
             last, self._region.last = self._region.last, together

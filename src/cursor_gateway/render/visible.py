@@ -1,7 +1,7 @@
 """Make the agent's text safe to print on a terminal.
 
-What an agent says or reads may hold escape sequences: they could move the cursor, rename the window
-or hide what really stands in a file. Sequences are taken out, other control characters are shown.
+What an agent says or reads may contain escape sequences: they could move the cursor, rename the window
+or hide what a file really contains. Sequences are removed, other control characters are shown.
 """
 
 import re
@@ -11,7 +11,7 @@ _SEQUENCES = re.compile(
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|\x1b[ -/]*[0-~]"
 )
-_DIRECTION = range(0x202A, 0x202F), range(0x2066, 0x206A)  # can make code read other than it is
+_DIRECTION = range(0x202A, 0x202F), range(0x2066, 0x206A)  # can make code look different from what it is
 _SHOWN = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     0x7F: 0x2421,
@@ -28,7 +28,7 @@ def visible(text: str) -> str:
 
 
 def visible_output(output: str) -> str:
-    """Of a command: where a line was written over, as progress bars do, its last state."""
+    """The output of a command. Of a line that was overwritten, as progress bars do, only the last state."""
     lines = _SEQUENCES.sub("", output).split("\n")
     return visible("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
@@ -39,5 +39,5 @@ def visible_line(text: str) -> str:
 
 
 def visible_json(json: bytes) -> bytes:
-    """The same value: what JSON lets stand unescaped in a text, and a terminal would obey, is escaped."""
+    """The same value: characters that JSON allows in a string, but a terminal would obey, are escaped."""
     return _HIDDEN.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), json)

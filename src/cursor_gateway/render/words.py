@@ -1,6 +1,8 @@
-"""Durations, tokens and line numbers in words. Unknown figures are empty."""
+"""What all views say in the same words: durations, tokens, lines, operations, answers. Unknown figures are empty."""
 
-from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.documents import ClarificationMetadata, ClarificationQuestion, Operation, Usage
+
+OPERATIONS: dict[Operation, str] = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
 def duration(milliseconds: int) -> str:
@@ -25,3 +27,10 @@ def tokens(usage: Usage, unit: str = "") -> str:
 
 def line_range(first: int, last: int) -> str:
     return f"line {first}" if first == last else f"lines {first}-{last}"
+
+
+def answer_to(question: ClarificationQuestion, metadata: ClarificationMetadata) -> tuple[set[str], str]:
+    """The ids of the chosen options, and the text; both empty if there is no answer."""
+    given = [answer for answer in metadata.answers or [] if answer.question_id == question.id]
+    chosen = {id for answer in given for id in answer.selected_option_ids}
+    return chosen, " ".join(answer.text for answer in given if answer.text)

@@ -211,7 +211,7 @@ class Driver:
             return None
         if failure.code == SessionLost.code and self.turn.session_id is not None:
             return TurnEnd.SESSION_LOST
-        if failure.may_be_the_sources and source.fallback_for(self.turn) is not None:
+        if failure.is_source_failure and source.fallback_for(self.turn) is not None:
             self.source_failure = self._redacted(failure)
             return TurnEnd.SOURCE_FAILED
         return None

@@ -80,9 +80,8 @@ class CheckedAnswer:
                 ).failure()
 
     def _checked(self, answer: Answer) -> Answer | Misfit:
-        if (
-            answer.end.reason != "stop"
-        ):  # as OpenAI does: a truncated answer is not JSON, and a tool call is not an answer yet
+        # As OpenAI does: a truncated answer is not JSON, and a tool call is not an answer yet.
+        if answer.end.reason != "stop":
             return answer
         match check(answer.text, self._format):
             case Fit(text=text):

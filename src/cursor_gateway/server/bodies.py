@@ -14,7 +14,7 @@ from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
 
-_MUCH = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
+_LARGE = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 
 
 async def read_body(request: Request, settings: Settings) -> bytes:
@@ -49,7 +49,7 @@ def _too_large(max_bytes: int) -> RequestTooLarge:
 
 
 async def parse_body(body: bytes, read: Callable[[bytes], T]) -> T:
-    return read(body) if len(body) <= _MUCH else await asyncio.to_thread(read, body)
+    return read(body) if len(body) <= _LARGE else await asyncio.to_thread(read, body)
 
 
 def idempotency_key(request: Request) -> str | None:

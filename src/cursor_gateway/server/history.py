@@ -43,11 +43,8 @@ class HistoryEndpoints:
         query = request.query_params
         if query.get("pinned"):
             pinned = await self._service.store.pinned_conversations(request.state.owner)
-            return json_response(
-                ConversationList(
-                    conversations=await self._entries([FoundConversation(one) for one in pinned]), next=None
-                )
-            )
+            entries = await self._entries([FoundConversation(one) for one in pinned])
+            return json_response(ConversationList(conversations=entries, next=None))
         page = await self._service.store.conversations(
             request.state.owner,
             limit=_limit(request, 20),
@@ -103,9 +100,8 @@ class HistoryEndpoints:
         """The newest of all conversations."""
         found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
         runner_of = self._service.runner_of
-        return json_response(
-            RunList(runs=[recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found])
-        )
+        runs = [recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found]
+        return json_response(RunList(runs=runs))
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]

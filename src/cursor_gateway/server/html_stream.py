@@ -1,8 +1,10 @@
 """Encode a run as HTML fragments in numbered Server-Sent Events, for the page."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 import msgspec
+from msgspec import Struct
 
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
@@ -33,18 +35,18 @@ class HtmlEncoder:
         """One frame for all events that arrived together, and one for each pause and for the end."""
         known = min(max(0, self._after - self._number), len(events))
         for event in events[:known]:
-            self._take_in(event)
+            self._skip(event)
         number = self._number = self._number + known
         frames: list[bytes] = []
         if number >= self._after and self._open:
-            frames.append(_frame("fragments", self._anew(), number))
+            frames.append(_frame("fragments", self._open_again(), number))
         rest = events[known:]
         self._number += len(rest)
         while rest:
             end = next((place for place, event in enumerate(rest) if isinstance(event, Paused | Done)), len(rest))
             fragments = [fragment for event in _joined(rest[:end]) for fragment in self._renderer.push(event)]
             if fragments:
-                frames.append(_frame("fragments", _condensed(fragments), number + end))
+                frames.append(_frame("fragments", list(_condensed(fragments)), number + end))
             if end < len(rest) and isinstance(last := rest[end], Paused | Done):
                 frames.append(_frame("done", last.envelope, number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
@@ -53,7 +55,7 @@ class HtmlEncoder:
     def keep_alive(self) -> bytes:
         return SSE.keep_alive
 
-    def _take_in(self, event: DocumentEvent) -> None:
+    def _skip(self, event: DocumentEvent) -> None:
         match event:
             case ContentDelta(id=id, text=text) if id in self._open:
                 self._open[id].text.append(text)
@@ -66,7 +68,7 @@ class HtmlEncoder:
                 for fragment in self._renderer.push(event):
                     self._open.setdefault(fragment.id, _Open()).shown.append(fragment)
 
-    def _anew(self) -> list[Fragment]:
+    def _open_again(self) -> list[Fragment]:
         fragments: list[Fragment] = []
         for id, open in self._open.items():
             shown = [Replaced(id, "", one.html) if isinstance(one, Added) else one for one in open.shown]
@@ -76,10 +78,9 @@ class HtmlEncoder:
         return fragments
 
 
-class _Open:
-    def __init__(self) -> None:
-        self.shown: list[Fragment] = []
-        self.text: list[str] = []
+class _Open(Struct):
+    shown: list[Fragment] = []
+    text: list[str] = []
 
 
 def _frame(name: str, value: object, number: int) -> bytes:
@@ -88,30 +89,17 @@ def _frame(name: str, value: object, number: int) -> bytes:
 
 def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
     """Pieces of a text that arrived together are rendered together."""
-    id, pieces = "", list[str]()
-    for event in events:
-        if isinstance(event, ContentDelta) and event.id == id:
-            pieces.append(event.text)
-            continue
-        if pieces:
-            yield ContentDelta(id, "".join(pieces))
-        id, pieces = (event.id, [event.text]) if isinstance(event, ContentDelta) else ("", [])
-        if not pieces:
-            yield event
-    if pieces:
-        yield ContentDelta(id, "".join(pieces))
-
-
-def _condensed(fragments: Iterable[Fragment]) -> list[Fragment]:
-    condensed: list[Fragment] = []
-    for fragment in fragments:
-        last = condensed[-1] if condensed else None
-        if (
-            isinstance(fragment, Appended)
-            and isinstance(last, Appended)
-            and (fragment.id, fragment.part) == (last.id, last.part)
-        ):
-            condensed[-1] = Appended(last.id, last.part, last.html + fragment.html)
+    for id, group in groupby(events, lambda event: event.id if isinstance(event, ContentDelta) else None):
+        if id is None:
+            yield from group
         else:
-            condensed.append(fragment)
-    return condensed
+            yield ContentDelta(id, "".join(event.text for event in group if isinstance(event, ContentDelta)))
+
+
+def _condensed(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """What is appended to the same place is one fragment."""
+    for place, group in groupby(fragments, lambda one: (one.id, one.part) if isinstance(one, Appended) else None):
+        if place is None:
+            yield from group
+        else:
+            yield Appended(*place, "".join(fragment.html for fragment in group))

@@ -38,7 +38,7 @@ _FLUSH_LOOK_SECONDS = 0.005
 _OURS = logging.getLogger("cursor_gateway")
 _QUOTED = ("asyncio",)  # libraries whose messages start with a line without user data
 
-_FIXED = (str, int, float, type(None))  # values that cannot change
+_IMMUTABLE = (str, int, float, type(None))  # values that cannot change
 
 _Facts: TypeAlias = Mapping[str, object]
 _Form: TypeAlias = Callable[[_Facts], str]
@@ -161,7 +161,7 @@ class _QueuedLines(logging.Handler):
         self._queued = 0  # lines, altogether
         self._dropped = 0
         self._dropped_before = 0  # since the last that was queued
-        self._one_at_a_time = threading.Lock()
+        self._queue_lock = threading.Lock()
         threading.Thread(target=self._writer.work, name="log", daemon=True).start()
 
     @property
@@ -170,8 +170,8 @@ class _QueuedLines(logging.Handler):
 
     def put(self, when: float, level: int, event: str, facts: _Facts) -> None:
         """Values are copied now, because they may change before they are written."""
-        fixed = {name: value if isinstance(value, _FIXED) else repr(value) for name, value in facts.items()}
-        with self._one_at_a_time:
+        fixed = {name: value if isinstance(value, _IMMUTABLE) else repr(value) for name, value in facts.items()}
+        with self._queue_lock:
             if self._writer.queue.qsize() >= _QUEUE_SIZE:
                 self._dropped += 1
                 self._dropped_before += 1

@@ -3,6 +3,7 @@
 import hashlib
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePath
 
 from msgspec import Struct
 from starlette.requests import Request
@@ -47,14 +48,10 @@ def _files() -> dict[str, _File]:
     from cursor_gateway.render.html import page_style  # only requests for it wait
 
     folder = files("cursor_gateway.server").joinpath("page")
-    found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if _suffix(entry.name) in _TYPES}
+    found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if PurePath(entry.name).suffix in _TYPES}
     found["style.css"] = page_style().encode()
     return {name: _file(name, data) for name, data in found.items()}
 
 
 def _file(name: str, data: bytes) -> _File:
-    return _File(data, _TYPES[_suffix(name)], f'"{hashlib.sha256(data).hexdigest()[:16]}"')
-
-
-def _suffix(name: str) -> str:
-    return name[name.rfind(".") :] if "." in name else ""
+    return _File(data, _TYPES[PurePath(name).suffix], f'"{hashlib.sha256(data).hexdigest()[:16]}"')

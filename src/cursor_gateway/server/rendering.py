@@ -38,7 +38,7 @@ _log = Log()
 _WORKERS = 2
 _JOB_SECONDS = 3.0  # of CPU time: highlighting 200,000 characters takes about one
 _REPLY_SECONDS = 15.0  # of CPU time, for all jobs of a reply or of one step of a stream
-_PATIENCE = 20  # wall time for each second of CPU time, on a machine that is busy or has stopped the process
+_WALL_PER_CPU_SECOND = 20  # a limit of wall time, too: the machine may be busy, or have stopped the process
 _CLOSING_SECONDS = 1.0
 _REMEMBERED = 1000  # jobs that took too long
 
@@ -64,9 +64,9 @@ class _Task:
         except Exception as raised:  # noqa: BLE001 -- passed to the waiter
             result, error = None, raised
         with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._tell, result, error)
+            self._loop.call_soon_threadsafe(self._resolve, result, error)
 
-    def _tell(self, result: Any, error: Exception | None) -> None:
+    def _resolve(self, result: Any, error: Exception | None) -> None:
         if self.future.done():
             return
         if error is None:
@@ -76,12 +76,12 @@ class _Task:
 
 
 class _Queue:
-    """Tasks, taken in turn by owners. No owner has more than `most` under way."""
+    """Tasks; their owners take turns. No owner has more than `most` of them running."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._tasks: OrderedDict[str, deque[_Task]] = OrderedDict()
-        self._under_way = Counter[str]()
+        self._running_tasks = Counter[str]()
         self._changed = threading.Condition()
         self._is_closed = False
 
@@ -95,9 +95,9 @@ class _Queue:
         with self._changed:
             while not self._is_closed:
                 for owner, tasks in self._tasks.items():
-                    if self._under_way[owner] < self._most:
+                    if self._running_tasks[owner] < self._most:
                         task = tasks.popleft()
-                        self._under_way[owner] += 1
+                        self._running_tasks[owner] += 1
                         del self._tasks[owner]
                         if tasks:
                             self._tasks[owner] = tasks  # after all others
@@ -107,9 +107,9 @@ class _Queue:
 
     def done(self, task: _Task) -> None:
         with self._changed:
-            self._under_way[task.owner] -= 1
-            if not self._under_way[task.owner]:
-                del self._under_way[task.owner]
+            self._running_tasks[task.owner] -= 1
+            if not self._running_tasks[task.owner]:
+                del self._running_tasks[task.owner]
             self._changed.notify()
 
     def close(self) -> None:
@@ -126,7 +126,7 @@ class Renderings:
         self._queue = _Queue(max(1, workers - 1))
         self._workers = [_Worker() for _ in range(workers)]
         self._threads: list[threading.Thread] = []
-        self._here = threading.local()  # a thread's worker, and its task
+        self._local = threading.local()  # a thread's worker, and its task
         self._slow: OrderedDict[bytes, None] = OrderedDict()
         self._slow_lock = threading.Lock()
 
@@ -151,17 +151,14 @@ class Renderings:
 
     async def run_for(self, request: Request, work: Callable[[], T]) -> T:
         """Until the client of this request disconnects. Its body has been read."""
-        has_gone = False
 
-        async def notice() -> None:
-            nonlocal has_gone
+        async def disconnected() -> None:
             while (await request.receive())["type"] != "http.disconnect":
                 pass
-            has_gone = True
 
-        watch = asyncio.get_running_loop().create_task(notice())
+        watch = asyncio.get_running_loop().create_task(disconnected())
         try:
-            return await self.run(request.state.owner, work, lambda: has_gone)
+            return await self.run(request.state.owner, work, watch.done)
         finally:
             watch.cancel()
 
@@ -169,8 +166,8 @@ class Renderings:
         """Within `run`: has the job done. None when it takes too long, or fails."""
         from cursor_gateway.render.html import Rendered
 
-        worker: _Worker = self._here.worker
-        task: _Task = self._here.task
+        worker: _Worker = self._local.worker
+        task: _Task = self._local.task
         task.check()
         data = msgspec.msgpack.encode(job)
         digest = hashlib.sha256(data).digest()
@@ -201,16 +198,13 @@ class Renderings:
 
     def _serve(self, worker: "_Worker") -> None:
         try:
-            self._serve_tasks(worker)
+            while (task := self._queue.take()) is not None:
+                self._local.worker, self._local.task = worker, task
+                task.run()
+                self._queue.done(task)
+                del self._local.task, task  # or the last reply is kept until the next one
         finally:
             worker.end()
-
-    def _serve_tasks(self, worker: "_Worker") -> None:
-        while (task := self._queue.take()) is not None:
-            self._here.worker, self._here.task = worker, task
-            task.run()
-            self._queue.done(task)
-            del self._here.task, task  # or the last reply is kept until the next one
 
     def _remember(self, digest: bytes) -> None:
         with self._slow_lock:
@@ -288,8 +282,8 @@ def _exchange(popen: "subprocess.Popen[bytes]", data: bytes, seconds: float) -> 
     left = memoryview(JOB_HEAD.pack(seconds, len(data)) + data)
     while left:
         left = left[os.write(popen.stdin.fileno(), left) :]
-    took, length = RESULT_HEAD.unpack(_read(popen.stdout.fileno(), RESULT_HEAD.size, seconds * _PATIENCE))
-    return took, _read(popen.stdout.fileno(), length, seconds * _PATIENCE)
+    took, length = RESULT_HEAD.unpack(_read(popen.stdout.fileno(), RESULT_HEAD.size, seconds * _WALL_PER_CPU_SECOND))
+    return took, _read(popen.stdout.fileno(), length, seconds * _WALL_PER_CPU_SECOND)
 
 
 def _read(pipe: int, size: int, seconds: float) -> bytes:

@@ -39,15 +39,10 @@ class RunEndpoints:
         match request.query_params.get("dialect") or "documents":
             case "documents":
                 return run_response(response)
-            case "html":
+            case "html" | "page" | "markdown" | "text" as form:
+                prompt = await self._service.prompt_of(id, owner) if form == "page" else ""
                 renderings = self._reading.renderings
-                return await renderings.run_for(request, lambda: _as_html(response, renderings))
-            case "page":
-                prompt = await self._service.prompt_of(id, owner)
-                renderings = self._reading.renderings
-                return await renderings.run_for(request, lambda: _as_page(response, prompt, renderings))
-            case "markdown" | "text" as form:
-                return await self._reading.renderings.run_for(request, lambda: _as_plain(response, form))
+                return await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
             case _:
                 raise InvalidRequest("`dialect` must be documents, html, page, markdown or text.", param="dialect")
 
@@ -99,26 +94,24 @@ def run_response(response: ChatResponse, status: int = 200, headers: Mapping[str
     return Response(msgspec.json.encode(response), status, headers, media_type="application/json")
 
 
-def _as_html(response: ChatResponse, renderings: Renderings) -> Response:
-    from cursor_gateway.render.html import render_answer  # it imports a Markdown parser, so only when needed
+def _rendered(
+    response: ChatResponse, form: Literal["html", "page", "markdown", "text"], prompt: str, renderings: Renderings
+) -> Response:
+    from cursor_gateway.render.export import answer_as_markdown
+    from cursor_gateway.render.html import render_answer, render_page  # a Markdown parser, so only when needed
 
-    return Response(render_answer(response.documents, renderings.do), media_type="text/html", headers=HTML_HEADERS)
-
-
-def _as_plain(response: ChatResponse, form: Literal["markdown", "text"]) -> Response:
-    from cursor_gateway.render.export import answer_as_markdown, answer_as_text
-
-    if form == "markdown":
-        return Response(answer_as_markdown(response), media_type="text/markdown")
-    return Response(answer_as_text(response), media_type="text/plain")
-
-
-def _as_page(response: ChatResponse, prompt: str, renderings: Renderings) -> Response:
-    from cursor_gateway.render.html import render_page
-
-    file = f'attachment; filename="{response.id}.html"'
-    page = render_page(response, prompt=prompt, do=renderings.do)
-    return Response(page, media_type="text/html", headers={**HTML_HEADERS, "content-disposition": file})
+    match form:
+        case "html":
+            html = render_answer(response.documents, renderings.do)
+            return Response(html, media_type="text/html", headers=HTML_HEADERS)
+        case "page":
+            file = f'attachment; filename="{response.id}.html"'
+            page = render_page(response, prompt=prompt, do=renderings.do)
+            return Response(page, media_type="text/html", headers={**HTML_HEADERS, "content-disposition": file})
+        case "markdown":
+            return Response(answer_as_markdown(response), media_type="text/markdown")
+        case "text":  # the Markdown that the agent wrote, without what its tools did
+            return Response(f"{response.text}\n", media_type="text/plain")
 
 
 async def _caught_up(run: RunHandle, after: int) -> None:

@@ -82,13 +82,11 @@ async def _drained(service: RunService, server: HttpServer, settings: Settings, 
     """Waits for the replies. Runs get `drain_seconds` to finish, and are then stopped."""
     seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
 
-    async def ended() -> None:
+    async def ended() -> bool:
         await asyncio.gather(service.drain(settings.drain_seconds), server.drained())
+        return True
 
-    async def hurry() -> None:
-        await hurried.wait()
-
-    waits = [asyncio.ensure_future(ended()), asyncio.ensure_future(hurry())]
+    waits = [asyncio.ensure_future(ended()), asyncio.ensure_future(hurried.wait())]
     _, pending = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
         task.cancel()

@@ -22,7 +22,7 @@ from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
 
-_COME_BACK = b"retry: 100\n\n"  # at once, and to another process
+_RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
 
 def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
@@ -88,7 +88,7 @@ class EventStream:
         try:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
                 reader.may_move = self._is_resumable and self._form is SSE
-                events = await reader.next(0) if self._is_replay else await self._first_words(reader)
+                events = await reader.next(0) if self._is_replay else await self._first_content(reader)
                 if reader.is_lost:
                     raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
                 failure = None if self._is_replay else self._early_failure(reader, events)
@@ -100,18 +100,18 @@ class EventStream:
         finally:
             self._reading.metrics.stream_closed()
 
-    async def _first_words(self, reader: Reader) -> list[DocumentEvent]:
+    async def _first_content(self, reader: Reader) -> list[DocumentEvent]:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
         events = await reader.next(self._reading.hold_seconds)
-        while not (reader.at_end or reader.has_left or any(map(_tells, events))) and (left := until - loop.time()) > 0:
+        while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
             events += await reader.next(left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
         """Why the run failed before this reply had any content."""
-        if self._run.done is None or not reader.at_end or any(map(_tells, events[:-1])):
+        if self._run.done is None or not reader.at_end or any(map(_counts, events[:-1])):
             return None
         failure = self._run.done.failure
         return failure.final() if failure is not None and self._after else failure
@@ -137,7 +137,7 @@ class EventStream:
                 return
             events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
         if reader.has_moved:
-            await send({"type": "http.response.body", "body": _COME_BACK, "more_body": False})
+            await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
     async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         if not self._encoder.is_slow or not events:
@@ -183,7 +183,8 @@ def _cut_short(run: RunHandle, reader: Reader) -> None:
         run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))
 
 
-def _tells(event: DocumentEvent) -> bool:
+def _counts(event: DocumentEvent) -> bool:
+    """As the beginning of a reply."""
     return says_something(event) or isinstance(event, Paused)
 
 
@@ -193,16 +194,14 @@ class DisconnectWatch:
     def __init__(self, run: RunHandle, receive: Receive, after: int = 0) -> None:
         self._receive = receive
         self._reader = run.reader(after)
-        self._watch: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Reader:
         self._watch = asyncio.get_running_loop().create_task(self._notice())
         return self._reader.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None  # or the two hold each other, and with them a run, until the next collection
+        self._watch.cancel()
+        del self._watch  # or the two hold each other, and with them a run, until the next collection
         self._reader.__exit__()
 
     async def _notice(self) -> None:

@@ -10,6 +10,7 @@ raw text (`_loose`). Joined over a run, the raw texts are what the agent wrote, 
 """
 
 import re
+from collections.abc import Container, Iterable
 from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -40,6 +41,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TokenCounts,
     ToolEnded,
     ToolStarted,
     Unrecognized,
@@ -72,7 +74,6 @@ from cursor_gateway.model.documents import (
     TextMetadata,
     ThinkingMetadata,
     ToolCallMetadata,
-    Usage,
     WaitingCall,
     document_type,
     make_document,
@@ -112,18 +113,6 @@ class OpenTool(Struct):
     content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
 
 
-class Progress(Struct, kw_only=True):
-    """The progress of a run, as its events show it."""
-
-    sequence: int  # of the last document
-    prose: OpenProse | None
-    tools: list[OpenTool]
-    tool_calls: int  # how many have started
-    turns: Turns
-    model_output: list[str]
-    prompt: str
-
-
 class Assembler:
     def __init__(self, run: RunInfo) -> None:
         self._run = run
@@ -149,14 +138,29 @@ class Assembler:
         self._usage = RunUsage(self._turns, run.known_tokens)
         self._model_output = self._usage.model_output
 
-    def resume(self, progress: Progress) -> None:
-        """As if it had assembled the run so far; called before anything else."""
-        self._sequence, self._prose = progress.sequence, progress.prose
-        self._tools = {tool.call_id or tool.id: tool for tool in progress.tools}  # the agent's ids are not known
-        self._tool_call_count, self._turns = progress.tool_calls, progress.turns
-        self._usage = RunUsage(self._turns, self._run.known_tokens)
-        self._usage.prompt, self._usage.model_output = progress.prompt, progress.model_output
-        self._model_output = progress.model_output
+    def resume(
+        self,
+        *,
+        sequence: int,
+        prose: OpenProse | None,
+        tools: Iterable[OpenTool],
+        tool_calls: int,
+        turns: Turns,
+        model_output: list[str],
+        prompt: str,
+    ) -> None:
+        """As if it had assembled the run so far; called before anything else. `sequence` is that of the last document,
+        `tool_calls` the number of calls that have started."""
+        self._sequence, self._prose = sequence, prose
+        self._tools = {tool.call_id or tool.id: tool for tool in tools}  # the agent's ids are not known
+        self._tool_call_count, self._turns = tool_calls, turns
+        self._usage = RunUsage(turns, self._run.known_tokens)
+        self._usage.prompt, self._usage.model_output = prompt, model_output
+        self._model_output = model_output
+
+    def envelope(self) -> Envelope:
+        """Of the run so far."""
+        return self._envelope("streaming", None, waiting_for=self._waiting(self._tools) or UNSET)
 
     @property
     def model(self) -> str:
@@ -245,21 +249,11 @@ class Assembler:
     def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(DocumentStarted(id, type, self._sequence, known, self._take_loose() + raw))
+        self._out.append(DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
         return id, self._sequence
 
     def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
         self._out.append(DocumentEnded(make_document(id, sequence, content, metadata), raw))
-
-    def _take_space(self) -> str:
-        space = "".join(self._space)
-        self._space = []
-        return space
-
-    def _take_loose(self) -> str:
-        loose = "".join(self._loose)
-        self._loose = []
-        return loose
 
     # --- text and thinking --------------------------------------------------------------------------
 
@@ -284,7 +278,8 @@ class Assembler:
                 self._grow(text, None if raw == text else raw)
             case FenceOpened(tag=tag, indent=indent, raw=raw):
                 self._end_prose()
-                self._start_prose(*self._fence_metadata(tag, indent or UNSET), self._take_space() + raw)
+                metadata = self._fence_metadata(tag, indent or UNSET)
+                self._start_prose(metadata, KnownMetadata(**structs.asdict(metadata)), _drained(self._space) + raw)
             case FenceClosed(raw=raw):
                 self._end_prose(raw)
 
@@ -299,7 +294,7 @@ class Assembler:
             body, waiting = text[: line_end.start()], text[line_end.start() :]
         else:
             body = text
-        content = self._take_space() + body if self._space else body
+        content = _drained(self._space) + body if self._space else body
         if self._prose is None:
             blank = _BLANK_LINES.match(content)
             lead = blank[0] if blank else ""
@@ -309,21 +304,14 @@ class Assembler:
         if waiting:
             self._space.append(waiting)
 
-    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> tuple[Metadata, KnownMetadata]:
+    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> CodeBlockMetadata | CodeReferenceMetadata:
         match tag:
             case CodeTag(language=language):
-                purpose = _PURPOSE[self._run.mode]
-                return (
-                    CodeBlockMetadata(language=language, purpose=purpose, indent=indent),
-                    KnownMetadata(language=language, purpose=purpose, indent=indent),
-                )
+                return CodeBlockMetadata(language=language, purpose=_PURPOSE[self._run.mode], indent=indent)
             case ReferenceTag(start_line=start, end_line=end, path=path):
                 language = language_of(path)
-                return (
-                    CodeReferenceMetadata(
-                        file_path=path, start_line=start, end_line=end, language=language, indent=indent
-                    ),
-                    KnownMetadata(file_path=path, start_line=start, end_line=end, language=language, indent=indent),
+                return CodeReferenceMetadata(
+                    file_path=path, start_line=start, end_line=end, language=language, indent=indent
                 )
 
     def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
@@ -340,10 +328,11 @@ class Assembler:
         prose, self._prose = self._prose, None
         if prose is not None:
             content = "".join(prose.pieces)
-            self._end(prose.id, prose.sequence, content, prose.metadata, self._take_space() + raw)
+            self._end(prose.id, prose.sequence, content, prose.metadata, _drained(self._space) + raw)
 
-    def _end_text(self) -> None:
-        """A tool or thinking ends the text: text after it is parsed as separate Markdown."""
+    def _end_output(self) -> None:
+        """Ends thinking and text. A tool or thinking ends the text: text after it is parsed as separate Markdown."""
+        self._end_thinking()
         for piece in self._fences.flush():
             self._add(piece)
         self._end_prose()
@@ -355,7 +344,7 @@ class Assembler:
             return
         opens = not self._thinking
         if opens:
-            self._end_text()
+            self._end_output()
             self._thinking = True
             self._turns.output()
         self._model_output.append(text)
@@ -378,8 +367,7 @@ class Assembler:
     def _start_tool(
         self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
     ) -> OpenTool:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         self._turns.tool(model_call)
         type, known = tool_documents.started(action)
         if waits:
@@ -422,7 +410,7 @@ class Assembler:
     def _forget_tool(self, call_id: str) -> None:
         del self._tools[call_id]
         self._ended_calls.add(call_id)
-        self._turns.tool_ended()
+        self._turns.end()
 
     def _close_tool(self, tool: OpenTool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
         if type(action) is not type(tool.action):  # a different tool than the one that started with this id
@@ -453,8 +441,7 @@ class Assembler:
             self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
 
     def _add_error(self, message: str, code: str, source: str, details: str) -> None:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         id, sequence = self._start("error", None)
         if message:
             self._out.append(ContentDelta(id, message, raw=""))
@@ -462,10 +449,8 @@ class Assembler:
 
     # --- a pause, and the end -----------------------------------------------------------------------
 
-    def _pause(self, call_ids: tuple[str, ...]) -> None:
-        self._end_thinking()
-        self._end_text()
-        waiting = [
+    def _waiting(self, call_ids: Container[str]) -> list[WaitingCall]:
+        return [
             WaitingCall(
                 tool_call_id=tool.call_id,
                 tool_name=tool.action.tool,
@@ -475,22 +460,15 @@ class Assembler:
             for id, tool in self._tools.items()
             if id in call_ids and tool.waits
         ]
-        metadata = ResponseMetadata(
-            duration_ms=0,
-            tool_call_count=self._tool_call_count,
-            turn_count=self._turns.count,
-            unrecognized=self._unrecognized or UNSET,
-            recording=self._recording,
-            fallback=self.fallback,
-            waiting_for=waiting,
-        )
-        usage = self._usage.total(None)
+
+    def _pause(self, call_ids: tuple[str, ...]) -> None:
+        self._end_output()
+        envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
         last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
-        self._out.append(Paused(self._envelope("streaming", usage, metadata), self._take_loose(), last))
+        self._out.append(Paused(envelope, _drained(self._loose), last))
 
     def _end_everything(self) -> None:
-        self._end_thinking()
-        self._end_text()
+        self._end_output()
         for call_id, tool in self._tools.items():
             self._close_tool(tool, call_id, tool.action, INTERRUPTED, None)
         self._tools = {}
@@ -502,21 +480,22 @@ class Assembler:
 
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
-        metadata = ResponseMetadata(
-            duration_ms=event.duration_ms or 0,
-            tool_call_count=self._tool_call_count,
-            turn_count=self._turns.count,
-            unrecognized=self._unrecognized or UNSET,
-            recording=self._recording,
-            fallback=self.fallback,
-            result_differs=(isinstance(event, RunFinished) and event.text_differs) or UNSET,
-        )
+        differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
+        envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
         failure = event.failure if isinstance(event, RunFailed) else None
-        usage, last = self._usage.total(event.usage), self._usage.last_call(event.last_usage or event.usage)
-        envelope = self._envelope(status, usage, metadata)
-        self._out.append(Done(envelope, failure, self._take_loose(), None if last == usage else last))
+        last = self._usage.last_call(event.last_usage or event.usage)
+        self._out.append(Done(envelope, failure, _drained(self._loose), None if last == envelope.usage else last))
 
-    def _envelope(self, status: Status, usage: Usage, metadata: ResponseMetadata) -> Envelope:
+    def _envelope(
+        self,
+        status: Status,
+        counts: TokenCounts | None,
+        *,
+        duration_ms: int = 0,
+        waiting_for: list[WaitingCall] | UnsetType = UNSET,
+        result_differs: bool | UnsetType = UNSET,
+    ) -> Envelope:
+        """`counts` is what the agent reported for the run; None if unknown."""
         return Envelope(
             id=self._run.id,
             conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
@@ -524,6 +503,22 @@ class Assembler:
             mode=self._run.mode,
             created=self._run.created,
             status=status,
-            usage=usage,
-            metadata=metadata,
+            usage=self._usage.total(counts),
+            metadata=ResponseMetadata(
+                duration_ms=duration_ms,
+                tool_call_count=self._tool_call_count,
+                turn_count=self._turns.count,
+                unrecognized=self._unrecognized or UNSET,
+                result_differs=result_differs,
+                waiting_for=waiting_for,
+                recording=self._recording,
+                fallback=self.fallback,
+            ),
         )
+
+
+def _drained(pieces: list[str]) -> str:
+    """Also empties the list."""
+    text = "".join(pieces)
+    del pieces[:]
+    return text

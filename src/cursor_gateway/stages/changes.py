@@ -13,9 +13,8 @@ class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
     path: str
     operation: str  # create, edit, delete or rename: the first that counts
     language: str
-    diffs: list[
-        Diff
-    ]  # in the order of its lines; if the file was changed in between by other means, those before and those after
+    # In the order of its lines; if the file was changed in between by other means, those before and those after.
+    diffs: list[Diff]
     can_revert: bool = False  # the file is as the agent left it
 
 

@@ -29,6 +29,16 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file
 
 
+def usage(prompt: int, completion: int, cached: int = 0, *, estimated: bool = False) -> Usage:
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=prompt + completion,
+        cached_tokens=cached or UNSET,
+        estimated=estimated or UNSET,
+    )
+
+
 def last_context(total: int, added: Sequence[int]) -> int:
     """The tokens that the last call read. `total`: read by all calls; `added`: S for each call, the first 0."""
     base = (total - sum(added)) / len(added)
@@ -56,7 +66,7 @@ class ContextSize:
         """The last call of an agent that has not reported usage: it read the prompt and what was added."""
         self._note(calls)
         read = prompt + (self._sizes[-1] if self._sizes else self._size)
-        return Usage(prompt_tokens=read, completion_tokens=output, total_tokens=read + output, estimated=True)
+        return usage(read, output, estimated=True)
 
     def reported(self, counts: TokenCounts, output: int, calls: int) -> Usage:
         """The last call of an agent that reported these sums; `output` estimates what that call wrote."""
@@ -66,13 +76,7 @@ class ContextSize:
         wrote = counts.completion if len(sizes) == 1 else min(output, counts.completion)
         # Exact for one call; for several, in proportion.
         cached = min(counts.cached * read // counts.prompt, read) if counts.prompt else 0
-        return Usage(
-            prompt_tokens=read,
-            completion_tokens=wrote,
-            total_tokens=read + wrote,
-            cached_tokens=cached or UNSET,
-            estimated=True if len(sizes) > 1 else UNSET,
-        )
+        return usage(read, wrote, cached, estimated=len(sizes) > 1)
 
     def _note(self, calls: int) -> None:
         began = calls - self._earlier - len(self._sizes)

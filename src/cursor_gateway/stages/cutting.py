@@ -5,6 +5,7 @@ whatever the pieces and the sequences are.
 """
 
 import re
+from bisect import bisect_right
 from typing import Literal, TypeAlias
 
 from cursor_gateway.stages.tokens import estimate_tokens
@@ -63,10 +64,6 @@ class _Sequence:
     def step(self, char: str) -> None:
         self.matched = self._next(self.matched, char)
 
-    @property
-    def is_complete(self) -> bool:
-        return self.matched == len(self.text)
-
     def _next(self, matched: int, char: str) -> int:
         while matched and self.text[matched] != char:
             matched = self._shorter[matched - 1]
@@ -106,7 +103,7 @@ class _StopFinder:
             for sequence in self._sequences:
                 sequence.step(text[taken])
             taken += 1
-            if complete := [sequence.text for sequence in self._sequences if sequence.is_complete]:
+            if complete := [sequence.text for sequence in self._sequences if sequence.matched == len(sequence.text)]:
                 self.found = max(complete, key=len)
                 return taken - len(self.found)
         return len(text) - self._longest().matched
@@ -140,7 +137,9 @@ class _TokenLimit:
         whole = known + text
         cost = estimate_tokens(whole)
         if cost > self._left:
-            return text[: self._fitting(known, text)]
+            # What is known fits, and the whole does not. In between, a longer text never costs less.
+            ends = range(len(known) + 1, len(whole))
+            return text[: bisect_right(ends, self._left, key=lambda end: estimate_tokens(whole[:end]))]
         self._settle(whole, cost)
         return text
 
@@ -155,14 +154,3 @@ class _TokenLimit:
         self._left -= cost - tail_cost
         self._tail = [tail]
         self._unseen = self._left - tail_cost
-
-    def _fitting(self, known: str, text: str) -> int:
-        """How many characters fit, by binary search: a longer text never costs less."""
-        fits, exceeds = 0, len(text)
-        while exceeds - fits > 1:
-            middle = (fits + exceeds) // 2
-            if estimate_tokens(known + text[:middle]) <= self._left:
-                fits = middle
-            else:
-                exceeds = middle
-        return fits

@@ -31,21 +31,16 @@ from cursor_gateway.model.documents import (
     Envelope,
     ErrorMetadata,
     Metadata,
-    ResponseMetadata,
-    Status,
     TextMetadata,
     ThinkingMetadata,
     ToolCallMetadata,
     ToolCallResult,
-    Usage,
-    WaitingCall,
     make_document,
     whole_response,
 )
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages import tool_documents
-from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool, Progress
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
 from cursor_gateway.stages.tool_documents import ToolType
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.stages.turns import Turns
@@ -102,7 +97,7 @@ class PartialRun:
                 self._open[id].result = result
             case DocumentEnded(document=document):
                 if self._open.pop(document.id).type not in (*_PROSE, "error"):
-                    self._turns.tool_ended()
+                    self._turns.end()
             case Reasoning(text=text):
                 self._turns.output()
                 self._output.append(text)
@@ -118,7 +113,10 @@ class PartialRun:
         """The response so far. A tool that is still running, or waits for the caller, says so and has no result."""
         unfinished = [self._document(open, WAITING if open.known.state else RUNNING) for open in self._open.values()]
         documents = sorted([*self._transcript.documents, *unfinished], key=lambda document: document.sequence)
-        return whole_response(self._paused or self._envelope(run, "streaming", prompt), documents)
+        envelope = self._paused or structs.replace(
+            self._resumed(run, prompt).envelope(), conversation_id=run.conversation_id or ""
+        )
+        return whole_response(envelope, documents)
 
     def end(self, run: RunInfo, prompt: str, failure: Failure) -> list[DocumentEvent]:
         """The events that end it, as they end any run that failed."""
@@ -140,53 +138,25 @@ class PartialRun:
             if open.result is not None:  # cut off between its result and its end
                 events.append(DocumentEnded(self._document(open, INTERRUPTED)))
                 del self._open[open.id]
-        assembler = Assembler(run)
-        assembler.resume(self._progress(prompt))
-        return assembler, events
+        return self._resumed(run, prompt), events
 
-    def _progress(self, prompt: str) -> Progress:
-        tools = [_tool(open, open.type) for open in self._open.values() if _is_tool(open.type)]
+    def _resumed(self, run: RunInfo, prompt: str) -> Assembler:
         prose = [
             OpenProse(open.id, open.sequence, _prose_metadata(open.type, open.known), open.pieces)
             for open in self._open.values()
             if not _is_tool(open.type)
         ]
-        return Progress(
+        assembler = Assembler(run)
+        assembler.resume(
             sequence=self._last_sequence,
             prose=prose[0] if prose else None,
-            tools=tools,
+            tools=[_tool(open, open.type) for open in self._open.values() if _is_tool(open.type)],
             tool_calls=self._calls,
             turns=self._turns,
             model_output=list(self._output),
             prompt=prompt,
         )
-
-    def _envelope(self, run: RunInfo, status: Status, prompt: str) -> Envelope:
-        prompted, output = estimate_tokens_by_sample(prompt), estimate_tokens_by_sample("".join(self._output))
-        return Envelope(
-            id=run.id,
-            conversation_id=run.conversation_id or "",
-            model=run.model or "unknown",
-            mode=run.mode,
-            created=run.created,
-            status=status,
-            usage=Usage(
-                prompt_tokens=prompted, completion_tokens=output, total_tokens=prompted + output, estimated=True
-            ),
-            metadata=ResponseMetadata(
-                duration_ms=0,
-                tool_call_count=self._calls,
-                turn_count=self._turns.count,
-                waiting_for=(self._waiting() if status == "streaming" else []) or UNSET,
-            ),
-        )
-
-    def _waiting(self) -> list[WaitingCall]:
-        return [
-            WaitingCall(tool_call_id=open.call_id, tool_name=open.tool_name, arguments=open.arguments, document_id=id)
-            for id, open in self._open.items()
-            if open.known.state == "waiting" and open.call_id
-        ]
+        return assembler
 
     def _document(self, open: _Open, outcome: Outcome) -> Document:
         return make_document(open.id, open.sequence, "".join(open.pieces) or None, _metadata(open, outcome))
@@ -202,7 +172,8 @@ def _tool(open: _Open, type: ToolType) -> OpenTool:
     if isinstance(action, OtherTool):
         action = OtherTool(tool=open.tool_name, arguments=open.arguments)
     by_caller = open.known.ran_by == "caller"
-    return OpenTool(open.id, open.sequence, open.call_id, action, by_caller=by_caller, content=content or None)
+    waits = open.known.state == "waiting" and bool(open.call_id)
+    return OpenTool(open.id, open.sequence, open.call_id, action, waits, by_caller, content or None)
 
 
 def _metadata(open: _Open, outcome: Outcome) -> Metadata:

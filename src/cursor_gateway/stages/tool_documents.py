@@ -1,8 +1,8 @@
 """Turn an action and its outcome into a document's metadata and content."""
 
-from typing import Any, Literal, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import ToolResult
@@ -12,9 +12,7 @@ from cursor_gateway.model.documents import (
     DocumentType,
     FileEditMetadata,
     Metadata,
-    PermissionRequest,
     PlanMetadata,
-    State,
     TerminalCommandMetadata,
     TodoUpdateMetadata,
     ToolCallMetadata,
@@ -23,15 +21,6 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.stages.languages import language_of
 
 ToolType: TypeAlias = Literal["file_edit", "terminal_command", "plan", "clarification", "todo_update", "tool_call"]
-
-
-class _Trace(TypedDict):
-    """The fields of `ToolTrace`."""
-
-    state: State | UnsetType
-    reason: str | UnsetType
-    permission: PermissionRequest | UnsetType
-    raw: Any
 
 
 def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
@@ -100,8 +89,11 @@ def metadata_of(
 ) -> Metadata:
     """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
-    asked = action.permission if isinstance(action, Question) else outcome.permission
-    trace: _Trace = {"state": UNSET, "reason": UNSET, "permission": asked or UNSET, "raw": payload}
+    trace: dict[str, Any] = {}  # the fields of `ToolTrace` that are set
+    if permission := action.permission if isinstance(action, Question) else outcome.permission:
+        trace["permission"] = permission
+    if payload is not UNSET:
+        trace["raw"] = payload
     if not plain:
         has_ended = outcome.state not in ("running", "waiting")
         trace |= {"state": outcome.state, "reason": outcome.message if has_ended else UNSET}
@@ -126,32 +118,18 @@ def metadata_of(
                 **trace,
             )
         case Plan():
-            return PlanMetadata(
-                title=action.title,
-                overview=action.overview,
-                todos=action.todos,
-                **trace,
-            )
+            return PlanMetadata(title=action.title, overview=action.overview, todos=action.todos, **trace)
         case Question():
-            return ClarificationMetadata(
-                questions=action.questions,
-                answers=action.answers or UNSET,
-                **trace,
-            )
+            return ClarificationMetadata(questions=action.questions, answers=action.answers or UNSET, **trace)
         case TodoUpdate():
-            return TodoUpdateMetadata(
-                todos=action.todos,
-                merge=UNSET if action.merge else False,
-                **trace,
-            )
+            return TodoUpdateMetadata(todos=action.todos, merge=UNSET if action.merge else False, **trace)
         case OtherTool():
+            data = action.data if plain else action.data or outcome.message or None
             return ToolCallMetadata(
                 tool_name=action.tool,
                 tool_call_id=call_id,
                 arguments=action.arguments,
-                result=ToolCallResult(status="success", data=action.data)
-                if plain
-                else ToolCallResult(status="error", data=action.data or outcome.message or None),
+                result=ToolCallResult(status="success" if plain else "error", data=data),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
                 ran_by="caller" if by_caller else UNSET,

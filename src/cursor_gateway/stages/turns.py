@@ -6,7 +6,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._count = 0
-        self._open = False
+        self.is_open = False  # the model has written or called something since the last results
         self._unnamed = False  # a call is open, and it is not known yet whether it belongs to a new turn
         self._model_call: str | None = None
 
@@ -14,31 +14,24 @@ class Turns:
     def count(self) -> int:
         return self._count + self._unnamed
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the model has written or called anything since the last results."""
-        return self._open
-
     def output(self) -> None:
-        if not self._open:
-            self._open = True
+        if not self.is_open:
+            self.is_open = True
             self._count += 1
 
     def tool(self, model_call: str | None) -> None:
         """A call may end before the next one of the same turn starts; `model_call`, the turn's id, decides."""
         if model_call is None:
-            self._unnamed = self._unnamed or not self._open
+            self._unnamed = self._unnamed or not self.is_open
         else:
             is_new = model_call != self._model_call
-            if is_new and (self._unnamed or not self._open):
+            if is_new and (self._unnamed or not self.is_open):
                 self._count += 1
             self._unnamed = False
             self._model_call = model_call
-        self._open = True
-
-    def tool_ended(self) -> None:
-        self.end()
+        self.is_open = True
 
     def end(self) -> None:
+        """A call has ended, or the agent that made it."""
         self._count += self._unnamed
-        self._open = self._unnamed = False
+        self.is_open = self._unnamed = False

@@ -3,12 +3,10 @@
 from collections.abc import Iterable
 from typing import TypeGuard
 
-from msgspec import UNSET
-
 from cursor_gateway.model.actions import Action
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import ContextSize, tool_tokens
+from cursor_gateway.stages.context_size import ContextSize, tool_tokens, usage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.stages.turns import Turns
 
@@ -39,7 +37,11 @@ class RunUsage:
 
     def total(self, counts: TokenCounts | None) -> Usage:
         """The sum of all model calls. `counts` is what the agent reported for the run; None if unknown."""
-        return _reported(counts) if _is_sane(counts) else self._estimated()
+        if _is_sane(counts):
+            return usage(counts.prompt, counts.completion, counts.cached)
+        self._count_output()
+        prompt = estimate_tokens_by_sample(self.prompt) + self._given_tokens
+        return usage(prompt, self._all_output_tokens, estimated=True)
 
     def last_call(self, counts: TokenCounts | None, open_calls: Iterable[Action] = ()) -> Usage:
         """`counts` is what the last agent reported for its calls; None if it has not reported anything yet."""
@@ -52,13 +54,6 @@ class RunUsage:
         if _is_sane(counts):
             return self._context.reported(counts, output, calls)
         return self._context.estimated(self._known_tokens + estimate_tokens_by_sample(self.prompt), output, calls)
-
-    def _estimated(self) -> Usage:
-        self._count_output()
-        prompt, completion = estimate_tokens_by_sample(self.prompt) + self._given_tokens, self._all_output_tokens
-        return Usage(
-            prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
-        )
 
     def _take_output(self) -> int:
         self._count_output()
@@ -75,12 +70,3 @@ class RunUsage:
 
 def _is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
     return counts is not None and min(counts.prompt, counts.completion, counts.cached) >= 0
-
-
-def _reported(counts: TokenCounts) -> Usage:
-    return Usage(
-        prompt_tokens=counts.prompt,
-        completion_tokens=counts.completion,
-        total_tokens=counts.prompt + counts.completion,
-        cached_tokens=counts.cached or UNSET,
-    )

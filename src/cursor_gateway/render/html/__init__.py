@@ -3,24 +3,17 @@
 Nothing here reads a clock or a file but its own stylesheet, and no script is needed to read what it writes.
 """
 
-from cursor_gateway.render.html.answers import render_answer, render_document
-from cursor_gateway.render.html.live import Added, Appended, Fragment, LiveRenderer, Replaced
-from cursor_gateway.render.html.page import page_style, render_page
-from cursor_gateway.render.html.work import Do, Job, Rendered, perform, render_changes
-
-__all__ = [
-    "Added",
-    "Appended",
-    "Do",
-    "Fragment",
-    "Job",
-    "LiveRenderer",
-    "Rendered",
-    "Replaced",
-    "page_style",
-    "perform",
-    "render_answer",
-    "render_changes",
-    "render_document",
-    "render_page",
-]
+from cursor_gateway.render.html.answers import render_answer as render_answer
+from cursor_gateway.render.html.answers import render_document as render_document
+from cursor_gateway.render.html.live import Added as Added
+from cursor_gateway.render.html.live import Appended as Appended
+from cursor_gateway.render.html.live import Fragment as Fragment
+from cursor_gateway.render.html.live import LiveRenderer as LiveRenderer
+from cursor_gateway.render.html.live import Replaced as Replaced
+from cursor_gateway.render.html.page import page_style as page_style
+from cursor_gateway.render.html.page import render_page as render_page
+from cursor_gateway.render.html.work import Do as Do
+from cursor_gateway.render.html.work import Job as Job
+from cursor_gateway.render.html.work import Rendered as Rendered
+from cursor_gateway.render.html.work import perform as perform
+from cursor_gateway.render.html.work import render_changes as render_changes

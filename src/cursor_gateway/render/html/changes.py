@@ -12,9 +12,9 @@ _REVERT = '<p><button type="button" class="quiet" data-revert>Revert this file</
 _NOTES = {"create": "new", "delete": "deleted", "rename": "renamed", "edit": ""}
 
 
-def changed_file(file: FileChange, *, plainly: bool = False) -> str:
-    language = "" if plainly else file.language
-    parts = [_change(file, diff, language, plainly) for diff in file.diffs]
+def changed_file(file: FileChange, *, as_plain: bool = False) -> str:
+    language = "" if as_plain else file.language
+    parts = [_change(file, diff, language, as_plain) for diff in file.diffs]
     total = Change(sum(part.added for part in parts), sum(part.removed for part in parts), "")
     body = "".join(f'<figure class="code">{part.html}</figure>' for part in parts if part.html)
     note = span(_NOTES.get(file.operation, ""), "note")
@@ -24,10 +24,10 @@ def changed_file(file: FileChange, *, plainly: bool = False) -> str:
     )
 
 
-def _change(file: FileChange, diff: Diff, language: str, plainly: bool) -> Change:
+def _change(file: FileChange, diff: Diff, language: str, as_plain: bool) -> Change:
     if file.operation == "create" and not diff.old_string:
         return creation(diff.new_string, language)
-    return change(diff, language, compares=not plainly)
+    return change(diff, language, compares=not as_plain)
 
 
 def framed(files: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 import re
 from functools import cache
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from cursor_gateway.render.html.pieces import exact, exact_line
@@ -78,15 +80,9 @@ def highlighted(text: str, language: str) -> str:
     pieces = [(_class(kind), value) for kind, value in lexer.get_tokens(text)]
     if "".join(value for _, value in pieces) != text:  # a lexer that puts the text in order first
         return exact(text)
-    out: list[str] = []
-    held, held_class = "", ""
-    for its_class, value in [*pieces, ("", "")]:
-        if its_class == held_class:
-            held += value
-            continue
-        out.append(_coloured(held, held_class))
-        held, held_class = value, its_class
-    return "".join([*out, _coloured(held, held_class)])
+    return "".join(
+        _coloured("".join(value for _, value in run), its_class) for its_class, run in groupby(pieces, itemgetter(0))
+    )
 
 
 def _coloured(text: str, its_class: str) -> str:

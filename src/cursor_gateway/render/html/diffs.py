@@ -40,7 +40,7 @@ class Change(NamedTuple):
 
 
 def change(diff: Diff, language: str, *, compares: bool = True) -> Change:
-    """Without comparing, all old lines stand before all new ones."""
+    """Without comparing, all old lines come before all new ones."""
     return _change(list(_runs(diff, language, compares)))
 
 

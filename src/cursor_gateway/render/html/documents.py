@@ -45,13 +45,13 @@ from cursor_gateway.render.html.pieces import (
     span,
 )
 from cursor_gateway.render.visible import visible, visible_output
-from cursor_gateway.render.words import duration
+from cursor_gateway.render.words import OPERATIONS, answer_to, duration
 from cursor_gateway.stages.summary import main_argument
 
 _ABOUT = 160  # characters of what a tool was called with
 _RUN_LEVEL = ("agent", "gateway")  # sources of errors that are not a tool's
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
-_PLAINLY = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
+_PLAIN_NOTE = '<p class="ending">Shown as plain text, because formatting it took too long.</p>'
 _CODE = re.compile(r"`([^`\n]+)`")
 _TOOLS = {  # what people call them; others have their own name
     "read_file": "Read file",
@@ -66,16 +66,15 @@ _TOOLS = {  # what people call them; others have their own name
     "todo_read": "Read to-dos",
     "task": "Subtask",
 }
-_OPERATIONS = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
 
 
-def article(document: Document, todos: str, *, answerable: bool = True, plainly: bool = False) -> str:
+def article(document: Document, todos: str, *, answerable: bool = True, as_plain: bool = False) -> str:
     """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown.
 
-    `plainly`: in time that is linear in its length, without colours, Markdown and comparisons.
+    `as_plain`: in time that is linear in its length, without colours, Markdown and comparisons.
     """
-    html = _any_article(document, todos, answerable, _PLAIN if plainly else _FORMATTED)
-    return html.replace(">\n", f">\n{_PLAINLY}", 1) if plainly else html  # after the article's own tag
+    html = _any_article(document, todos, answerable, _PLAIN if as_plain else _FORMATTED)
+    return html.replace(">\n", f">\n{_PLAIN_NOTE}", 1) if as_plain else html  # after the article's own tag
 
 
 class _Look(NamedTuple):
@@ -93,12 +92,9 @@ def _any_article(document: Document, todos: str, answerable: bool, look: _Look) 
     match document:
         case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
             return prose_article(document, plain(content) if metadata.format == "plain" else look.blocks(content))
-        case CodeBlockDocument(content=content, metadata=metadata):
-            part = code.highlighted(content, look.language(metadata.language))
-            return code_article(document, code.numbers(content), code.code_part(part))
-        case CodeReferenceDocument(content=content, metadata=metadata):
-            part = code.highlighted(content, look.language(metadata.language))
-            return code_article(document, code.numbers(content, metadata.start_line), code.code_part(part))
+        case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
+            part = code.highlighted(content, look.language(document.metadata.language))
+            return code_article(document, code.numbers(content, first_line(document)), code.code_part(part))
         case FileEditDocument():
             return _file_edit(document, look)
         case TerminalCommandDocument():
@@ -218,7 +214,7 @@ def code_part(document: CodeBlockDocument | CodeReferenceDocument) -> str:
 
 def _file_edit(document: FileEditDocument, look: _Look) -> str:
     metadata, content = document.metadata, document.content or ""
-    what = _OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
+    what = OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
     head = [span(what, "what"), literal(metadata.file_path, "path")]
     body, lines = "", (0, 0)
     if metadata.operation == "rename":
@@ -359,7 +355,7 @@ def _asked(document: ClarificationDocument, look: _Look) -> str:
 def _question(
     document: ClarificationDocument, number: int, question: ClarificationQuestion, answerable: bool, look: _Look
 ) -> str:
-    chosen, said = _answer(document.metadata, question.id)
+    chosen, said = answer_to(question, document.metadata)
     several = question.allow_multiple is True
     group = f"{exact(document.id)}-{number}"
     off = "" if answerable else " disabled"
@@ -382,13 +378,6 @@ def _question(
     )
 
 
-def _answer(metadata: ClarificationMetadata, question_id: str) -> tuple[set[str], str]:
-    given = [answer for answer in metadata.answers or [] if answer.question_id == question_id]
-    return {id for answer in given for id in answer.selected_option_ids}, " ".join(
-        answer.text for answer in given if answer.text
-    )
-
-
 def _error(document: ErrorDocument) -> str:
     """A tool's error repeats what the tool's own document says; the page hides it."""
     metadata = document.metadata
@@ -399,11 +388,7 @@ def _error(document: ErrorDocument) -> str:
         literal(metadata.error_code) if metadata.error_code else "",
         span(f"from {exact_line(metadata.source)}", "note") if metadata.source else "",
     ]
-    advice = (
-        '<p class="advice">This may be temporary. Retry.</p>'
-        if metadata.error_code in _codes_worth_another_try()
-        else ""
-    )
+    advice = '<p class="advice">This may be temporary. Retry.</p>' if metadata.error_code in _retryable_codes() else ""
     details = visible_output(metadata.details).strip()
     shown = f'<pre class="value" tabindex="0"><code>{exact(details)}</code></pre>' if details else ""
     body = f'{_head("Error", *facts)}<p class="message">{_message(message)}</p>{advice}{shown}'
@@ -417,7 +402,7 @@ def _message(text: str) -> str:
 
 
 @cache
-def _codes_worth_another_try() -> frozenset[str]:
+def _retryable_codes() -> frozenset[str]:
     return frozenset(code.upper() for code, kind in errors_by_code().items() if kind.retryable)
 
 

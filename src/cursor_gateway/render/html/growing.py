@@ -1,18 +1,10 @@
 """Render Markdown that is still growing: the finished blocks once, the open rest again and again."""
 
-from typing import NamedTuple
-
 from cursor_gateway.render.html.pieces import plain
-from cursor_gateway.render.html.work import Blocks, Do, OpenText
+from cursor_gateway.render.html.work import Blocks, Do, OpenText, Rendered
 from cursor_gateway.render.visible import visible
 
 _LONG = 8_000  # characters of one block
-
-
-class Growth(NamedTuple):
-    finished: str  # HTML that nothing will change any more
-    open: str
-    goes_on: bool  # what follows belongs to the last line of it, as far as one can tell
 
 
 class GrowingMarkdown:
@@ -32,8 +24,8 @@ class GrowingMarkdown:
         self._is_plain = False
         self.is_whole = True
 
-    def push(self, text: str) -> Growth | None:
-        """None: it is not worth rendering yet."""
+    def push(self, text: str) -> Rendered | None:
+        """The finished blocks and the open rest. None: it is not worth rendering yet."""
         self._pieces.append(text)
         self._size += len(text)
         if self._size < self._due or self._is_plain:
@@ -42,15 +34,14 @@ class GrowingMarkdown:
         done = self._do(OpenText(written))
         if done is None:
             self._is_plain, self.is_whole = True, False
-            return Growth("", plain(written), goes_on=True)
-        finished, open = done.html
+            return Rendered(["", plain(written)], continues=True)
         self._pieces, self._size = [done.rest], len(done.rest)
         self._due = self._size + max(self._size // (8 if self._size < _LONG else 2), 16)
-        self.is_whole = self.is_whole and not done.refers
-        return Growth(finished, open, done.goes_on)
+        self.is_whole = self.is_whole and not done.has_references
+        return done
 
     def finish(self) -> str:
         """The HTML of what was open."""
         done = self._do(Blocks(visible("".join(self._pieces)))) if self.is_whole else None
-        self.is_whole = self.is_whole and done is not None and not done.refers
+        self.is_whole = self.is_whole and done is not None and not done.has_references
         return done.html[0] if done is not None else ""

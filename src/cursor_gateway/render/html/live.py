@@ -1,7 +1,7 @@
 """Render document events as fragments, each of which tells a page what to add, append or replace.
 
-Applied in order to an empty page, the fragments give what `render_answer` gives of the finished documents. A text
-that grows is rendered again only from its last block on, code is appended and coloured at its end.
+Applied in order to an empty page, the fragments produce what `render_answer` returns for the finished documents. A
+growing text is rendered again only from its last block on; code is appended, and highlighted when it is complete.
 """
 
 import re
@@ -44,7 +44,7 @@ from cursor_gateway.stages.partial_run import PartialRun
 
 
 class Added(Struct, frozen=True, tag_field="fragment", tag="added"):
-    """An article, to stand after all others."""
+    """An article, after all others."""
 
     id: str
     html: str
@@ -98,7 +98,7 @@ class LiveRenderer:
             case DocumentEnded(document=document):
                 return list(self._end(document))
             case ToolCallEnded() | Reasoning() | Paused() | Done():
-                return []  # an end repeats a result; the rest is no document
+                return []  # an end repeats a result; the rest is not about a document
 
     def _end(self, document: Document) -> Iterator[Fragment]:
         place = self._places.setdefault(document.id, len(self._places))
@@ -118,7 +118,7 @@ class LiveRenderer:
 
 
 class _Growing:
-    """A document that only its end shows whole: until then, what is known of it."""
+    """A document that is complete only at its end: until then, shows what is known about it."""
 
     def __init__(self, started: DocumentStarted, do: Do) -> None:
         self._id, self._do = started.id, do
@@ -147,7 +147,7 @@ _ANY_RUN = RunInfo(id="", created="")
 
 
 class _GrowingProse(_Growing):
-    """The last block stands in a part of its own. Between two renderings of it, what comes is appended as text."""
+    """The last block has a part of its own. Between two renderings of it, new text is appended unformatted."""
 
     def _begin(self) -> str:
         self._pieces: list[str] = []
@@ -161,7 +161,8 @@ class _GrowingProse(_Growing):
         self._pieces.append(text)
         growth = self._markdown.push(text)
         if growth is not None:
-            yield Replaced(self._id, "open", growth.finished + _open_part(growth.open, growth.goes_on))
+            finished, open = growth.html
+            yield Replaced(self._id, "open", finished + _open_part(open, growth.continues))
         elif text:
             yield Appended(self._id, "tail", prose(text))
 
@@ -186,9 +187,9 @@ _CLOSING = re.compile(
 _ALL_THAT_CLOSES = 400  # characters: nothing is nested so deeply that its closing tags take more
 
 
-def _open_part(html: str, goes_on: bool) -> str:
+def _open_part(html: str, continues: bool) -> str:
     """Text that is appended to the last line is inside whatever element that line is in."""
-    closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if goes_on else None
+    closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if continues else None
     end = closing.start() if closing else len(html)
     return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'
 
@@ -243,7 +244,7 @@ class _GrowingCode(_Growing):
             yield from self._show("".join(self._held))
             done = self._do(CodePart(document))
             if done is None:
-                yield Replaced(self._id, "", article(document, "", plainly=True))
+                yield Replaced(self._id, "", article(document, "", as_plain=True))
             else:
                 yield Replaced(self._id, "fold", fold(self._next_line - first_line(document)))
                 if done.html[0] != plain_code_part(exact(document.content)):

@@ -6,7 +6,7 @@ A top-level block is rendered for itself, so a growing text is rendered again on
 import re
 from collections.abc import Iterator, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
@@ -15,13 +15,14 @@ from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_core import StateCore
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
+from msgspec import Struct
 
 from cursor_gateway.render.html.code import named_figure
 from cursor_gateway.render.html.pieces import exact, plain, prose
 from cursor_gateway.render.visible import visible, visible_line
 
 _DEEPEST = 16  # beyond that a block is best read as it was written
-_PARSED = 100_000  # characters of one paragraph; more is no prose
+_PARSED = 100_000  # characters of one paragraph; more is not prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FORMULA = 200  # lines, at most
 _ITEM = ["list_item_open", "paragraph_open"]
@@ -43,29 +44,29 @@ def render_line(text: str) -> str:
 # --- a text that grows ------------------------------------------------------------------------------
 
 
-class OpenMarkdown(NamedTuple):
-    finished: str  # HTML that nothing will change any more
-    open: str
-    rest: str  # the text whose HTML is `open`
-    goes_on: bool  # what follows belongs to its last line, as far as one can tell
-    refers: bool  # there are link reference definitions, so only rendering the whole is right
+class Rendered(Struct, frozen=True):
+    html: list[str]
+    rest: str = ""  # of an open text: what is not finished
+    continues: bool = False  # of an open text: what follows belongs to its last line, as far as one can tell
+    has_references: bool = False  # link reference definitions, or perhaps formulas: only the whole is rendered right
 
 
-def render_blocks(text: str) -> tuple[str, bool]:
-    """And whether there are link reference definitions, or perhaps formulas, whose end decides what they are."""
+def render_blocks(text: str) -> Rendered:
     env: EnvType = {}
     html = "".join(_blocks(text, env))
-    return html, bool(env.get("references")) or "$$" in text
+    return Rendered([html], has_references=bool(env.get("references")) or "$$" in text)
 
 
-def render_open(written: str) -> OpenMarkdown:
+def render_open(written: str) -> Rendered:
+    """Of a text that may continue: the HTML of its finished blocks, which nothing will change any more, and of the
+    rest."""
     end_of_lines = written.rfind("\n") + 1
     lines, last_line = visible(written[:end_of_lines]), written[end_of_lines:]
     end = _end_of_finished_blocks(lines)
-    finished, finished_refers = render_blocks(lines[:end])
-    open, open_refers = render_blocks(lines[end:] + visible(last_line))
-    goes_on = bool(last_line) or _in_a_fence(lines, open)
-    return OpenMarkdown(finished, open, lines[end:] + last_line, goes_on, finished_refers or open_refers)
+    finished, open = render_blocks(lines[:end]), render_blocks(lines[end:] + visible(last_line))
+    continues = bool(last_line) or _in_a_fence(lines, open.html[0])
+    has_references = finished.has_references or open.has_references
+    return Rendered(finished.html + open.html, lines[end:] + last_line, continues, has_references)
 
 
 def _end_of_finished_blocks(lines: str) -> int:
@@ -167,7 +168,7 @@ def _commonmark() -> _Parser:
 
 
 def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """A footnote is none: its text would vanish."""
+    """A footnote is not a reference: its text would vanish."""
     is_footnote = state.src.startswith("[^", state.bMarks[start] + state.tShift[start])
     return not is_footnote and reference(state, start, end, silent)
 

@@ -21,7 +21,7 @@ def page_style() -> str:
 
 
 def render_page(response: ChatResponse, *, prompt: str = "", title: str = "", do: Do = perform) -> str:
-    """`title` stands above the answer; without one, the prompt's first words do."""
+    """The heading is `title`, or else the first words of the prompt."""
     title = title or _first_words(prompt) or "Answer"
     style = f"\n{page_style()}"
     section = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'

@@ -55,7 +55,7 @@ def unseen(html: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Lines as they stand. A line feed first would be swallowed by `pre` alone."""
+    """Lines as they are. Without `code`, `pre` would swallow a leading line feed."""
     return f'<pre class="plain"><code>{exact(text)}</code></pre>'
 
 

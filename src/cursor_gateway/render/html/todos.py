@@ -1,4 +1,4 @@
-"""Render a plan's to-dos as HTML, as they stand now."""
+"""Render a plan's to-dos as HTML, in their current state."""
 
 from collections.abc import Iterable
 from typing import TypeAlias

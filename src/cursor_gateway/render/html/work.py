@@ -14,6 +14,7 @@ from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocum
 from cursor_gateway.render.html import markdown
 from cursor_gateway.render.html.changes import changed_file, framed
 from cursor_gateway.render.html.documents import article, code_part
+from cursor_gateway.render.html.markdown import Rendered as Rendered
 from cursor_gateway.stages.changes import FileChange
 
 
@@ -58,13 +59,6 @@ class ChangedFile(Struct, frozen=True, tag="changed"):
 Job: TypeAlias = Article | CodePart | Lines | Blocks | OpenText | ChangedFile
 
 
-class Rendered(Struct, frozen=True):
-    html: list[str]
-    rest: str = ""  # of an open text: what is not finished
-    goes_on: bool = False  # of an open text: what follows belongs to its last line, as far as one can tell
-    refers: bool = False  # it has link reference definitions, which reach over blocks
-
-
 Do: TypeAlias = Callable[[Job], Rendered | None]
 """None: it took too long."""
 
@@ -78,11 +72,9 @@ def perform(job: Job) -> Rendered:
         case Lines(texts=texts):
             return Rendered([markdown.render_line(text) for text in texts])
         case Blocks(text=text):
-            html, refers = markdown.render_blocks(text)
-            return Rendered([html], refers=refers)
+            return markdown.render_blocks(text)
         case OpenText(text=text):
-            grown = markdown.render_open(text)
-            return Rendered([grown.finished, grown.open], grown.rest, grown.goes_on, grown.refers)
+            return markdown.render_open(text)
         case ChangedFile(file=file):
             return Rendered([changed_file(file)])
 
@@ -92,10 +84,10 @@ def render_article(document: Document, todos: str, do: Do, *, answerable: bool =
     done = do(Article(document, todos, answerable))
     if done is not None:
         return done.html[0]
-    return article(document, todos, answerable=answerable, plainly=True)
+    return article(document, todos, answerable=answerable, as_plain=True)
 
 
 def render_changes(files: Iterable[FileChange], do: Do = perform) -> str:
     """All files, each as plain text if it would take too long."""
     done = [(file, do(ChangedFile(file))) for file in files]
-    return framed([changed_file(file, plainly=True) if it is None else it.html[0] for file, it in done])
+    return framed([changed_file(file, as_plain=True) if it is None else it.html[0] for file, it in done])
