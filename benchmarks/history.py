@@ -28,7 +28,7 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
-from cursor_gateway.store.sqlite.database import Database
+from tests.store.blocking import Database
 
 CONVERSATIONS, EVENTS = 10_000, 1_000_000
 SMALLER = 100

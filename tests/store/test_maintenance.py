@@ -12,8 +12,8 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.store.base import Idempotency
 from cursor_gateway.store.sqlite import maintenance
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
+from tests.store.blocking import Database
 from tests.store.making import (
     DAY_MS,
     ME,

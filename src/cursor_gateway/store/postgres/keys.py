@@ -4,13 +4,11 @@ A key that is revoked stays as a row: the name keeps its conversations, and `add
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.store.postgres.connections import Connection, Connections
-from cursor_gateway.store.postgres.store import rows_of
+from cursor_gateway.store.postgres.connections import Connection, Connections, rows_of
 
 _ADD = """
     INSERT INTO api_keys (name, hash, created_ms, max_runs, runs_per_day, tokens_per_day)
@@ -60,14 +58,14 @@ class KeyTable:
     async def add(self, name: str, hashed: str, limits: KeyLimits, now_ms: int) -> bool:
         """False: the name has a valid key."""
         values = {"name": name, "hash": hashed, "now": now_ms, **msgspec.structs.asdict(limits)}
-        return await self._execute(_ADD, values) > 0
+        return await self._connections.execute(_ADD, values) > 0
 
     async def revoke(self, name: str, now_ms: int) -> bool:
         """False: the name has no valid key."""
-        return await self._execute(_REVOKE, [now_ms, name]) > 0
+        return await self._connections.execute(_REVOKE, [now_ms, name]) > 0
 
     async def list(self) -> list[KeyEntry]:
-        return msgspec.convert(await self._connections.run(lambda it: rows_of(it, _LIST, [])), list[KeyEntry])
+        return msgspec.convert(await self._connections.select(_LIST), list[KeyEntry])
 
     async def valid(self) -> StoredKeys:
         async def work(connection: Connection) -> StoredKeys:
@@ -79,9 +77,3 @@ class KeyTable:
 
     async def close(self) -> None:
         await self._connections.close()
-
-    async def _execute(self, sql: str, values: Any) -> int:
-        async def work(connection: Connection) -> int:
-            return (await connection.execute(sql, values)).rowcount
-
-        return await self._connections.run(work)
