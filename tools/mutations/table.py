@@ -529,7 +529,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "                self._pause()\n            self._empty_log()",
             "                self._pause()",
         ),
-        ("Deleting: messages go", 'connection.execute("DELETE FROM messages WHERE run = ?", (run,))', "pass"),
+        ("Deleting: messages go", '"unindexed", "messages", "idempotency"', '"unindexed", "idempotency"'),
     ),
     *_of(
         "store/sqlite/opening.py",

@@ -10,8 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.documents import Usage
 from cursor_gateway.store.archive import CONVERSATION_COLUMNS, RUN_COLUMNS
 from cursor_gateway.store.base import (
     ConversationPage,
@@ -21,9 +23,9 @@ from cursor_gateway.store.base import (
     IdempotentRun,
     MessageRecord,
     RunRecord,
+    Store,
 )
 from cursor_gateway.store.cursors import START, ByRun, ByTime, opaque, place_of
-from cursor_gateway.store.rows import conversation_of, run_of
 from cursor_gateway.store.search import query_words
 from cursor_gateway.store.titles import title_of
 
@@ -92,7 +94,33 @@ def select_conversations(*more_columns: str) -> str:
     """
 
 
-class SqlStore(ABC):
+# --- rows to records: columns are named like the fields, and flags may be numbers --------------------
+
+
+def run_of(row: dict[str, Any]) -> RunRecord:
+    figures = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
+    cached, estimated = row.pop("cached_tokens"), row.pop("estimated")
+    usage = None
+    if figures["total_tokens"] is not None:
+        usage = Usage(
+            **figures,
+            cached_tokens=UNSET if cached is None else cached,
+            estimated=UNSET if estimated is None else bool(estimated),
+        )
+    include = msgspec.json.decode(row.pop("include"))
+    return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
+
+
+def conversation_of(row: dict[str, Any]) -> ConversationRecord:
+    flags = {
+        "is_running": bool(row["is_running"]),
+        "is_pinned": bool(row["pinned"]),
+        "needs_decision": bool(row["needs_decision"]),
+    }
+    return msgspec.convert({**row, **flags}, ConversationRecord)
+
+
+class SqlStore(Store, ABC):
     _runs: str  # as by `select_runs`
     _conversations: str  # as by `select_conversations`
     _is_pinned: str  # a condition that the index of pinned conversations has
@@ -120,9 +148,6 @@ class SqlStore(ABC):
         """The keys of the newest runs that match, one for each conversation, and one more than the limit if there are
         more; and the conversations, up to the limit."""
         ...
-
-    @abstractmethod
-    async def unknown_conversations(self, ids: Sequence[str]) -> list[str]: ...
 
     @abstractmethod
     async def _delete_idle(self, keys: Sequence[int]) -> int:

@@ -29,7 +29,7 @@ from cursor_gateway.store.postgres.connections import Connection, rows_of
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
 from cursor_gateway.store.postgres.hints import HintListener, HintSender
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore
-from cursor_gateway.store.rows import run_of
+from cursor_gateway.store.sql import run_of
 
 _PAGE = 1000  # numbers of events that one look takes of a run
 

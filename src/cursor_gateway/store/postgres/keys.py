@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.store.postgres.connections import Connection, Connections, rows_of
+from cursor_gateway.store.postgres.connections import Connections
 
 _ADD = """
     INSERT INTO api_keys (name, hash, created_ms, max_runs, runs_per_day, tokens_per_day)
@@ -24,8 +24,7 @@ _LIST = """
     FROM api_keys LEFT JOIN key_usage ON key_usage.name = api_keys.name AND day = (now() AT TIME ZONE 'UTC')::date
     ORDER BY api_keys.name
 """
-_VALID = "SELECT hash, name FROM api_keys WHERE revoked_ms IS NULL"
-_HAS_ANY = "SELECT EXISTS (SELECT FROM api_keys) AS has_any"
+_ALL = "SELECT hash, name, revoked_ms FROM api_keys"
 
 
 class KeyLimits(Struct, frozen=True, kw_only=True):
@@ -68,12 +67,8 @@ class KeyTable:
         return msgspec.convert(await self._connections.select(_LIST), list[KeyEntry])
 
     async def valid(self) -> StoredKeys:
-        async def work(connection: Connection) -> StoredKeys:
-            found = await rows_of(connection, _VALID, [])
-            owners = {row["hash"]: row["name"] for row in found}
-            return StoredKeys(owners, bool(owners) or (await rows_of(connection, _HAS_ANY, []))[0]["has_any"])
-
-        return await self._connections.run(work)
+        found = await self._connections.select(_ALL)
+        return StoredKeys({row["hash"]: row["name"] for row in found if row["revoked_ms"] is None}, bool(found))
 
     async def close(self) -> None:
         await self._connections.close()

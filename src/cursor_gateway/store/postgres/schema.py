@@ -42,6 +42,7 @@ async def version(connection: Connection) -> int:
 
 async def check(connection: Connection) -> None:
     """Raises `SettingsError` unless this version of the gateway can use the database as it is."""
+    check_server(connection)
     found, known = await version(connection), newest()
     if found < known:
         problem = f"has format {found}, and this version needs {known}" if found else "has no history yet"

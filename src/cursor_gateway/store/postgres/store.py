@@ -27,13 +27,21 @@ from cursor_gateway.store.base import (
 from cursor_gateway.store.cursors import MOST, ByRun
 from cursor_gateway.store.postgres import folding, schema, searching, writing
 from cursor_gateway.store.postgres.appending import Appender, Batch
-from cursor_gateway.store.postgres.connections import Connection, Connections, rows_of
-from cursor_gateway.store.rows import conversation_of, run_of
+from cursor_gateway.store.postgres.connections import Connection, Connections, Values, rows_of
 from cursor_gateway.store.search import snippet
-from cursor_gateway.store.sql import DELETED_AT_ONCE, IS_RUNNING, OWN_RUN, SqlStore, select_conversations, select_runs
+from cursor_gateway.store.sql import (
+    DELETED_AT_ONCE,
+    IS_RUNNING,
+    OWN_RUN,
+    SqlStore,
+    conversation_of,
+    run_of,
+    select_conversations,
+    select_runs,
+)
 
 _SMALLEST_BATCH = 32  # bytes: so a page has at most so many batches
-_DELETE_SECONDS = 25  # a conversation may have a hundred thousand batches
+_DELETE_SLOWLY = "SET LOCAL statement_timeout = '25s'"  # a conversation may have a hundred thousand batches
 _TABLES = ["conversations", "runs", "messages", "events", "idempotency", "requests", "calls", "search"]
 
 # --- statements -------------------------------------------------------------------------------------
@@ -105,7 +113,7 @@ class PostgresStore(SqlStore):
 
         Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
-        await self.connections.run(_check)
+        await self.connections.run(schema.check)
         self._folding.start()
         return None
 
@@ -171,20 +179,8 @@ class PostgresStore(SqlStore):
         return run_of(found[0]) if found else None
 
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
-        which = _named(f"FROM requests WHERE run = ({OWN_RUN}) AND after = :after")
-        values = {"id": run_id, "owner": owner, "after": after}
-        was_there = False
-
-        async def work(connection: Connection) -> bool:
-            nonlocal was_there
-            found = await connection.execute(f"SELECT {which} FOR UPDATE", values)
-            if not found.rowcount:
-                return was_there  # the answer to the first try was lost
-            was_there = True
-            await connection.execute(f"DELETE {which}", values)
-            return True
-
-        return await self.connections.transaction(work)
+        forget = _named(f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after")
+        return await self._delete(forget, {"id": run_id, "owner": owner, "after": after})
 
     async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> tuple[int, list[DocumentEvent]]:
         most = max_bytes // _SMALLEST_BATCH + 1
@@ -199,17 +195,17 @@ class PostgresStore(SqlStore):
     # --- deleting -----------------------------------------------------------------------------------
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
+        return await self._delete("DELETE FROM conversations WHERE owner = %s AND id = %s", [owner, id])
+
+    async def _delete(self, delete: str, values: Values) -> bool:
+        """Whether there was a row, also if the answer to the first try was lost."""
         was_there = False
 
         async def work(connection: Connection) -> bool:
             nonlocal was_there
-            found = await connection.execute("SELECT key FROM conversations WHERE owner = %s AND id = %s", [owner, id])
-            row = await found.fetchone()
-            if row is None:
-                return was_there  # the answer to the first try was lost
-            was_there = True
-            await _delete(connection, [row[0]])
-            return True
+            await connection.execute(_DELETE_SLOWLY)
+            was_there |= (await connection.execute(delete, values)).rowcount > 0
+            return was_there
 
         return await self.connections.transaction(work)
 
@@ -281,25 +277,11 @@ def _named(sql: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
 
 
-async def _check(connection: Connection) -> None:
-    schema.check_server(connection)
-    await schema.check(connection)
-
-
-async def _delete(connection: Connection, keys: Sequence[int]) -> None:
-    await connection.execute(f"SET LOCAL statement_timeout = '{_DELETE_SECONDS}s'")
-    await connection.execute("DELETE FROM conversations WHERE key = ANY(%s)", [list(keys)])
-
-
 async def _delete_idle(connection: Connection, keys: Sequence[int]) -> int:
     """Those of them that have no running run, locked against one that begins."""
-    locked = await connection.execute(
-        "SELECT key FROM conversations WHERE key = ANY(%s) ORDER BY key FOR UPDATE", [list(keys)]
+    await connection.execute("SELECT FROM conversations WHERE key = ANY(%s) ORDER BY key FOR UPDATE", [list(keys)])
+    await connection.execute(_DELETE_SLOWLY)
+    deleted = await connection.execute(
+        f"DELETE FROM conversations WHERE key = ANY(%s) AND NOT {IS_RUNNING}", [list(keys)]
     )
-    await locked.fetchall()
-    idle = await connection.execute(
-        f"SELECT key FROM conversations WHERE key = ANY(%s) AND NOT {IS_RUNNING}", [list(keys)]
-    )
-    found = [key for (key,) in await idle.fetchall()]
-    await _delete(connection, found)
-    return len(found)
+    return deleted.rowcount

@@ -40,8 +40,6 @@ class GroupCommit:
         """All of them in one transaction. If one fails because of a bug, each in its own, so that the others are not
         lost.
         """
-        if len(writes) == 1:
-            return [self._tried(writes[0])]
         try:
             with self._connections.writing() as connection:
                 changes = [write(connection) for write in writes]

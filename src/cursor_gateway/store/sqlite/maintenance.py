@@ -208,11 +208,9 @@ class Maintenance:
             (run,) = found
             gone = connection.execute(_DELETE_EVENTS, {"run": run, "most": _EVENTS_PER_STEP}).rowcount
             if gone < _EVENTS_PER_STEP:
-                connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
-                connection.execute("DELETE FROM messages WHERE run = ?", (run,))
-                connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))
-                connection.execute("DELETE FROM calls WHERE run = ?", (run,))
+                for table in ("unindexed", "messages", "idempotency", "calls"):
+                    connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True
 

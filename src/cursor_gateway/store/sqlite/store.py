@@ -38,9 +38,17 @@ from cursor_gateway.store.base import (
     Written,
 )
 from cursor_gateway.store.cursors import MOST, START, ByRun
-from cursor_gateway.store.rows import conversation_of, run_of
 from cursor_gateway.store.search import conversation_scope, owner_scope, snippet
-from cursor_gateway.store.sql import DELETED_AT_ONCE, IS_RUNNING, OWN_RUN, SqlStore, select_conversations, select_runs
+from cursor_gateway.store.sql import (
+    DELETED_AT_ONCE,
+    IS_RUNNING,
+    OWN_RUN,
+    SqlStore,
+    conversation_of,
+    run_of,
+    select_conversations,
+    select_runs,
+)
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.group_commit import GroupCommit

@@ -1,8 +1,8 @@
 """The writes about runs, each within a transaction that its caller commits."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -66,8 +66,10 @@ _ADD_RUN = """
     INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
     VALUES (:id, :conversation, :instance, 'running', :model, :mode, :created, :fences, :include, :now)
 """
-_LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
-_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_MESSAGE = """
+    INSERT INTO messages (conversation, number, role, text, run, created_ms)
+    SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM messages WHERE conversation = ?1
+"""
 _END_RUN = """
     UPDATE runs SET state = :state, model = :model, first_event_ms = :first_event_ms, ended_ms = :now,
         prompt_tokens = :prompt_tokens, completion_tokens = :completion_tokens, total_tokens = :total_tokens,
@@ -116,14 +118,15 @@ def begin_with(
     lease = Lease(new.id, FIRST_EPOCH)
     if begun is None:  # stored by a call whose result was lost
         return append(connection, lease, 1, events) if run_end is None else end(connection, lease, 1, events, run_end)
-    size = _add_events(connection, begun.place, events)
+    place, texts = begun
+    size = _add_events(connection, place, events)
     if run_end is None:
-        _add_calls(connection, begun.place, events)
+        _add_calls(connection, place, events)
     else:
-        _end(connection, begun.place, run_end, begun.last_message)
+        _end(connection, place, run_end)
     words = () if run_end is None else run_end.words
-    note = Note(new.id, searchable([*begun.texts, *words]).encode(), is_whole=run_end is not None)
-    return Change(Stored(size), size + sum(map(len, begun.texts)) + len(new.request), begun.place.run, note)
+    note = Note(new.id, searchable([*texts, *words]).encode(), is_whole=run_end is not None)
+    return Change(Stored(size), size + sum(map(len, texts)) + len(new.request), place.run, note)
 
 
 def append(
@@ -176,14 +179,8 @@ def end(
 # --- their parts ------------------------------------------------------------------------------------
 
 
-class _Begun(NamedTuple):
-    place: Place
-    texts: list[str]  # of its messages
-    last_message: int  # its number in the conversation
-
-
-def _begin(connection: sqlite3.Connection, new: NewRun) -> _Begun | KeyTaken | Busy | None:
-    """None if the store has the run already."""
+def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str]] | KeyTaken | Busy | None:
+    """Where the run is, and the texts of its messages. None if the store has the run already."""
     if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
         return None
     if new.idempotency and connection.execute(_HAS_KEY, (new.owner, new.idempotency.key)).fetchone():
@@ -191,23 +188,22 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> _Begun | KeyTaken | B
     values = begin_values(new)
     found = connection.execute(_CONVERSATION, (new.owner, new.conversation_id)).fetchone()
     if found is None:
-        conversation, number = _added(connection, _ADD_CONVERSATION, values), 0
+        conversation = _added(connection, _ADD_CONVERSATION, values)
     else:
         conversation, running = found
         if running is not None:
             return Busy(running)
         connection.execute(_CONTINUE_CONVERSATION, {**values, "conversation": conversation})
-        number = _last_message(connection, conversation)
     run = _added(connection, _ADD_RUN, {**values, "conversation": conversation})
     texts = [repair(message.text) for message in new.messages]
-    messages = zip((message.role for message in new.messages), texts, strict=True)
-    last = _add_messages(connection, conversation, run, messages, new.started_ms, number)
+    for message, text in zip(new.messages, texts, strict=True):
+        connection.execute(_ADD_MESSAGE, (conversation, message.role, text, run, new.started_ms))
     if new.idempotency:
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
     if new.request:
         connection.execute("INSERT INTO requests (run, after, data) VALUES (?, 0, ?)", (run, new.request))
-    return _Begun(Place(run, conversation, FIRST_EPOCH, "running", 0), texts, last)
+    return Place(run, conversation, FIRST_EPOCH, "running", 0), texts
 
 
 def _rest(
@@ -244,28 +240,7 @@ def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) 
     return key
 
 
-def _last_message(connection: sqlite3.Connection, conversation: int) -> int:
-    (number,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
-    return int(number)
-
-
-def _add_messages(
-    connection: sqlite3.Connection,
-    conversation: int,
-    run: int,
-    messages: Iterable[tuple[str, str]],
-    now_ms: int,
-    number: int,
-) -> int:
-    """Appends messages, each a role and a text, after the one of this number. Returns the number of the last."""
-    for role, text in messages:
-        number += 1
-        connection.execute(_ADD_MESSAGE, (conversation, number, role, text, run, now_ms))
-    return number
-
-
-def _end(connection: sqlite3.Connection, place: Place, end: RunEnd, last_message: int | None = None) -> None:
-    """`last_message` is the number of the conversation's last one, if it is known."""
+def _end(connection: sqlite3.Connection, place: Place, end: RunEnd) -> None:
     values = {**end_values(end), "run": place.run, "conversation": place.conversation}
     connection.execute(_END_RUN, values)
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
@@ -274,6 +249,5 @@ def _end(connection: sqlite3.Connection, place: Place, end: RunEnd, last_message
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
     connection.execute(_END_TURN, values)
     if end.answer:
-        number = _last_message(connection, place.conversation) if last_message is None else last_message
-        answer = [("assistant", repair(end.answer))]
-        _add_messages(connection, place.conversation, place.run, answer, end.ended_ms, number)
+        answer = (place.conversation, "assistant", repair(end.answer), place.run, end.ended_ms)
+        connection.execute(_ADD_MESSAGE, answer)
