@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.base import Behind, Fenced, Lease, Stored
+from cursor_gateway.store.base import Behind, Busy, Fenced, Lease, Stored
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.group_commit import GroupCommit
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -91,6 +91,45 @@ def test_after_a_turn_with_one_write_the_next_is_committed_at_once(tmp_path: Pat
         assert group.transactions == 3
         await append("a", 5)
         assert group.transactions == 3
+        await store.close()
+
+    asyncio.run(live())
+
+
+def test_a_run_that_was_refused_does_not_count_as_another_writer(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    group = counted(store)
+
+    async def live() -> None:
+        await store.begin_run(new_run("a", "a"))
+        for id in "bc":
+            assert await store.begin_run(new_run(id, "a")) == Busy("a")
+        assert await store.begin_with(new_run("d", "a"), deltas(1), None) == Busy("a")
+        await asyncio.sleep(0)
+        before = group.transactions
+        for number in (1, 2, 3):  # in one turn, and none of them waits for its end
+            assert isinstance(await store.append(lease("a"), number, deltas(number)), Stored)
+        assert group.transactions == before
+        await store.close()
+
+    asyncio.run(live())
+
+
+def test_a_run_that_was_deleted_does_not_count_as_another_writer(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    group = counted(store)
+
+    async def live() -> None:
+        for id in "ab":
+            await store.begin_run(new_run(id, id))
+        assert await store.delete_conversation("b", ME)
+        await store.prune(None, None, 0)  # to the last row
+        assert await store.append(lease("b"), 1, deltas(1)) == Fenced("deleted")
+        await asyncio.sleep(0)
+        before = group.transactions
+        for number in (1, 2, 3):
+            assert isinstance(await store.append(lease("a"), number, deltas(number)), Stored)
+        assert group.transactions == before
         await store.close()
 
     asyncio.run(live())

@@ -25,7 +25,7 @@ from cursor_gateway.store.base import (
     RunRecord,
     Store,
 )
-from cursor_gateway.store.cursors import START, ByRun, ByTime, opaque, place_of
+from cursor_gateway.store.cursors import START, ByRun, ByTime, decode_cursor, encode_cursor
 from cursor_gateway.store.search import query_words
 from cursor_gateway.store.titles import title_of
 
@@ -235,7 +235,7 @@ class SqlStore(Store, ABC):
     async def _newest(self, owner: str, limit: int, before: str | None) -> ConversationPage:
         where, values = "WHERE owner = :owner", dict[str, object](owner=owner, limit=limit + 1)
         if before is not None:
-            place = place_of(before, ByTime)
+            place = decode_cursor(before, ByTime)
             where += " AND (updated_ms, id) < (:updated_ms, :id)"
             values |= {"updated_ms": place.updated_ms, "id": place.id}
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
@@ -244,17 +244,17 @@ class SqlStore(Store, ABC):
         last = page[-1] if page and len(rows) > limit else None
         return ConversationPage(
             [FoundConversation(conversation) for conversation in page],
-            None if last is None else opaque(ByTime(last.updated_ms, last.id)),
+            None if last is None else encode_cursor(ByTime(last.updated_ms, last.id)),
         )
 
     async def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
         """A conversation ranks by its newest matching run."""
-        place = START if before is None else place_of(before, ByRun)
+        place = START if before is None else decode_cursor(before, ByRun)
         runs, page = await self._matches(owner, words, place, limit)
         if len(runs) <= limit:
             return ConversationPage(page, None)
         top = runs[0] if place is START else place.top
-        return ConversationPage(page, opaque(ByRun(top, runs[limit - 1])))
+        return ConversationPage(page, encode_cursor(ByRun(top, runs[limit - 1])))
 
     async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
         where = f"WHERE owner = :owner AND fingerprint = :fingerprint AND NOT {IS_RUNNING}"

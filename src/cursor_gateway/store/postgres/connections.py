@@ -114,7 +114,7 @@ class Connections:
         """The result of the work, which may be done several times."""
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                return await self._patiently(work)
+                return await self._with_retries(work)
         except TimeoutError:
             raise StoreUnavailable(_SLOW) from None
 
@@ -153,7 +153,7 @@ class Connections:
         self._is_closed = True
         await self._drop_idle()
 
-    async def _patiently(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def _with_retries(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         pauses = iter(_PAUSES)
         while True:
             try:
@@ -164,7 +164,7 @@ class Connections:
                 if _is_bug(error):
                     raise
                 self.losses += _is_loss(error)
-                if pause is None or not _may_pass(error):
+                if pause is None or not _is_transient(error):
                     raise why(error) from error
                 if not isinstance(error, errors.IntegrityError | errors.DeadlockDetected):
                     await self._drop_idle()  # they are lost, too
@@ -215,7 +215,7 @@ def _is_loss(error: psycopg.Error) -> bool:
     return is_connection and (error.sqlstate or _LOST).startswith(_LOSSES)
 
 
-def _may_pass(error: psycopg.Error) -> bool:
+def _is_transient(error: psycopg.Error) -> bool:
     """The connection was lost, or another transaction got in the way: repeat the work."""
     match error:
         case errors.UniqueViolation() | errors.ForeignKeyViolation():

@@ -46,10 +46,10 @@ class GroupCommit:
         except StoreUnavailable as error:
             return [error] * len(writes)
         except Exception:  # noqa: BLE001 -- tried again, and reported to the caller that waits
-            return [self._tried(write) for write in writes]
+            return [self._try(write) for write in writes]
         return [self._applied(change) for change in changes]
 
-    def _tried(self, write: Write[_T]) -> _T | Exception:
+    def _try(self, write: Write[_T]) -> _T | Exception:
         try:
             return self.apply(write)
         except Exception as error:  # noqa: BLE001 -- reported to the caller that waits

@@ -94,7 +94,7 @@ class Maintenance:
                     connection.execute(_DELETE_EMPTY)
             elif not self._has_free_pages():  # a migration may leave some
                 return
-            while self._give_back():
+            while self._release_pages():
                 self._pause()
             self._empty_log()
 
@@ -249,7 +249,7 @@ class Maintenance:
             return True
         return False
 
-    def _give_back(self) -> bool:
+    def _release_pages(self) -> bool:
         with self._connections.writing() as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             for _ in range(min(free, _PAGES_PER_STEP)):  # sqlite3 steps each statement once, which frees one page

@@ -28,6 +28,7 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Begun,
     Busy,
+    Fenced,
     FoundConversation,
     KeyTaken,
     Lease,
@@ -132,26 +133,35 @@ class SqliteStore(SqlStore):
     # --- runs, in the event loop --------------------------------------------------------------------
 
     async def begin_run(self, new: NewRun) -> Begun:
-        self._running.add(new.id)
-        return await self._commit(new.id, partial(writing.begin, new=new))
+        begun = await self._commit(new.id, partial(writing.begin, new=new))
+        if isinstance(begun, Lease):
+            self._running.add(new.id)
+        return begun
 
     async def begin_with(
         self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
     ) -> KeyTaken | Busy | Written:
-        if end is None:
+        written = await self._commit(new.id, partial(writing.begin_with, new=new, events=events, run_end=end))
+        if end is None and isinstance(written, Stored):
             self._running.add(new.id)
-        return await self._commit(new.id, partial(writing.begin_with, new=new, events=events, run_end=end))
+        return written
 
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         """The usual batch is one statement, which needs no transaction around it."""
         if not self._is_alone(lease.run_id):
-            return await self._group.add(partial(writing.append, lease=lease, first_number=first_number, events=events))
-        if events and Paused not in map(type, events):
-            data = batches.encode(events)
-            if self._connections.write(APPEND, writing.batch(lease, first_number, len(events), data)):
-                self._maintenance.wrote(len(data))
-                return Stored(len(data))
-        return self._group.apply(partial(writing.append_rest, lease=lease, first_number=first_number, events=events))
+            write = partial(writing.append, lease=lease, first_number=first_number, events=events)
+            written = await self._group.add(write)
+        else:
+            if events and Paused not in map(type, events):
+                data = batches.encode(events)
+                if self._connections.write(APPEND, writing.append_values(lease, first_number, len(events), data)):
+                    self._maintenance.wrote(len(data))
+                    return Stored(len(data))
+            write = partial(writing.append_rest, lease=lease, first_number=first_number, events=events)
+            written = self._group.apply(write)
+        if isinstance(written, Fenced):  # the run is another process's now, or was deleted
+            self._running.discard(lease.run_id)
+        return written
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
         self._running.discard(lease.run_id)
@@ -205,29 +215,28 @@ class SqliteStore(SqlStore):
     async def _matches(
         self, owner: str, words: list[str], place: ByRun, limit: int
     ) -> tuple[list[int], list[FoundConversation]]:
-        return await asyncio.to_thread(self._search, owner, words, place, limit)
-
-    def _search(
-        self, owner: str, words: list[str], place: ByRun, limit: int
-    ) -> tuple[list[int], list[FoundConversation]]:
         """The index returns runs by key, newest first, and lazily, so a page costs the same however many matches there
         are."""
-        self._indexer.catch_up()
         query = search_tokens.query(words)
         match = expression(query, owner_scope(owner))
         page: dict[int, int] = {}  # conversations, and their runs
         shown: set[int] = set()
-        with self._connections.reading() as connection:
-            for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
-                if conversation in page or conversation in shown:
-                    continue
-                if place is not START and _was_shown(connection, conversation, query, place):
-                    shown.add(conversation)
-                    continue
-                page[conversation] = run
-                if len(page) > limit:
-                    break
-            found = [_found(connection, key, run, words) for key, run in list(page.items())[:limit]]
+
+        def search() -> list[FoundConversation]:
+            self._indexer.catch_up()
+            with self._connections.reading() as connection:
+                for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
+                    if conversation in page or conversation in shown:
+                        continue
+                    if place is not START and _was_shown(connection, conversation, query, place):
+                        shown.add(conversation)
+                        continue
+                    page[conversation] = run
+                    if len(page) > limit:
+                        break
+                return [_found(connection, key, run, words) for key, run in list(page.items())[:limit]]
+
+        found = await asyncio.to_thread(search)
         return list(page.values()), found
 
     # --- deleting -----------------------------------------------------------------------------------
@@ -289,10 +298,7 @@ class SqliteStore(SqlStore):
         return max(1, int(found["count"] * (1 - max_bytes / used) * _CAUTION))
 
     async def size(self) -> int:
-        return await asyncio.to_thread(self._size)
-
-    def _size(self) -> int:
-        page, pages = self._figures("page_size", "page_count")
+        page, pages = await asyncio.to_thread(self._figures, "page_size", "page_count")
         try:
             log = self._connections.path.with_name(f"{FILE}-wal").stat().st_size
         except FileNotFoundError:

@@ -134,12 +134,12 @@ def append(
 ) -> Change[Written]:
     data = batches.encode(events)
     is_special = not events or Paused in map(type, events)
-    if not is_special and connection.execute(APPEND, batch(lease, first_number, len(events), data)).rowcount:
+    if not is_special and connection.execute(APPEND, append_values(lease, first_number, len(events), data)).rowcount:
         return Change(Stored(len(data)), len(data))
     return append_rest(connection, lease, first_number, events)
 
 
-def batch(lease: Lease, first_number: int, count: int, data: bytes) -> dict[str, object]:
+def append_values(lease: Lease, first_number: int, count: int, data: bytes) -> dict[str, object]:
     """The values of `APPEND`."""
     return {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": count, "data": data}
 
