@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from msgspec import UNSET
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
@@ -98,15 +97,11 @@ def select_conversations(*more_columns: str) -> str:
 
 
 def run_of(row: dict[str, Any]) -> RunRecord:
-    figures = {name: row.pop(name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")}
-    cached, estimated = row.pop("cached_tokens"), row.pop("estimated")
-    usage = None
-    if figures["total_tokens"] is not None:
-        usage = Usage(
-            **figures,
-            cached_tokens=UNSET if cached is None else cached,
-            estimated=UNSET if estimated is None else bool(estimated),
-        )
+    figures = {name: row.pop(name) for name in Usage.__struct_fields__}
+    known = {name: value for name, value in figures.items() if value is not None}
+    if "estimated" in known:
+        known["estimated"] = bool(known["estimated"])
+    usage = Usage(**known) if "total_tokens" in known else None
     include = msgspec.json.decode(row.pop("include"))
     return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
 
@@ -124,7 +119,7 @@ class SqlStore(Store, ABC):
     _runs: str  # as by `select_runs`
     _conversations: str  # as by `select_conversations`
     _is_pinned: str  # a condition that the index of pinned conversations has
-    _sizes: str  # a statement: key, owner and size in bytes of all conversations, newest first
+    _sizes: str  # a statement: key, owner and bytes of events of all conversations, newest first
 
     @abstractmethod
     async def _select(
@@ -241,11 +236,8 @@ class SqlStore(Store, ABC):
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
         page = [conversation_of(row) for row in rows[:limit]]
-        last = page[-1] if page and len(rows) > limit else None
-        return ConversationPage(
-            [FoundConversation(conversation) for conversation in page],
-            None if last is None else encode_cursor(ByTime(last.updated_ms, last.id)),
-        )
+        next = encode_cursor(ByTime(page[-1].updated_ms, page[-1].id)) if page and len(rows) > limit else None
+        return ConversationPage([FoundConversation(conversation) for conversation in page], next)
 
     async def _matching(self, owner: str, limit: int, before: str | None, words: list[str]) -> ConversationPage:
         """A conversation ranks by its newest matching run."""

@@ -5,6 +5,7 @@ As in `store.py`, work may be repeated when its connection is lost, so it first 
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from time import monotonic
+from typing import Any
 
 from msgspec.structs import asdict
 
@@ -135,7 +136,7 @@ _ALIKE = """
 _CLAIM = """
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
-        WHERE state = 'claimed' AND runner = %(me)s AND id <> ALL(%(known)s::text[])
+        WHERE state = 'claimed' AND runner = %(id)s AND id <> ALL(%(known)s::text[])
     ), held AS MATERIALIZED (
         SELECT conversations.owner, count(*) AS places
         FROM runs JOIN conversations ON conversations.key = runs.conversation
@@ -143,15 +144,15 @@ _CLAIM = """
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
         WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
-            AND (target = %(me)s OR (
-                target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
+            AND (target = %(id)s OR (
+                target IS NULL AND NOT %(is_draining)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
         ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
         LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
     ), claimed AS (
-        UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1
+        UPDATE commands SET state = 'claimed', runner = %(id)s, epoch = epoch + 1
         FROM mine WHERE commands.key = mine.key
         RETURNING commands.key, id, epoch, owner, front, run_id, takes_place, body
     )
@@ -193,13 +194,8 @@ class PostgresCluster:
         self._sender, self._listener = HintSender(store.url), HintListener(store.url)
         self._heartbeat: Heartbeat | None = None
 
-    @property
-    def written(self) -> Callable[[str, int], None]:
-        return self._store.written
-
-    @written.setter
-    def written(self, written: Callable[[str, int], None]) -> None:
-        self._store.written = written
+    def on_written(self, call: Callable[[str, int], None]) -> None:
+        self._store.written = call
 
     async def close(self) -> None:
         self.stop_beating()
@@ -221,10 +217,8 @@ class PostgresCluster:
     # --- members ------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None:
-        values = {**asdict(member), "volumes": list(member.volumes), "labels": list(member.labels)}
-
         async def work(connection: Connection) -> None:
-            await connection.execute(_JOIN, values)
+            await connection.execute(_JOIN, _values(member))
             await connection.execute(_ADD_VOLUMES, [sorted(member.volumes)])
 
         await self._connections.transaction(work)
@@ -327,15 +321,7 @@ class PostgresCluster:
         return await self._connections.run(work)
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        values = {
-            "me": member.id,
-            "volumes": list(member.volumes),
-            "labels": list(member.labels),
-            "takes_any": not member.is_draining,
-            "has_room": has_room,
-            "most": most,
-            "known": list(known),
-        }
+        values = {**_values(member), "has_room": has_room, "most": most, "known": list(known)}
         return [ClaimedCommand(**row) for row in await self._connections.select(_CLAIM, values)]
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
@@ -407,6 +393,10 @@ class PostgresCluster:
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
         return self._listener.listen(member)
+
+
+def _values(member: Member) -> dict[str, Any]:
+    return {**asdict(member), "volumes": list(member.volumes), "labels": list(member.labels)}
 
 
 async def _runs_of(

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store import batches
@@ -56,7 +56,7 @@ from cursor_gateway.store.sqlite.group_commit import GroupCommit
 from cursor_gateway.store.sqlite.indexing import Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.opening import FILE
-from cursor_gateway.store.sqlite.writing import APPEND, EVENT_COUNT, Write
+from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Write
 from cursor_gateway.wire.surrogates import repair
 
 _T = TypeVar("_T")
@@ -85,15 +85,6 @@ _MATCHES = """
     WHERE search MATCH ? AND search.rowid > -? AND conversations.owner = ? ORDER BY search.rowid
 """
 _NEWER_MATCH = "SELECT 1 FROM search WHERE search MATCH ? AND rowid BETWEEN -? AND -? LIMIT 1"
-# Bytes of events per conversation, newest first.
-_SIZES = """
-    SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0) AS size
-    FROM conversations
-        LEFT JOIN runs ON runs.conversation = conversations.key
-        LEFT JOIN events ON events.place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff
-    WHERE conversations.owner IS NOT NULL
-    GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
-"""
 _OLDEST = f"""
     SELECT key FROM conversations WHERE owner IS NOT NULL AND updated_ms <= ? AND NOT {IS_RUNNING}
     ORDER BY updated_ms LIMIT ?
@@ -104,7 +95,14 @@ class SqliteStore(SqlStore):
     _runs = select_runs(EVENT_COUNT)
     _conversations = _CONVERSATIONS
     _is_pinned = "pinned = 1"
-    _sizes = _SIZES
+    _sizes = """
+        SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0) AS size
+        FROM conversations
+            LEFT JOIN runs ON runs.conversation = conversations.key
+            LEFT JOIN events ON events.place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff
+        WHERE conversations.owner IS NOT NULL
+        GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
+    """
 
     def __init__(self, directory: Path) -> None:
         self._connections = Connections(directory / FILE)
@@ -152,11 +150,9 @@ class SqliteStore(SqlStore):
             write = partial(writing.append, lease=lease, first_number=first_number, events=events)
             written = await self._group.add(write)
         else:
-            if events and Paused not in map(type, events):
-                data = batches.encode(events)
-                if self._connections.write(APPEND, writing.append_values(lease, first_number, len(events), data)):
-                    self._maintenance.wrote(len(data))
-                    return Stored(len(data))
+            if size := writing.append_next(self._connections.write, lease, first_number, events):
+                self._maintenance.wrote(size)
+                return Stored(size)
             write = partial(writing.append_rest, lease=lease, first_number=first_number, events=events)
             written = self._group.apply(write)
         if isinstance(written, Fenced):  # the run is another process's now, or was deleted

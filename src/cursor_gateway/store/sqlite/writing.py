@@ -1,7 +1,7 @@
 """The writes about runs, each within a transaction that its caller commits."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -31,8 +31,7 @@ EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
-# The common case in one statement: the run is running under this lease, and these are its next events.
-APPEND = f"""
+_APPEND = f"""
     INSERT INTO events (place, count, data)
     SELECT key << 32 | :first, :count, :data FROM runs
     WHERE id = :id AND epoch = :epoch AND state = 'running' AND {EVENT_COUNT} = :first - 1
@@ -96,6 +95,7 @@ class Change(Struct, Generic[T_co], frozen=True):
 
 
 Write: TypeAlias = Callable[[sqlite3.Connection], Change[T_co]]
+Execute: TypeAlias = Callable[[str, Mapping[str, object]], int]  # returns the number of rows
 
 
 # --- the writes -------------------------------------------------------------------------------------
@@ -132,16 +132,18 @@ def begin_with(
 def append(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
 ) -> Change[Written]:
+    size = append_next(lambda *statement: connection.execute(*statement).rowcount, lease, first_number, events)
+    return Change(Stored(size), size) if size else append_rest(connection, lease, first_number, events)
+
+
+def append_next(execute: Execute, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> int:
+    """The common case in one statement: the run is running under this lease, and these are its next events. Returns
+    their size in bytes, or 0 for any other case, which is for `append_rest`."""
+    if not events or Paused in map(type, events):
+        return 0
     data = batches.encode(events)
-    is_special = not events or Paused in map(type, events)
-    if not is_special and connection.execute(APPEND, append_values(lease, first_number, len(events), data)).rowcount:
-        return Change(Stored(len(data)), len(data))
-    return append_rest(connection, lease, first_number, events)
-
-
-def append_values(lease: Lease, first_number: int, count: int, data: bytes) -> dict[str, object]:
-    """The values of `APPEND`."""
-    return {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": count, "data": data}
+    values = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
+    return len(data) if execute(_APPEND, values) else 0
 
 
 def append_rest(
