@@ -4,14 +4,16 @@ What is asked of a history must not cost more because there is more of it. The r
 interleaved and a ratio is taken within each, so that a noisy machine moves both sides.
 """
 
+import asyncio
 import random
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import partial
 from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 from benchmarks.found import Found, Part
 from benchmarks.report import report
@@ -28,7 +30,10 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.search import Words
-from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.store.blocking import Database
+
+_T = TypeVar("_T")
 
 CONVERSATIONS, EVENTS = 10_000, 1_000_000
 SMALLER = 100
@@ -109,19 +114,25 @@ def _documents(text: str, number: int) -> list[Document]:
     return [make_document("doc_001", 1, text, TextMetadata()), make_document("doc_002", 2, None, ran)]
 
 
-def questions(store: Database, conversations: int) -> dict[str, Callable[[], object]]:
+class Ask(Protocol):
+    """Waits for what a store answers."""
+
+    def __call__(self, answer: Coroutine[Any, Any, _T], /) -> _T: ...
+
+
+def questions(store: SqliteStore, conversations: int, ask: Ask) -> dict[str, Callable[[], object]]:
     middle = conversations // 2
-    page = store.conversations(OWNER, limit=conversations // 2).next
+    page = ask(store.conversations(OWNER, limit=conversations // 2)).next
     return {
-        "first page": lambda: store.conversations(OWNER),
-        "a page in the middle": lambda: store.conversations(OWNER, before=page),
-        "search, a word in every run": lambda: store.conversations(OWNER, query="gateway"),
-        "search, two words": lambda: store.conversations(OWNER, query="agent answer"),
-        "search, two letters": lambda: store.conversations(OWNER, query="wo"),
-        "search, a word in one run": lambda: store.conversations(OWNER, query=f"unique{middle}"),
-        "search, a command": lambda: store.conversations(OWNER, query=f"pytest tests/test_part{middle}.py"),
-        "resume a run": lambda: store.events(f"chat_{middle}", OWNER, after=50),
-        "a run": lambda: store.run(f"chat_{middle}", OWNER),
+        "first page": lambda: ask(store.conversations(OWNER)),
+        "a page in the middle": lambda: ask(store.conversations(OWNER, before=page)),
+        "search, a word in every run": lambda: ask(store.conversations(OWNER, query="gateway")),
+        "search, two words": lambda: ask(store.conversations(OWNER, query="agent answer")),
+        "search, two letters": lambda: ask(store.conversations(OWNER, query="wo")),
+        "search, a word in one run": lambda: ask(store.conversations(OWNER, query=f"unique{middle}")),
+        "search, a command": lambda: ask(store.conversations(OWNER, query=f"pytest tests/test_part{middle}.py")),
+        "resume a run": lambda: ask(store.events(f"chat_{middle}", OWNER, after=50)),
+        "a run": lambda: ask(store.run(f"chat_{middle}", OWNER)),
     }
 
 
@@ -157,7 +168,9 @@ def filled(folder: Path) -> tuple[Database, Database]:
 
 
 def questions_asked(large: Database, small: Database) -> Part:
-    asked = ratios(questions(small, CONVERSATIONS // SMALLER), questions(large, CONVERSATIONS))
+    with asyncio.Runner() as runner:
+        few = questions(small.store, CONVERSATIONS // SMALLER, runner.run)
+        asked = ratios(few, questions(large.store, CONVERSATIONS, runner.run))
     for name, (cost, ratio) in asked.items():
         yield f"history {name}", Found(ratio, f"{cost * 1e6:,.0f} µs")
 

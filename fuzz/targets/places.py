@@ -24,8 +24,8 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, every_setting, load
 from cursor_gateway.store.search import query_words, snippet
-from cursor_gateway.store.sqlite.database import Database
 from fuzz.target import Target, text_of
+from tests.store.blocking import Database
 from tests.store.making import ME, new_run
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")

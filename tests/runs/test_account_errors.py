@@ -28,6 +28,7 @@ from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Watcher, say
+from tests.store.blocking import blocking
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 LIMIT = AgentQuotaExhausted("It is used up.", details="resets on 10/2/2026")
@@ -74,7 +75,7 @@ def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(live())
     finally:
-        place.store.database.close()
+        blocking(place.store).close()
 
 
 @pytest.mark.parametrize("error", [LIMIT, LOGIN])

@@ -16,6 +16,7 @@ from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import NewMessage, NewRun
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once, info, new_run, write
+from tests.store.blocking import blocking
 
 SCOPE = Scope(owner="me", workspace="/w", mode="agent")
 TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
@@ -25,7 +26,7 @@ TOLD: list[Message] = [UserMessage("one"), AssistantMessage("1")]
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     opened = SqliteStore(tmp_path)
     yield opened
-    opened.database.close()
+    blocking(opened).close()
 
 
 @pytest.fixture

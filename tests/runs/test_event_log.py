@@ -16,6 +16,7 @@ from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say, turns_of_the_loop
 from tests.runs.suspending import suspending
+from tests.store.blocking import blocking
 from tests.store.making import ME, envelope, new_run
 from tests.strategies import examples
 
@@ -50,15 +51,15 @@ def test_a_flush_can_be_cancelled_at_any_point(
             with suppress(asyncio.CancelledError):
                 await flushing
             assert log.events == SAID[: log.count]
-            assert len(local.database.events("run", ME).events) >= log.count
+            assert len(blocking(local).events("run", ME).events) >= log.count
         await log.flush()
         assert log.events == SAID
         assert isinstance(log.done, Done)
         assert journal.is_complete
-        assert local.database.events("run", ME).events == SAID
+        assert blocking(local).events("run", ME).events == SAID
 
     asyncio.run(live())
-    local.database.close()
+    blocking(local).close()
 
 
 def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:

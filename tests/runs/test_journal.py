@@ -34,6 +34,7 @@ from tests.runs.scripted import (
     turn,
     write,
 )
+from tests.store.blocking import blocking
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -78,7 +79,7 @@ class Flaky(SqliteStore):
 def store(tmp_path: Path) -> Iterator[Flaky]:
     made = Flaky(tmp_path)
     yield made
-    made.database.close()
+    blocking(made).close()
 
 
 class Clock:
@@ -107,13 +108,13 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     assert at_once(written.begin()) is None
     for number in range(len(SAID)):
         assert asyncio.run(write(written, [SAID[number]])) == [SAID[number]]
-        assert store.database.events("run", ME).events == SAID[: number + 1]
+        assert blocking(store).events("run", ME).events == SAID[: number + 1]
         assert written.stored == number + 1
     assert written.is_complete
-    stored = store.database.run("run", ME)
+    stored = blocking(store).run("run", ME)
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
-    assert [message.text for message in store.database.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert [message.text for message in blocking(store).messages("conv_run", ME)] == ["Hello", "Hello you."]
     assert asyncio.run(written.read(1)) == SAID[1:]
 
 
@@ -123,7 +124,7 @@ def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     other = journal(store, idempotency=key, id="other")
     assert other.idempotency == key
     assert at_once(other.begin()) == KeyTaken()
-    assert store.database.run("other", ME) is None
+    assert blocking(store).run("other", ME) is None
 
 
 def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None:
@@ -145,7 +146,7 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
     clock.now += 1
     asyncio.run(write(written, [SAID[5]]))
     assert written.is_complete
-    assert store.database.events("run", ME).events == SAID[:6]
+    assert blocking(store).events("run", ME).events == SAID[:6]
 
 
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
@@ -158,22 +159,22 @@ def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(st
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False
     assert (written.is_complete, at_once(written.try_again())) == (False, False)
-    assert store.database.events("run", ME).events == SAID[:2]
+    assert blocking(store).events("run", ME).events == SAID[:2]
     store.refuses = False
     assert at_once(written.try_again())
     assert written.is_complete
-    assert store.database.events("run", ME).events == [*SAID[:-1], done]
-    assert [message.text for message in store.database.messages("conv_run", ME)] == ["Hello", "Hello you."]
+    assert blocking(store).events("run", ME).events == [*SAID[:-1], done]
+    assert [message.text for message in blocking(store).messages("conv_run", ME)] == ["Hello", "Hello you."]
     assert at_once(written.try_again())  # and once more changes nothing
-    assert store.database.events("run", ME).events == [*SAID[:-1], done]
+    assert blocking(store).events("run", ME).events == [*SAID[:-1], done]
 
 
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
     written = journal(store)
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
-    assert store.database.delete_conversation("conv_run", ME)
-    store.database.prune(None, None, 0)  # to the last row, and not behind our back
+    assert blocking(store).delete_conversation("conv_run", ME)
+    blocking(store).prune(None, None, 0)  # to the last row, and not behind our back
     *before, done = asyncio.run(write(written, SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)
@@ -225,10 +226,10 @@ def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, f
     written.fingerprint = lambda answer: f"print of {answer}"
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
     asyncio.run(write(written, events(*say("Hello"), end)))
-    assert [found.session_id for found in store.database.find_by_fingerprint(ME, "print of Hello")] == (
+    assert [found.session_id for found in blocking(store).find_by_fingerprint(ME, "print of Hello")] == (
         [] if fails else ["session-1"]
     )
-    stored = store.database.conversation("conv_run", ME)
+    stored = blocking(store).conversation("conv_run", ME)
     assert stored is not None
     assert stored.session_id == "session-1"  # by its id it goes on all the same
 
@@ -256,12 +257,12 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
         store.refuses, clock.now = refusals[number], clock.now + steps[number]
         result += asyncio.run(write(written, batch))
         store.refuses = False
-        assert store.database.events("run", ME).events == result[: written.stored]
+        assert blocking(store).events("run", ME).events == result[: written.stored]
     assert at_once(written.try_again())
     assert written.is_complete
-    assert store.database.events("run", ME).events == result
+    assert blocking(store).events("run", ME).events == result
     assert result[:-1] == said[:-1]
-    store.database.close()
+    blocking(store).close()
 
 
 def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +282,7 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
         store.refuses = False
         assert await run.store_again()
         assert run.is_stored
-        assert store.database.events("run", ME).events == run.log.events
+        assert blocking(store).events("run", ME).events == run.log.events
 
     asyncio.run(live())
 
@@ -303,8 +304,8 @@ def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int
         assert log.events == SAID
 
     asyncio.run(live())
-    assert store.database.events("run", ME).events == SAID
-    stored = store.database.run("run", ME)
+    assert blocking(store).events("run", ME).events == SAID
+    stored = blocking(store).run("run", ME)
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
 
@@ -324,7 +325,7 @@ def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Fla
         assert log.events == SAID
 
     asyncio.run(live())
-    assert store.database.events("run", ME).events == SAID
+    assert blocking(store).events("run", ME).events == SAID
 
 
 def test_what_is_not_kept_any_more_is_lost(store: Flaky) -> None:

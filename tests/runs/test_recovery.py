@@ -17,6 +17,7 @@ from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.laws.laws import assert_well_formed
 from tests.runs.scripted import info, say
+from tests.store.blocking import blocking
 from tests.store.making import ME, YOU, lease, new_run, whole_run
 
 SEARCH = OtherTool(tool="grep", arguments={"pattern": "x"})
@@ -40,7 +41,7 @@ def events(story: list[AgentEvent], id: str = "run") -> list[DocumentEvent]:
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     made = SqliteStore(tmp_path)
     yield made
-    made.database.close()
+    blocking(made).close()
 
 
 def nobody(instance: str) -> bool:
@@ -52,11 +53,11 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     tmp_path_factory: pytest.TempPathFactory, cut: int, batch: int
 ) -> None:
     store, result = SqliteStore(tmp_path_factory.mktemp("store")), events(STORY)[:cut]
-    store.database.begin_run(new_run())
+    blocking(store).begin_run(new_run())
     for at in range(0, cut, batch):
-        store.database.append(lease("run"), at + 1, result[at : min(at + batch, cut)])
+        blocking(store).append(lease("run"), at + 1, result[at : min(at + batch, cut)])
     assert asyncio.run(end_interrupted_runs(store, nobody, 5000)) == 1
-    found = store.database.events("run", ME).events
+    found = blocking(store).events("run", ME).events
     assert found[:cut] == result  # not one event is told otherwise
     assert_well_formed(found)
     done = found[-1]
@@ -65,7 +66,7 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
     assert (done.envelope.status, done.failure.code) == ("error", "gateway_restarted")
     assert (done.failure.source, done.failure.retryable) == ("gateway", True)
     assert "partial output was kept. Send the message again" in done.failure.message
-    stored = store.database.run("run", ME)
+    stored = blocking(store).run("run", ME)
     assert stored is not None
     assert (stored.state, stored.failure_code, stored.ended_ms) == ("error", "gateway_restarted", 5000)
     assert run_info(stored).id == "run"
@@ -74,16 +75,16 @@ def test_wherever_it_was_cut_it_ends_well_formed_and_says_why(
         fold.push(event)
     assert fold.response() is not None
     said = "".join(map(source_text, result))
-    assert [message.text for message in store.database.messages("conv", ME)] == ["Hello", *([said] if said else [])]
+    assert [message.text for message in blocking(store).messages("conv", ME)] == ["Hello", *([said] if said else [])]
     assert asyncio.run(end_interrupted_runs(store, nobody, 9000)) == 0
-    assert store.database.events("run", ME).events == found
-    store.database.close()
+    assert blocking(store).events("run", ME).events == found
+    blocking(store).close()
 
 
 def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
     for id, owner in (("mine", ME), ("yours", YOU), ("ended", ME)):
-        store.database.begin_run(new_run(id, f"conv_{id}", owner=owner))
-    whole_run(store.database, "done", "conv_done")
+        blocking(store).begin_run(new_run(id, f"conv_{id}", owner=owner))
+    whole_run(blocking(store), "done", "conv_done")
     asked: list[str] = []
 
     def is_alive(instance: str) -> bool:
@@ -93,29 +94,29 @@ def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
     assert asyncio.run(end_interrupted_runs(store, is_alive, 0)) == 0
     assert asked == ["host:1"] * 3
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 3
-    assert store.database.unfinished_runs() == []
+    assert blocking(store).unfinished_runs() == []
 
 
 def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:
     """By its id the conversation goes on where the agent was; a client that quotes half an answer does not find it."""
-    whole_run(store.database, "first", "conv", fingerprint="known")
-    store.database.set_session("conv", ME, "session-1", "known")
-    store.database.begin_run(new_run("run", "conv", "and?"))
-    store.database.append(lease("run"), 1, events(say("Half")))
+    whole_run(blocking(store), "first", "conv", fingerprint="known")
+    blocking(store).set_session("conv", ME, "session-1", "known")
+    blocking(store).begin_run(new_run("run", "conv", "and?"))
+    blocking(store).append(lease("run"), 1, events(say("Half")))
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
-    conversation = store.database.conversation("conv", ME)
+    conversation = blocking(store).conversation("conv", ME)
     assert conversation is not None
     assert (conversation.session_id, conversation.is_running) == ("session-1", False)
-    assert store.database.find_by_fingerprint(ME, "known") == []
+    assert blocking(store).find_by_fingerprint(ME, "known") == []
 
 
 def test_a_long_run_is_ended_after_its_last_event(store: SqliteStore) -> None:
     """Though it is read in several pages."""
-    store.database.begin_run(new_run())
+    blocking(store).begin_run(new_run())
     result = events(say(*("x" * 100_000 for _ in range(30))))
     for number, event in enumerate(result, 1):
-        store.database.append(lease("run"), number, [event])
+        blocking(store).append(lease("run"), number, [event])
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1
-    stored = store.database.run("run", ME)
+    stored = blocking(store).run("run", ME)
     assert stored is not None
     assert stored.event_count == len(result) + 5  # the text ends; an error begins, says why, ends; done

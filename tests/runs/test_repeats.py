@@ -14,6 +14,7 @@ from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
+from tests.store.blocking import blocking
 from tests.store.making import ME, YOU, new_run
 
 RUN = f"chat_{'0a' * 16}"
@@ -62,7 +63,7 @@ def test_a_question_that_its_client_names_is_known_by_that_and_its_messages() ->
 def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_MOST", 2)
     store = SqliteStore(tmp_path)
-    store.database.begin_run(new_run("run"))
+    blocking(store).begin_run(new_run("run"))
     known = Repeats(store)
     for number in range(3):
         at_once(known.note(ME, f"key{number}", IdempotentRun("run", "", number), 1000))
@@ -73,7 +74,7 @@ def test_replies_are_found_in_memory_and_in_the_store(tmp_path: Path, monkeypatc
     known.forget(ME, "key2")
     assert known.recent(ME, "key2") is None
     assert at_once(Repeats(store).find(ME, "key1")) == IdempotentRun("run", "", 1)
-    store.database.close()
+    blocking(store).close()
 
 
 class Unreachable(SqliteStore):

@@ -55,6 +55,7 @@ from tests.runs.scripted import (
     turns_of_the_loop,
 )
 from tests.runs.suspending import suspending
+from tests.store.blocking import blocking
 from tests.store.making import ME, new_run
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
@@ -108,7 +109,7 @@ def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]]) -> None:
     try:
         asyncio.run(live())
     finally:
-        place.store.database.close()
+        blocking(place.store).close()
 
 
 def test_an_order_becomes_a_turn(tmp_path: Path) -> None:

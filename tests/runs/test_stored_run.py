@@ -16,6 +16,7 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop, write
+from tests.store.blocking import blocking
 from tests.store.making import ME, new_run
 from tests.strategies import examples
 
@@ -38,7 +39,7 @@ class Elsewhere:
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     made = SqliteStore(tmp_path)
     yield made
-    made.database.close()
+    blocking(made).close()
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +112,7 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(past, "_POLL_SECONDS", 0.001)
         asyncio.run(live())
-    store.database.close()
+    blocking(store).close()
 
 
 def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> None:

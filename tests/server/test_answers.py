@@ -43,6 +43,7 @@ from tests.runs.scripted import (
     turns_of_the_loop,
 )
 from tests.server.asgi import Client, reading
+from tests.store.blocking import blocking
 
 COUNTED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70))
 SCHEMA = JsonSchema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
@@ -60,7 +61,7 @@ _OPEN: list[SqliteStore] = []
 def _closed() -> Iterator[None]:
     yield
     while _OPEN:
-        _OPEN.pop().database.close()
+        blocking(_OPEN.pop()).close()
 
 
 class Place:

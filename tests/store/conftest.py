@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.store.sqlite.database import Database
 from tests.postgres import Databases
+from tests.store.blocking import Database
 
 pytest.register_assert_rewrite("tests.store.conformance")
 

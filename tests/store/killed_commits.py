@@ -22,14 +22,15 @@ from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import Readers
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.sqlite import connections, database, group_commit, store, writing
-from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store import writing as values
+from cursor_gateway.store.sqlite import connections, group_commit, store, writing
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say
+from tests.store.blocking import Database
 from tests.store.making import ME, new_run
 
 RUNS = ("a", "b", "c", "d")
-MODULES = {module.__file__ for module in (event_log, journal, store, group_commit, database, writing, connections)}
+MODULES = {module.__file__ for module in (event_log, journal, store, group_commit, writing, values, connections)}
 
 
 def events_of(run: str) -> list[DocumentEvent]:

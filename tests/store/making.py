@@ -46,7 +46,7 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.store.base import Idempotency, Lease, NewMessage, NewRun, RunEnd, Stored
 from cursor_gateway.store.search import Words
-from cursor_gateway.store.sqlite.database import Database
+from tests.store.blocking import Database
 
 ME, YOU = "me", "you"
 DAY_MS = 24 * 3600 * 1000

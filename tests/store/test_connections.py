@@ -12,8 +12,8 @@ import pytest
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.store.base import Fenced, Lease, Stored
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE, migrations
+from tests.store.blocking import Database
 from tests.store.making import ME, deltas, lease, new_run, run_end, whole_run
 
 
@@ -69,7 +69,7 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         other.execute("PRAGMA locking_mode = EXCLUSIVE")
         other.execute("BEGIN IMMEDIATE")
-        other.execute(f"PRAGMA user_version = {len(list(migrations()))}")
+        other.execute(f"PRAGMA user_version = {len(migrations())}")
         other.execute("COMMIT")
         with pytest.raises(StoreUnavailable, match="locked by another program"):
             store.begin_run(new_run())

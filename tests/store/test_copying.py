@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from cursor_gateway.cli.history import history
 from cursor_gateway.store.base import Idempotency, IdempotentRun, Store, Stored
 from cursor_gateway.store.postgres.store import PostgresStore
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.store.blocking import Database
 from tests.store.making import (
     EVERY_DOCUMENT,
     EVERY_EVENT,

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.store.sqlite import maintenance
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
+from tests.store.blocking import Database
 from tests.store.making import ME, whole_run
 
 RUNS, KEPT = 80, 10  # each deletion adds two levels to an index that nobody makes anew

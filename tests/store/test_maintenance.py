@@ -12,8 +12,8 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.store.base import Idempotency
 from cursor_gateway.store.sqlite import maintenance
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE
+from tests.store.blocking import Database
 from tests.store.making import (
     DAY_MS,
     ME,
@@ -210,13 +210,13 @@ def test_what_is_deleted_while_it_sweeps_is_swept_too(store: Database, monkeypat
     """The last look at what is deleted is over when somebody else deletes something."""
     for name in ("first", "second"):
         whole_run(store, name, name, "word")
-    give_back = maintenance.Maintenance._give_back
+    release_pages = maintenance.Maintenance._release_pages
 
     def meanwhile(keeper: maintenance.Maintenance) -> bool:
         store.delete_conversation("second", ME)
-        return give_back(keeper)
+        return release_pages(keeper)
 
-    monkeypatch.setattr(maintenance.Maintenance, "_give_back", meanwhile)
+    monkeypatch.setattr(maintenance.Maintenance, "_release_pages", meanwhile)
     assert store.delete_conversation("first", ME)
     wait_for(lambda: rows(store)["conversations"] == 0)
 

@@ -2,7 +2,7 @@
 
 import sqlite3
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -12,9 +12,10 @@ from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Lease, Stored
+from cursor_gateway.store.migrations import Migration
 from cursor_gateway.store.sqlite import opening
-from cursor_gateway.store.sqlite.database import Database
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
+from tests.store.blocking import Database
 from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, run_end, text_document, whole_run
 
 NOW = 1_771_842_600_000  # 2026-02-23T10:30:00Z
@@ -57,7 +58,7 @@ def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Pat
     path = folder / FILE
     assert pragma(path, "journal_mode") == "wal"
     assert pragma(path, "auto_vacuum") == 2
-    assert pragma(path, "user_version") == len(list(migrations()))
+    assert pragma(path, "user_version") == len(migrations())
     assert not path.with_name(f"{FILE}-wal").exists()
 
 
@@ -86,12 +87,8 @@ def test_what_is_there_stays_when_it_is_opened_again(tmp_path: Path) -> None:
 def test_migrations_are_applied_once_each_and_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path)
     known = list(migrations())
-
-    def more() -> Iterator[tuple[int, str]]:
-        yield from known
-        yield len(known) + 1, "CREATE TABLE extra (a TEXT);\nINSERT INTO extra VALUES ('x;\n');\n"
-
-    monkeypatch.setattr(opening, "migrations", more)
+    script = "CREATE TABLE extra (a TEXT);\nINSERT INTO extra VALUES ('x;\n');\n"
+    monkeypatch.setattr(opening, "migrations", lambda: [*known, Migration(len(known) + 1, "extra", script)])
     for _ in range(2):
         assert open_database(path, NOW) is None
     with closing(sqlite3.connect(path)) as connection:
@@ -103,8 +100,8 @@ def test_migrations_are_applied_once_each_and_in_their_order(tmp_path: Path, mon
 def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> None:
     """As format 5 stored it: the words in an index of their own, and no epochs."""
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
-        for _, script in list(migrations())[:5]:
-            connection.executescript(script)
+        for migration in migrations()[:5]:
+            connection.executescript(migration.script)
         connection.execute(f"PRAGMA application_id = {opening._APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         values = "1, 'conv', ?, 'T', '/w', 'agent', 'auto', 1, 1, NULL, NULL"
@@ -132,8 +129,8 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
 def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = filled(tmp_path)
     known = list(migrations())
-    broken = (len(known) + 1, "CREATE TABLE extra (a TEXT);\nCREATE TABLE extra (a TEXT);\n")
-    monkeypatch.setattr(opening, "migrations", lambda: iter([*known, broken]))
+    broken = Migration(len(known) + 1, "extra", "CREATE TABLE extra (a TEXT);\nCREATE TABLE extra (a TEXT);\n")
+    monkeypatch.setattr(opening, "migrations", lambda: [*known, broken])
     with pytest.raises(sqlite3.OperationalError, match="already exists"):
         open_database(path, NOW)
     with closing(sqlite3.connect(path)) as connection:
@@ -150,7 +147,7 @@ def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
     store = Database(tmp_path)
-    known = len(list(migrations()))
+    known = len(migrations())
     with pytest.raises(SettingsError, match=rf"newer cursor-gateway \(format 99, this version supports {known}\)"):
         store.open(NOW)
     with pytest.raises(StoreUnavailable, match="newer cursor-gateway"):

@@ -9,7 +9,7 @@ import pytest
 
 from cursor_gateway.model.document_events import Paused
 from cursor_gateway.store.base import Idempotency, IdempotentRun
-from cursor_gateway.store.sqlite.database import Database
+from tests.store.blocking import Database
 from tests.store.making import EVERY_EVENT, ME, deltas, lease, new_run, run_end, whole_run
 
 PAUSED = next(event for event in EVERY_EVENT if isinstance(event, Paused))

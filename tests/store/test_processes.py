@@ -10,7 +10,7 @@ import pytest
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import Stored
-from cursor_gateway.store.sqlite.database import Database
+from tests.store.blocking import Database
 from tests.store.making import ME, append_patiently, deltas, lease, new_run, run_end
 
 KILLS = 20
@@ -20,7 +20,7 @@ APPENDING = """
 import sys
 from pathlib import Path
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.sqlite.database import Database
+from tests.store.blocking import Database
 from tests.store.making import deltas, lease, new_run
 
 folder, run, last = sys.argv[1], sys.argv[2], int(sys.argv[3])

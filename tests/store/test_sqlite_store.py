@@ -14,6 +14,7 @@ from cursor_gateway.store.base import IdempotentRun, Store
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
+from tests.store.blocking import blocking
 from tests.store.making import ME, deltas, lease, new_run, run_end
 
 Call = Callable[[SqliteStore], Coroutine[Any, Any, object]]
@@ -59,7 +60,7 @@ def local(tmp_path: Path) -> Iterator[SqliteStore]:
     opened = SqliteStore(tmp_path)
     at_once(opened.begin_run(new_run()))
     yield opened
-    opened.database.close()
+    blocking(opened).close()
 
 
 def test_every_call_is_short_or_long() -> None:
@@ -75,7 +76,7 @@ def test_what_is_short_does_not_wait(local: SqliteStore, name: str) -> None:
 
 def test_a_short_request_is_kept_without_waiting(local: SqliteStore) -> None:
     at_once(local.keep_request("run", ME, 0, b"{}"))
-    assert local.database.kept_request("run", ME, 0) == b"{}"
+    assert blocking(local).kept_request("run", ME, 0) == b"{}"
 
 
 @pytest.mark.quick_cases(1)
@@ -84,18 +85,22 @@ def test_what_may_be_long_leaves_the_loop_to_others(
     local: SqliteStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Until the loop has gone on, the database does not answer."""
-    goes_on, original = threading.Event(), getattr(local.database, name)
+    goes_on = threading.Event()
 
-    def answer(*values: object, **named: object) -> object:
-        assert goes_on.wait(60)
-        return original(*values, **named)
+    def waiting(method: Callable[..., object]) -> Callable[..., object]:
+        def answer(*values: object, **named: object) -> object:
+            assert goes_on.wait(60)
+            return method(*values, **named)
+
+        return answer
 
     async def live() -> None:
         asyncio.get_running_loop().call_soon(goes_on.set)
         await LONG[name](local)
 
     with monkeypatch.context() as patch:
-        patch.setattr(local.database, name, answer)
+        for method in ("reading", "writing", "write", "close"):
+            patch.setattr(local._connections, method, waiting(getattr(local._connections, method)))
         asyncio.run(live())
 
 

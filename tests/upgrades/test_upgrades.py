@@ -71,7 +71,7 @@ def test_a_data_directory_of_an_older_version_goes_on(version: str, tmp_path: Pa
     file.write_bytes(stored(version, "history.db.gz"))
     with running_gateway(tmp_path, has_agent=False, settings=DEMO) as gateway:
         check(gateway, expected(version, "history.db.json"))
-    assert format_of(file) == len(list(migrations()))
+    assert format_of(file) == len(migrations())
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -94,7 +94,7 @@ def test_a_database_of_an_older_version_goes_on(version: str, tmp_path: Path, po
 def test_a_file_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "history.db"
     file.write_bytes(stored(VERSIONS[-1], "history.db.gz"))
-    known = len(list(migrations()))
+    known = len(migrations())
     with closing(sqlite3.connect(file)) as connection:
         connection.execute(f"PRAGMA user_version = {known + 3}")
     before = file.read_bytes()

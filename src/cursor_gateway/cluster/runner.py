@@ -99,7 +99,7 @@ class Runner:
 
     def start(self) -> None:
         loop = asyncio.get_running_loop()
-        self._cluster.written = self._written
+        self._cluster.on_written(self._written)
         self._members.busy = lambda: self._runs.running
         self._members.removed = self.stop_all
         self._members.cut_off = self.stop_on_shared_volumes

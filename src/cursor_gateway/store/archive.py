@@ -67,10 +67,6 @@ class ArchivedConversation(Struct, frozen=True):
     runs: Sequence[ArchivedRun]
 
     @property
-    def id(self) -> str:
-        return str(self.row[0])
-
-    @property
     def is_running(self) -> bool:
         state = RUN_COLUMNS.index("state")
         return any(run.row[state] == "running" for run in self.runs)

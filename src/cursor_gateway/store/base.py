@@ -14,6 +14,7 @@ conversation has one running run at a time, whichever process starts it.
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Literal, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from cursor_gateway.model.document_events import DocumentEvent
@@ -140,47 +141,31 @@ Written: TypeAlias = Stored | Fenced | Behind
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
+    """The defaults are those of a run that has just begun."""
+
     id: str
     conversation_id: str
     owner: str
     instance: str
-    epoch: int
-    state: RunState
+    epoch: int = FIRST_EPOCH
+    state: RunState = "running"
     model: str
     mode: Mode
     created: str
     fences: Fences
     include: frozenset[Include]
     started_ms: int
-    first_event_ms: int | None
-    ended_ms: int | None
-    usage: Usage | None  # None until it has ended
-    failure_code: str | None
+    first_event_ms: int | None = None
+    ended_ms: int | None = None
+    usage: Usage | None = None  # None until it has ended
+    failure_code: str | None = None
     tool_uses: int | None = None  # None until it has ended
-    event_count: int
+    event_count: int = 0
 
 
 def begun_record(new: NewRun) -> RunRecord:
     """Of a run that has just begun."""
-    return RunRecord(
-        id=new.id,
-        conversation_id=new.conversation_id,
-        owner=new.owner,
-        instance=new.instance,
-        epoch=FIRST_EPOCH,
-        state="running",
-        model=new.model,
-        mode=new.mode,
-        created=new.created,
-        fences=new.fences,
-        include=frozenset(new.include),
-        started_ms=new.started_ms,
-        first_event_ms=None,
-        ended_ms=None,
-        usage=None,
-        failure_code=None,
-        event_count=0,
-    )
+    return msgspec.convert(new, RunRecord, from_attributes=True)
 
 
 class ConversationRecord(Struct, frozen=True, kw_only=True):

@@ -138,7 +138,9 @@ class Figures(Struct, frozen=True, kw_only=True):
 class ClusterStore(Protocol):
     """All methods may raise `StoreUnavailable`."""
 
-    written: Callable[[str, int], None]  # called after each commit with a run's id and the number of its last event
+    def on_written(self, call: Callable[[str, int], None]) -> None:
+        """Calls it after each commit of events, with a run's id and the number of its last event."""
+        ...
 
     async def close(self) -> None: ...
 

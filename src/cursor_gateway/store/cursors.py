@@ -32,11 +32,11 @@ START = ByRun(MOST, MOST)
 _Place = TypeVar("_Place")
 
 
-def opaque(place: ByTime | ByRun) -> str:
+def encode_cursor(place: ByTime | ByRun) -> str:
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
 
 
-def place_of(cursor: str, kind: type[_Place]) -> _Place:
+def decode_cursor(cursor: str, kind: type[_Place]) -> _Place:
     try:
         return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=kind)
     except ValueError as error:

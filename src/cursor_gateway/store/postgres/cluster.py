@@ -26,17 +26,19 @@ from cursor_gateway.store.cluster import (
     Watchers,
 )
 from cursor_gateway.store.postgres import writing
-from cursor_gateway.store.postgres.connections import Connection
+from cursor_gateway.store.postgres.connections import Connection, rows_of
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
 from cursor_gateway.store.postgres.hints import HintListener, HintSender
-from cursor_gateway.store.postgres.store import RUNS, PostgresStore, rows_of
-from cursor_gateway.store.rows import run_of
+from cursor_gateway.store.postgres.store import RUNS, PostgresStore
+from cursor_gateway.store.sql import run_of
 
 _PAGE = 1000  # numbers of events that one look takes of a run
 
 _JOIN = """
     INSERT INTO members (id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO NOTHING
+    VALUES (%(id)s, %(role)s, %(host)s, %(process)s, %(volumes)s, %(labels)s, %(capacity)s, %(busy)s, %(version)s,
+        %(level)s, %(beat)s, %(is_draining)s)
+    ON CONFLICT (id) DO NOTHING
 """
 _ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING"
 _MEMBERS = """
@@ -108,7 +110,8 @@ _ACTIVE = f"""
         WHERE owner = %(owner)s AND state <> 'done' AND takes_place AND NOT {_HAS_BEGUN})
 """
 _WATCH = """
-    INSERT INTO watchers (run_id, member, readers, read_up_to) VALUES (%s, %s, %s, %s)
+    INSERT INTO watchers (run_id, member, readers, read_up_to)
+    VALUES (%(run_id)s, %(member)s, %(readers)s, %(read_up_to)s)
     ON CONFLICT (run_id, member) DO UPDATE
         SET readers = excluded.readers, read_up_to = greatest(watchers.read_up_to, excluded.read_up_to)
 """
@@ -133,7 +136,7 @@ _ALIKE = """
 _CLAIM = """
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
-        WHERE state = 'claimed' AND runner = %(me)s AND id <> ALL(%(known)s::text[])
+        WHERE state = 'claimed' AND runner = %(id)s AND id <> ALL(%(known)s::text[])
     ), held AS MATERIALIZED (
         SELECT conversations.owner, count(*) AS places
         FROM runs JOIN conversations ON conversations.key = runs.conversation
@@ -141,15 +144,15 @@ _CLAIM = """
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
         WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
-            AND (target = %(me)s OR (
-                target IS NULL AND %(takes_any)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
+            AND (target = %(id)s OR (
+                target IS NULL AND NOT %(is_draining)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
         ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
         LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
     ), claimed AS (
-        UPDATE commands SET state = 'claimed', runner = %(me)s, epoch = epoch + 1
+        UPDATE commands SET state = 'claimed', runner = %(id)s, epoch = epoch + 1
         FROM mine WHERE commands.key = mine.key
         RETURNING commands.key, id, epoch, owner, front, run_id, takes_place, body
     )
@@ -178,7 +181,7 @@ _HEADS = """
     ORDER BY runs.id, events.first
 """
 _WAITING = """
-    SELECT conversations.id, calls.id FROM conversations
+    SELECT conversations.id AS conversation, calls.id AS call FROM conversations
         JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running' AND runs.waiting
         JOIN calls ON calls.run = runs.key
     WHERE conversations.id = ANY(%s)
@@ -191,20 +194,15 @@ class PostgresCluster:
         self._sender, self._listener = HintSender(store.url), HintListener(store.url)
         self._heartbeat: Heartbeat | None = None
 
-    @property
-    def written(self) -> Callable[[str, int], None]:
-        return self._store.written
-
-    @written.setter
-    def written(self, written: Callable[[str, int], None]) -> None:
-        self._store.written = written
+    def on_written(self, call: Callable[[str, int], None]) -> None:
+        self._store.written = call
 
     async def close(self) -> None:
         self.stop_beating()
         await self._sender.close()
 
     async def figures(self) -> Figures:
-        (found,) = await self._connections.run(lambda connection: rows_of(connection, _FIGURES, []))
+        (found,) = await self._connections.select(_FIGURES)
         appender = self._store.appender
         return Figures(
             **found,
@@ -219,19 +217,8 @@ class PostgresCluster:
     # --- members ------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None:
-        values: list[object] = [member.id, member.role, member.host, member.process, list(member.volumes)]
-        values += [
-            list(member.labels),
-            member.capacity,
-            member.busy,
-            member.version,
-            member.level,
-            member.beat,
-            member.is_draining,
-        ]
-
         async def work(connection: Connection) -> None:
-            await connection.execute(_JOIN, values)
+            await connection.execute(_JOIN, _values(member))
             await connection.execute(_ADD_VOLUMES, [sorted(member.volumes)])
 
         await self._connections.transaction(work)
@@ -250,20 +237,19 @@ class PostgresCluster:
         return 0.0 if self._heartbeat is None else monotonic() - self._heartbeat.beat_at
 
     async def leave(self, id: str) -> None:
-        await self._execute("DELETE FROM members WHERE id = %s", [id])
+        await self._connections.execute("DELETE FROM members WHERE id = %s", [id])
 
     async def set_draining(self, id: str) -> bool:
-        return await self._execute("UPDATE members SET draining = true WHERE id = %s", [id]) > 0
+        return await self._connections.execute("UPDATE members SET draining = true WHERE id = %s", [id]) > 0
 
     async def set_busy(self, id: str, busy: int) -> None:
-        await self._execute("UPDATE members SET busy = %s WHERE id = %s", [busy, id])
+        await self._connections.execute("UPDATE members SET busy = %s WHERE id = %s", [busy, id])
 
     async def members(self) -> list[Member]:
-        found = await self._connections.run(lambda connection: rows_of(connection, _MEMBERS, []))
-        return [Member(**row) for row in found]
+        return [Member(**row) for row in await self._connections.select(_MEMBERS)]
 
     async def absent_runners(self) -> list[str]:
-        return [row["id"] for row in await self._connections.run(lambda connection: rows_of(connection, _ABSENT, []))]
+        return [row["id"] for row in await self._connections.select(_ABSENT)]
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
@@ -335,60 +321,37 @@ class PostgresCluster:
         return await self._connections.run(work)
 
     async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        values: dict[str, object] = {"me": member.id, "volumes": list(member.volumes)}
-        values |= {
-            "labels": list(member.labels),
-            "takes_any": not member.is_draining,
-            "has_room": has_room,
-            "most": most,
-            "known": list(known),
-        }
-        found = await self._connections.run(lambda connection: rows_of(connection, _CLAIM, values))
-        return [ClaimedCommand(**row) for row in found]
+        values = {**_values(member), "has_room": has_room, "most": most, "known": list(known)}
+        return [ClaimedCommand(**row) for row in await self._connections.select(_CLAIM, values)]
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
-        async def work(connection: Connection) -> bool:
-            if (await connection.execute(_FINISH, [outcome, id, epoch])).rowcount:
-                return True
-            done = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'done'"
-            return bool((await connection.execute(done, [id, epoch])).rowcount)
-
-        return await self._connections.run(work)
+        done = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'done'"
+        return await self._connections.change(_FINISH, [outcome, id, epoch], done, [id, epoch])
 
     async def release(self, id: str, epoch: int, target: str | None = None) -> None:
-        await self._execute(_RELEASE, {"target": target, "id": id, "epoch": epoch})
+        await self._connections.execute(_RELEASE, {"target": target, "id": id, "epoch": epoch})
 
     async def withdraw(self, id: str) -> bool:
-        async def work(connection: Connection) -> bool:
-            withdrawn = (
-                "UPDATE commands SET state = 'done', body = '', ended = now() WHERE id = %s AND state = 'queued'"
-            )
-            if (await connection.execute(withdrawn, [id])).rowcount:
-                return True
-            done = "SELECT FROM commands WHERE id = %s AND state = 'done' AND outcome IS NULL"
-            return bool((await connection.execute(done, [id])).rowcount)
-
-        return await self._connections.run(work)
+        withdraw = "UPDATE commands SET state = 'done', body = '', ended = now() WHERE id = %s AND state = 'queued'"
+        done = "SELECT FROM commands WHERE id = %s AND state = 'done' AND outcome IS NULL"
+        return await self._connections.change(withdraw, [id], done, [id])
 
     async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]:
-        found = await self._connections.run(
-            lambda connection: rows_of(
-                connection, "SELECT id, state, outcome FROM commands WHERE id = ANY(%s)", [list(ids)]
-            )
-        )
         states: dict[str, Queued | Done] = {id: Done(None) for id in ids}
-        for row in found:
+        found = "SELECT id, state, outcome FROM commands WHERE id = ANY(%s)"
+        for row in await self._connections.select(found, [list(ids)]):
             is_done = row["state"] == "done"
             states[row["id"]] = Done(row["outcome"]) if is_done else Queued(row["state"] == "claimed")
         return states
 
     async def forget_old(self) -> None:
-        await self._execute(_GIVE_UP, [])
-        await self._execute("DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'", [])
-        await self._execute(
+        await self._connections.execute(_GIVE_UP)
+        await self._connections.execute(
+            "DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'"
+        )
+        await self._connections.execute(
             "DELETE FROM watchers WHERE EXISTS "
-            "(SELECT FROM runs WHERE runs.id = watchers.run_id AND runs.state <> 'running')",
-            [],
+            "(SELECT FROM runs WHERE runs.id = watchers.run_id AND runs.state <> 'running')"
         )
 
     # --- runs ---------------------------------------------------------------------------------------
@@ -396,7 +359,7 @@ class PostgresCluster:
     async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
         values = [list(after), list(after.values()), _PAGE]
         heads: dict[str, Head] = {}
-        for row in await self._connections.run(lambda connection: rows_of(connection, _HEADS, values)):
+        for row in await self._connections.select(_HEADS, values):
             head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
             assert isinstance(head.events, list)
             # Lost events may have been stored again in other batches.
@@ -405,34 +368,23 @@ class PostgresCluster:
         return heads
 
     async def has_had(self, volume: str) -> bool:
-        return await self._execute("SELECT FROM volumes WHERE name = %s", [volume]) > 0
+        return await self._connections.execute("SELECT FROM volumes WHERE name = %s", [volume]) > 0
 
     async def volume_of(self, conversation_id: str, owner: str) -> str | None:
-        found = await self._connections.run(
-            lambda connection: rows_of(
-                connection, "SELECT volume FROM conversations WHERE owner = %s AND id = %s", [owner, conversation_id]
-            )
-        )
+        volume = "SELECT volume FROM conversations WHERE owner = %s AND id = %s"
+        found = await self._connections.select(volume, [owner, conversation_id])
         return found[0]["volume"] if found else None
 
     async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:
-        async def work(connection: Connection) -> list[tuple[str, str]]:
-            return await (await connection.execute(_WAITING, [list(conversation_ids)])).fetchall()
-
-        return await self._connections.run(work)
+        found = await self._connections.select(_WAITING, [list(conversation_ids)])
+        return [(row["conversation"], row["call"]) for row in found]
 
     async def watch(self, watchers: Watchers) -> None:
-        await self._execute(_WATCH, [watchers.run_id, watchers.member, watchers.readers, watchers.read_up_to])
+        await self._connections.execute(_WATCH, asdict(watchers))
 
     async def watchers(self, run_ids: Collection[str]) -> list[Watchers]:
-        found = await self._connections.run(
-            lambda connection: rows_of(
-                connection,
-                "SELECT run_id, member, readers, read_up_to FROM watchers WHERE run_id = ANY(%s)",
-                [list(run_ids)],
-            )
-        )
-        return [Watchers(**row) for row in found]
+        watchers = "SELECT run_id, member, readers, read_up_to FROM watchers WHERE run_id = ANY(%s)"
+        return [Watchers(**row) for row in await self._connections.select(watchers, [list(run_ids)])]
 
     # --- hints --------------------------------------------------------------------------------------
 
@@ -442,11 +394,9 @@ class PostgresCluster:
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
         return self._listener.listen(member)
 
-    async def _execute(self, sql: str, values: list[Any] | dict[str, Any]) -> int:
-        async def work(connection: Connection) -> int:
-            return (await connection.execute(sql, values)).rowcount
 
-        return await self._connections.run(work)
+def _values(member: Member) -> dict[str, Any]:
+    return {**asdict(member), "volumes": list(member.volumes), "labels": list(member.labels)}
 
 
 async def _runs_of(

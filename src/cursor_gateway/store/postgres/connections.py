@@ -9,7 +9,7 @@ Errors become `StoreUnavailable`, which never contain the URL: it may have a pas
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,12 +17,14 @@ import psycopg
 from psycopg import AsyncConnection, errors
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.pq import TransactionStatus
+from psycopg.rows import dict_row
 from psycopg.types.string import StrDumperUnknown
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.wire.surrogates import repair
 
 Connection: TypeAlias = AsyncConnection[Any]
+Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 _T = TypeVar("_T")
 
@@ -112,7 +114,7 @@ class Connections:
         """The result of the work, which may be done several times."""
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                return await self._patiently(work)
+                return await self._with_retries(work)
         except TimeoutError:
             raise StoreUnavailable(_SLOW) from None
 
@@ -125,11 +127,33 @@ class Connections:
 
         return await self.run(begun)
 
+    async def select(self, sql: str, values: Values = ()) -> list[dict[str, Any]]:
+        return await self.run(lambda connection: rows_of(connection, sql, values))
+
+    async def execute(self, sql: str, values: Values = ()) -> int:
+        """Returns the number of rows."""
+
+        async def work(connection: Connection) -> int:
+            return (await connection.execute(sql, values)).rowcount
+
+        return await self.run(work)
+
+    async def change(self, change: str, values: Values, changed: str, changed_values: Values) -> bool:
+        """Whether the first statement changes a row now, or the second finds one that it has changed, because the
+        answer to the first try was lost."""
+
+        async def work(connection: Connection) -> bool:
+            if (await connection.execute(change, values)).rowcount:
+                return True
+            return (await connection.execute(changed, changed_values)).rowcount > 0
+
+        return await self.run(work)
+
     async def close(self) -> None:
         self._is_closed = True
         await self._drop_idle()
 
-    async def _patiently(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def _with_retries(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         pauses = iter(_PAUSES)
         while True:
             try:
@@ -140,7 +164,7 @@ class Connections:
                 if _is_bug(error):
                     raise
                 self.losses += _is_loss(error)
-                if pause is None or not _may_pass(error):
+                if pause is None or not _is_transient(error):
                     raise why(error) from error
                 if not isinstance(error, errors.IntegrityError | errors.DeadlockDetected):
                     await self._drop_idle()  # they are lost, too
@@ -170,6 +194,12 @@ class Connections:
                 await connection.close()
 
 
+async def rows_of(connection: Connection, sql: str, values: Values) -> list[dict[str, Any]]:
+    async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
+        await cursor.execute(sql, values)
+        return await cursor.fetchall()
+
+
 def _is_bug(error: psycopg.Error) -> bool:
     """A statement is wrong. Without tables or rights, it is not."""
     match error:
@@ -185,7 +215,7 @@ def _is_loss(error: psycopg.Error) -> bool:
     return is_connection and (error.sqlstate or _LOST).startswith(_LOSSES)
 
 
-def _may_pass(error: psycopg.Error) -> bool:
+def _is_transient(error: psycopg.Error) -> bool:
     """The connection was lost, or another transaction got in the way: repeat the work."""
     match error:
         case errors.UniqueViolation() | errors.ForeignKeyViolation():

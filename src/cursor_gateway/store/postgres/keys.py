@@ -4,13 +4,11 @@ A key that is revoked stays as a row: the name keeps its conversations, and `add
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.store.postgres.connections import Connection, Connections
-from cursor_gateway.store.postgres.store import rows_of
+from cursor_gateway.store.postgres.connections import Connections
 
 _ADD = """
     INSERT INTO api_keys (name, hash, created_ms, max_runs, runs_per_day, tokens_per_day)
@@ -26,8 +24,7 @@ _LIST = """
     FROM api_keys LEFT JOIN key_usage ON key_usage.name = api_keys.name AND day = (now() AT TIME ZONE 'UTC')::date
     ORDER BY api_keys.name
 """
-_VALID = "SELECT hash, name FROM api_keys WHERE revoked_ms IS NULL"
-_HAS_ANY = "SELECT EXISTS (SELECT FROM api_keys) AS has_any"
+_ALL = "SELECT hash, name, revoked_ms FROM api_keys"
 
 
 class KeyLimits(Struct, frozen=True, kw_only=True):
@@ -60,28 +57,18 @@ class KeyTable:
     async def add(self, name: str, hashed: str, limits: KeyLimits, now_ms: int) -> bool:
         """False: the name has a valid key."""
         values = {"name": name, "hash": hashed, "now": now_ms, **msgspec.structs.asdict(limits)}
-        return await self._execute(_ADD, values) > 0
+        return await self._connections.execute(_ADD, values) > 0
 
     async def revoke(self, name: str, now_ms: int) -> bool:
         """False: the name has no valid key."""
-        return await self._execute(_REVOKE, [now_ms, name]) > 0
+        return await self._connections.execute(_REVOKE, [now_ms, name]) > 0
 
     async def list(self) -> list[KeyEntry]:
-        return msgspec.convert(await self._connections.run(lambda it: rows_of(it, _LIST, [])), list[KeyEntry])
+        return msgspec.convert(await self._connections.select(_LIST), list[KeyEntry])
 
     async def valid(self) -> StoredKeys:
-        async def work(connection: Connection) -> StoredKeys:
-            found = await rows_of(connection, _VALID, [])
-            owners = {row["hash"]: row["name"] for row in found}
-            return StoredKeys(owners, bool(owners) or (await rows_of(connection, _HAS_ANY, []))[0]["has_any"])
-
-        return await self._connections.run(work)
+        found = await self._connections.select(_ALL)
+        return StoredKeys({row["hash"]: row["name"] for row in found if row["revoked_ms"] is None}, bool(found))
 
     async def close(self) -> None:
         await self._connections.close()
-
-    async def _execute(self, sql: str, values: Any) -> int:
-        async def work(connection: Connection) -> int:
-            return (await connection.execute(sql, values)).rowcount
-
-        return await self._connections.run(work)

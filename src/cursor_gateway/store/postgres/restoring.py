@@ -8,8 +8,6 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
-import psycopg
-
 from cursor_gateway.store.archive import (
     CONVERSATION_COLUMNS,
     MESSAGE_COLUMNS,
@@ -21,7 +19,7 @@ from cursor_gateway.store.archive import (
     Row,
 )
 from cursor_gateway.store.postgres import schema, searching
-from cursor_gateway.store.postgres.connections import Connection, connect, why
+from cursor_gateway.store.postgres.connections import Connection
 
 Restored: TypeAlias = Literal["copied", "known", "running"]
 
@@ -39,19 +37,12 @@ _COUNT = """
 @asynccontextmanager
 async def open_restorer(url: str, last_run: int) -> AsyncIterator["Restorer"]:
     """With keys for so many runs. Raises `StoreUnavailable`, or `SettingsError` for a database of another version."""
-    try:
-        connection = await connect(url)
-        try:
-            schema.check_server(connection)
-            await schema.check(connection)
-            await connection.execute("SET statement_timeout = 0")  # a conversation may have many megabytes
-            row = await (await connection.execute(_RESERVE, [last_run, last_run])).fetchone()
-            assert row is not None
-            yield Restorer(connection, int(row[0]))
-        finally:
-            await connection.close()
-    except psycopg.Error as error:
-        raise why(error) from error
+    async with schema.connected(url) as connection:
+        await schema.check(connection)
+        await connection.execute("SET statement_timeout = 0")  # a conversation may have many megabytes
+        row = await (await connection.execute(_RESERVE, [last_run, last_run])).fetchone()
+        assert row is not None
+        yield Restorer(connection, int(row[0]))
 
 
 class Restorer:

@@ -4,16 +4,15 @@ Migrations run one at a time, under an advisory lock, each in its own transactio
 that use it would wait as well.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from importlib import resources
 
 import psycopg
-from msgspec import Struct
 from psycopg import errors
 
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.store.cluster import LEVEL
+from cursor_gateway.store.migrations import Migration, migrations_of
 from cursor_gateway.store.postgres.connections import Connection, connect, why
 
 _LOCK = 0x43_47_48_02  # of migrations; CGH and a number
@@ -25,25 +24,9 @@ _VERSIONS = """
 _OLDEST_SERVER = 15
 
 
-class Migration(Struct, frozen=True):
-    number: int
-    name: str
-    script: str
-
-
-def migrations() -> Iterator[Migration]:
-    """Numbered from 1 without a gap."""
-    files = [
-        file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")
-    ]
-    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
-        number, _, name = file.name.removesuffix(".sql").partition("_")
-        assert int(number) == expected, file.name
-        yield Migration(expected, name.replace("_", " "), file.read_text(encoding="utf-8"))
-
-
 def newest() -> int:
-    return len(list(migrations()))
+    """The number of the last migration."""
+    return len(migrations_of(__package__))
 
 
 async def version(connection: Connection) -> int:
@@ -59,6 +42,7 @@ async def version(connection: Connection) -> int:
 
 async def check(connection: Connection) -> None:
     """Raises `SettingsError` unless this version of the gateway can use the database as it is."""
+    check_server(connection)
     found, known = await version(connection), newest()
     if found < known:
         problem = f"has format {found}, and this version needs {known}" if found else "has no history yet"
@@ -82,7 +66,7 @@ async def _level(connection: Connection) -> int:
 
 async def look(url: str) -> tuple[str, int]:
     """The server and the database, for people, and the version of the tables. Raises as `missing` does."""
-    async with _connected(url) as connection:
+    async with connected(url) as connection:
         info = connection.info
         major, minor = divmod(info.server_version, 10_000)
         return f"PostgreSQL {major}.{minor} at {info.host}, database {info.dbname}", await version(connection)
@@ -90,14 +74,14 @@ async def look(url: str) -> tuple[str, int]:
 
 async def missing(url: str) -> list[Migration]:
     """Those that `migrate` would apply. Raises as `check` does for a newer database, or `StoreUnavailable`."""
-    async with _connected(url) as connection:
+    async with connected(url) as connection:
         return await _missing(connection)
 
 
 async def migrate(url: str) -> list[Migration]:
     """Applies what is missing, and returns it."""
     applied = []
-    async with _connected(url) as connection:
+    async with connected(url) as connection:
         await connection.execute("SET lock_timeout = '60s'")  # another process may migrate at the same time
         await connection.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         await connection.execute("SET lock_timeout = '2s'")
@@ -118,11 +102,11 @@ async def _missing(connection: Connection) -> list[Migration]:
     found = await version(connection)
     if found > newest():
         await check(connection)
-    return [migration for migration in migrations() if migration.number > found]
+    return list(migrations_of(__package__)[found:])
 
 
 @asynccontextmanager
-async def _connected(url: str) -> AsyncIterator[Connection]:
+async def connected(url: str) -> AsyncIterator[Connection]:
     try:
         connection = await connect(url)
         try:

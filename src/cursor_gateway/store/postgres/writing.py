@@ -8,9 +8,6 @@ first attempt stored. Rows are locked in one order, the conversation before its 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import msgspec
-from msgspec import UNSET
-
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
@@ -32,8 +29,7 @@ from cursor_gateway.store.base import (
 from cursor_gateway.store.postgres import folding, searching
 from cursor_gateway.store.postgres.connections import Connection
 from cursor_gateway.store.postgres.searching import Entry
-from cursor_gateway.store.titles import title_of
-from cursor_gateway.wire.surrogates import repair
+from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -186,14 +182,6 @@ class _WhyNot(NamedTuple):
     active: int
 
 
-class _Place(NamedTuple):
-    run: int
-    conversation: int
-    epoch: int
-    state: str
-    last: int
-
-
 async def begin(connection: Connection, new: NewRun, entry: Entry) -> Begun:
     values = _begin_values(new, entry)
     while True:
@@ -232,29 +220,12 @@ def _known(new: NewRun, found: _WhyNot) -> Begun | None:
 
 
 def _begin_values(new: NewRun, entry: Entry) -> dict[str, Any]:
-    prompts = [message.text for message in new.messages if message.role == "user"]
-    claim, key = new.claim, new.idempotency
     return {
-        "id": new.id,
-        "conversation_id": new.conversation_id,
-        "owner": new.owner,
-        "instance": new.instance,
-        "title": title_of(repair(prompts[0] if prompts else "")),
-        "workspace": new.workspace,
-        "volume": new.volume,
-        "mode": new.mode,
-        "model": new.model,
-        "created": new.created,
-        "fences": new.fences,
-        "include": msgspec.json.encode(sorted(new.include)).decode(),
-        "now": new.started_ms,
-        "command": None if claim is None else claim.command_id,
-        "epoch": 0 if claim is None else claim.epoch,
-        "resumption": b"" if claim is None else claim.resumption,
-        "outcome": b"" if claim is None else claim.outcome,
-        "key": None if key is None else key.key,
-        "hash": "" if key is None else key.body_hash,
-        "request": new.request,
+        **begin_values(new),
+        "command": None if new.claim is None else new.claim.command_id,
+        "epoch": 0 if new.claim is None else new.claim.epoch,
+        "resumption": b"" if new.claim is None else new.claim.resumption,
+        "outcome": b"" if new.claim is None else new.claim.outcome,
         "roles": [message.role for message in new.messages],
         "texts": [message.text for message in new.messages],
         **entry.values(new.owner),
@@ -266,12 +237,10 @@ async def holds(connection: Connection, claim: Claim) -> bool:
 
 
 async def append(connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-    place = await _place(connection, lease)
-    if isinstance(place, Fenced):
-        return place
-    rest = await _rest(connection, place, first_number, events)
-    if isinstance(rest, Behind):
-        return rest
+    found = await _rest(connection, lease, first_number, events)
+    if isinstance(found, Fenced | Behind):
+        return found
+    place, rest = found
     if rest and place.state != "running":
         return Fenced("ended")
     size = await _add_events(connection, place, rest)
@@ -295,66 +264,43 @@ async def end(
         given = {"first": first, "count": len(rest), "data": data}
         if (await connection.execute(_END, {**values, **given})).rowcount:
             return Stored(len(data))
-        place = await _place(connection, lease)
-        if isinstance(place, Fenced):
-            return place
-        missing = await _rest(connection, place, first_number, events)
-        if isinstance(missing, Behind):
-            return missing
+        found = await _rest(connection, lease, first_number, events)
+        if isinstance(found, Fenced | Behind):
+            return found
+        place, missing = found
         if place.state != "running":
             return Fenced("ended") if missing else Stored(0)
         first, rest = place.last + 1, missing
 
 
 def _end_values(lease: Lease, end: RunEnd, owner: str, entry: Entry) -> dict[str, Any]:
-    envelope, usage = end.envelope, end.envelope.usage
     return {
+        **end_values(end),
         "id": lease.run_id,
         "epoch": lease.epoch,
-        "state": "completed" if envelope.status == "completed" else "error",
-        "model": envelope.model,
-        "first_event_ms": end.first_event_ms,
-        "now": end.ended_ms,
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.completion_tokens,
-        "total_tokens": usage.total_tokens,
-        "cached_tokens": None if usage.cached_tokens is UNSET else usage.cached_tokens,
-        "estimated": None if usage.estimated is UNSET else usage.estimated,
-        "failure_code": end.failure_code,
-        "tool_uses": end.tool_uses,
-        "needs_decision": end.needs_decision,
-        "frees_key": end.frees_key,
-        "session_id": end.session_id,
-        "fingerprint": end.fingerprint,
         "roles": ["assistant"] if end.answer else [],
         "texts": [end.answer] if end.answer else [],
         **entry.values(owner),
     }
 
 
-async def _place(connection: Connection, lease: Lease) -> _Place | Fenced:
-    row = await (await connection.execute(_PLACE, [lease.run_id])).fetchone()
-    if row is None:
-        return Fenced("deleted")
-    place = _Place._make(row)
-    return place if place.epoch == lease.epoch else Fenced("claimed")
-
-
 async def _rest(
-    connection: Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
-) -> Sequence[DocumentEvent] | Behind:
-    """The events that are not stored yet. Skipped events must equal the stored ones, or the log would lose its end."""
-    known = place.last + 1 - first_number
-    if known < 0:
-        return Behind(place.last)
-    if known and events:
+    connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> tuple[Place, Sequence[DocumentEvent]] | Fenced | Behind:
+    """Where the run is, and the events that are not stored yet."""
+    row = await (await connection.execute(_PLACE, [lease.run_id])).fetchone()
+    checked = check_lease(lease, row, first_number, events)
+    if isinstance(checked, Fenced | Behind):
+        return checked
+    place, known = checked
+    if known:
         found = await (await connection.execute(_STORED_FROM, [place.run, first_number])).fetchall()
         stored = [(first, folding.decode(data, is_deflated=deflated)) for first, data, deflated in found]
-        batches.check_repeated(first_number, events[:known], stored)
-    return events[known:] if known else events
+        batches.check_repeated(first_number, known, stored)
+    return place, events[len(known) :]
 
 
-async def _add_events(connection: Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
+async def _add_events(connection: Connection, place: Place, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
     data = batches.encode(events)
@@ -363,8 +309,6 @@ async def _add_events(connection: Connection, place: _Place, events: Sequence[Do
     return len(data)
 
 
-async def _add_calls(connection: Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
-    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
-    for one in paused:
-        for call in one.waiting_for or ():
-            await connection.execute(_ADD_CALL, [call.tool_call_id, place.run, place.conversation])
+async def _add_calls(connection: Connection, place: Place, events: Sequence[DocumentEvent]) -> None:
+    for id in open_calls(events):
+        await connection.execute(_ADD_CALL, [id, place.run, place.conversation])

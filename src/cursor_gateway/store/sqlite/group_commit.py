@@ -10,21 +10,57 @@ turn with several, it waits for the others.
 
 import asyncio
 from asyncio import _get_running_loop
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from cursor_gateway.store.sqlite.database import Database
-from cursor_gateway.store.sqlite.writing import Write
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.store.sqlite.connections import Connections
+from cursor_gateway.store.sqlite.indexing import Indexer
+from cursor_gateway.store.sqlite.maintenance import Maintenance
+from cursor_gateway.store.sqlite.writing import Change, Write
 
 _T = TypeVar("_T")
 
 
 class GroupCommit:
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, connections: Connections, indexer: Indexer, maintenance: Maintenance) -> None:
+        self._connections, self._indexer, self._maintenance = connections, indexer, maintenance
         self._writes: list[tuple[Write[Any], asyncio.Future[Any]]] = []
         self._count = 0  # writes in this turn, with those that did not wait
         self._count_before = 0  # in the last turn that had any
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def apply(self, write: Write[_T]) -> _T:
+        """In a transaction of its own, now."""
+        with self._connections.writing() as connection:
+            change = write(connection)
+        return self._applied(change)
+
+    def apply_all(self, writes: Sequence[Write[_T]]) -> list[_T | Exception]:
+        """All of them in one transaction. If one fails because of a bug, each in its own, so that the others are not
+        lost.
+        """
+        try:
+            with self._connections.writing() as connection:
+                changes = [write(connection) for write in writes]
+        except StoreUnavailable as error:
+            return [error] * len(writes)
+        except Exception:  # noqa: BLE001 -- tried again, and reported to the caller that waits
+            return [self._try(write) for write in writes]
+        return [self._applied(change) for change in changes]
+
+    def _try(self, write: Write[_T]) -> _T | Exception:
+        try:
+            return self.apply(write)
+        except Exception as error:  # noqa: BLE001 -- reported to the caller that waits
+            return error
+
+    def _applied(self, change: Change[_T]) -> _T:
+        if change.note is not None:
+            self._indexer.note(change.run, change.note)
+        if change.size or change.note is not None:
+            self._maintenance.wrote(change.size)
+        return change.result
 
     @property
     def has_writes(self) -> bool:
@@ -55,7 +91,7 @@ class GroupCommit:
         writes, self._writes = self._writes, []
         if not writes:
             return
-        results = self._database.apply_all([write for write, _ in writes])
+        results = self.apply_all([write for write, _ in writes])
         for (_, future), result in zip(writes, results, strict=True):
             if future.done():  # cancelled
                 continue

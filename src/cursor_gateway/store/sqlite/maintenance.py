@@ -94,7 +94,7 @@ class Maintenance:
                     connection.execute(_DELETE_EMPTY)
             elif not self._has_free_pages():  # a migration may leave some
                 return
-            while self._give_back():
+            while self._release_pages():
                 self._pause()
             self._empty_log()
 
@@ -208,11 +208,9 @@ class Maintenance:
             (run,) = found
             gone = connection.execute(_DELETE_EVENTS, {"run": run, "most": _EVENTS_PER_STEP}).rowcount
             if gone < _EVENTS_PER_STEP:
-                connection.execute("DELETE FROM unindexed WHERE run = ?", (run,))
                 connection.execute("DELETE FROM search WHERE rowid = -?", (run,))
-                connection.execute("DELETE FROM messages WHERE run = ?", (run,))
-                connection.execute("DELETE FROM idempotency WHERE run = ?", (run,))
-                connection.execute("DELETE FROM calls WHERE run = ?", (run,))
+                for table in ("unindexed", "messages", "idempotency", "calls"):
+                    connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
                 connection.execute("DELETE FROM runs WHERE key = ?", (run,))
             return True
 
@@ -251,7 +249,7 @@ class Maintenance:
             return True
         return False
 
-    def _give_back(self) -> bool:
+    def _release_pages(self) -> bool:
         with self._connections.writing() as connection:
             (free,) = connection.execute("PRAGMA freelist_count").fetchone()
             for _ in range(min(free, _PAGES_PER_STEP)):  # sqlite3 steps each statement once, which frees one page

@@ -8,13 +8,13 @@ import errno
 import fcntl
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
-from importlib import resources
 from pathlib import Path
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.store.migrations import Migration, migrations_of
 
 FILE = "history.db"
 
@@ -50,8 +50,8 @@ def update(path: Path, timeout: float) -> None:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # no effect after the first page is written
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA secure_delete = ON")  # overwrites what a migration drops
-        for number, script in list(migrations())[version:]:
-            _apply(connection, path, number, script)
+        for migration in migrations()[version:]:
+            _apply(connection, path, migration)
 
 
 def connect(path: Path, timeout: float) -> sqlite3.Connection:
@@ -170,15 +170,8 @@ def _set_aside(path: Path, now_ms: int) -> Path:
 # --- the tables -------------------------------------------------------------------------------------
 
 
-def migrations() -> Iterator[tuple[int, str]]:
-    """Numbers, from 1 without a gap, and SQL scripts."""
-    files = [
-        file for file in resources.files(__package__).joinpath("migrations").iterdir() if file.name.endswith(".sql")
-    ]
-    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
-        number = int(file.name.partition("_")[0])
-        assert number == expected, file.name
-        yield number, file.read_text(encoding="utf-8")
+def migrations() -> Sequence[Migration]:
+    return migrations_of(__package__)
 
 
 def _version(connection: sqlite3.Connection, path: Path) -> int:
@@ -191,7 +184,7 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
             f"{str(path)!r} is another program's database; move it, or set `data_dir` to another folder.",
             param="data_dir",
         )
-    newest = len(list(migrations()))
+    newest = len(migrations())
     if version > newest:
         raise SettingsError(
             f"{str(path)!r} was written by a newer cursor-gateway (format {version}, this version supports {newest}); "
@@ -201,15 +194,15 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _apply(connection: sqlite3.Connection, path: Path, number: int, script: str) -> None:
+def _apply(connection: sqlite3.Connection, path: Path, migration: Migration) -> None:
     """Applies a migration in one transaction, once, even if several processes try."""
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if _version(connection, path) < number:
-            for statement in _statements(script):
+        if _version(connection, path) < migration.number:
+            for statement in _statements(migration.script):
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {number}")
+            connection.execute(f"PRAGMA user_version = {migration.number}")
         connection.execute("COMMIT")
     finally:
         if connection.in_transaction:

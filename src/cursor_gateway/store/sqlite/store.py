@@ -1,44 +1,114 @@
-"""The history in an SQLite file, as a `Store`.
+"""The history in a local SQLite file, as a `Store`. Any number of processes may share it.
+
+A batch of events is one row and one short transaction, in the WAL before `append` returns: a process killed after
+that loses none of it (a power failure may). Batches of a run are stored in order and without gaps, so the last row
+says how many events there are, and a repeated `append` stores only what is missing.
+
+A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. The statement that appends
+a batch also compares the epoch and the number of the last event, so fencing costs no statement. Deleting a conversation
+first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed in the
+background. So a deleted conversation never reappears, even after a crash halfway through.
 
 Short calls run in the event loop's thread: storing a batch takes less time than passing it to another thread. Calls
-that may be long run in a worker thread.
-
-What several runs write in the same turn of the event loop is committed together, at the end of the turn: one
-transaction for all of them costs little more than one for each. A single writer does not wait for that.
+that may be long run in a worker thread. What several runs write in the same turn of the event loop is committed
+together, at the end of the turn: see `group_commit.py`. A single writer does not wait for that.
 """
 
 import asyncio
+import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeVar
 
 from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.stages import search_tokens
+from cursor_gateway.stages.search_tokens import Query
+from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Begun,
     Busy,
-    ConversationPage,
-    ConversationRecord,
-    EventPage,
-    IdempotentRun,
+    Fenced,
+    FoundConversation,
     KeyTaken,
     Lease,
-    MessageRecord,
     NewRun,
     RunEnd,
     RunRecord,
+    Stored,
     Written,
 )
+from cursor_gateway.store.cursors import MOST, START, ByRun
+from cursor_gateway.store.search import conversation_scope, owner_scope, snippet
+from cursor_gateway.store.sql import (
+    DELETED_AT_ONCE,
+    IS_RUNNING,
+    OWN_RUN,
+    SqlStore,
+    conversation_of,
+    run_of,
+    select_conversations,
+    select_runs,
+)
 from cursor_gateway.store.sqlite import writing
-from cursor_gateway.store.sqlite.database import Database
+from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.group_commit import GroupCommit
+from cursor_gateway.store.sqlite.indexing import Indexer, expression
+from cursor_gateway.store.sqlite.maintenance import Maintenance
+from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Write
+from cursor_gateway.wire.surrogates import repair
 
-_SHORT = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
+_T = TypeVar("_T")
+
+_CAUTION = 0.75  # delete this share of the estimated surplus, then measure again
+
+# --- statements -------------------------------------------------------------------------------------
+
+_CLAIM = "UPDATE runs SET epoch = epoch + 1 WHERE id = :id AND epoch = :epoch AND state = 'running'"
+_OF_CALL = """
+    JOIN calls ON calls.run = runs.key
+    WHERE calls.owner = :owner AND calls.id = :id AND conversations.owner = :owner
+"""
+_CONVERSATIONS = select_conversations()
+_EVENTS_AFTER = """
+    SELECT place & 0xffffffff, data FROM events
+    WHERE place >= coalesce(
+        (SELECT max(place) FROM events WHERE place BETWEEN :run << 32 AND :run << 32 | :next), :run << 32
+    ) AND place <= :run << 32 | 0xffffffff ORDER BY place
+"""
+_MATCHES = """
+    SELECT runs.key, runs.conversation
+    FROM search
+        JOIN runs ON runs.key = -search.rowid
+        JOIN conversations ON conversations.key = runs.conversation
+    WHERE search MATCH ? AND search.rowid > -? AND conversations.owner = ? ORDER BY search.rowid
+"""
+_NEWER_MATCH = "SELECT 1 FROM search WHERE search MATCH ? AND rowid BETWEEN -? AND -? LIMIT 1"
+_OLDEST = f"""
+    SELECT key FROM conversations WHERE owner IS NOT NULL AND updated_ms <= ? AND NOT {IS_RUNNING}
+    ORDER BY updated_ms LIMIT ?
+"""
 
 
-class SqliteStore:
+class SqliteStore(SqlStore):
+    _runs = select_runs(EVENT_COUNT)
+    _conversations = _CONVERSATIONS
+    _is_pinned = "pinned = 1"
+    _sizes = """
+        SELECT conversations.key, conversations.owner, coalesce(sum(length(events.data)), 0) AS size
+        FROM conversations
+            LEFT JOIN runs ON runs.conversation = conversations.key
+            LEFT JOIN events ON events.place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff
+        WHERE conversations.owner IS NOT NULL
+        GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
+    """
+
     def __init__(self, directory: Path) -> None:
-        self.database = Database(directory)
-        self._group = GroupCommit(self.database)
+        self._connections = Connections(directory / FILE)
+        self._indexer = Indexer(self._connections)
+        self._maintenance = Maintenance(self._connections, self._indexer)
+        self._group = GroupCommit(self._connections, self._indexer, self._maintenance)
         self._running: set[str] = set()  # runs that have begun here, and not ended
 
     async def open(self, now_ms: int) -> str | None:
@@ -46,135 +116,239 @@ class SqliteStore:
 
         Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
-        return await asyncio.to_thread(self.database.open, now_ms)
+        warning = await asyncio.to_thread(self._connections.open, now_ms)
+        self._maintenance.clean_up_soon()
+        return warning
 
     async def close(self) -> None:
         self._group.commit()
-        await asyncio.to_thread(self.database.close)
+        await asyncio.to_thread(self._close)
 
-    # --- in the event loop --------------------------------------------------------------------------
+    def _close(self) -> None:
+        self._maintenance.close()
+        self._connections.close()
+
+    # --- runs, in the event loop --------------------------------------------------------------------
 
     async def begin_run(self, new: NewRun) -> Begun:
-        self._running.add(new.id)
-        if self._is_alone():
-            return self.database.begin_run(new)
-        return await self._group.add(partial(writing.begin, new=new))
+        begun = await self._commit(new.id, partial(writing.begin, new=new))
+        if isinstance(begun, Lease):
+            self._running.add(new.id)
+        return begun
 
     async def begin_with(
         self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
     ) -> KeyTaken | Busy | Written:
-        self._running.add(new.id)
-        is_alone = self._is_alone()
-        if end is not None:
-            self._running.discard(new.id)
-        if is_alone:
-            return self.database.begin_with(new, events, end)
-        return await self._group.add(partial(writing.begin_with, new=new, events=events, run_end=end))
-
-    async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
-        return self.database.claim_run(run_id, epoch)
+        written = await self._commit(new.id, partial(writing.begin_with, new=new, events=events, run_end=end))
+        if end is None and isinstance(written, Stored):
+            self._running.add(new.id)
+        return written
 
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        if self._is_alone():
-            return self.database.append(lease, first_number, events)
-        write = partial(writing.append, lease=lease, first_number=first_number, events=events)
-        return await self._group.add(write)
+        """The usual batch is one statement, which needs no transaction around it."""
+        if not self._is_alone(lease.run_id):
+            write = partial(writing.append, lease=lease, first_number=first_number, events=events)
+            written = await self._group.add(write)
+        else:
+            if size := writing.append_next(self._connections.write, lease, first_number, events):
+                self._maintenance.wrote(size)
+                return Stored(size)
+            write = partial(writing.append_rest, lease=lease, first_number=first_number, events=events)
+            written = self._group.apply(write)
+        if isinstance(written, Fenced):  # the run is another process's now, or was deleted
+            self._running.discard(lease.run_id)
+        return written
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        is_alone = self._is_alone()
         self._running.discard(lease.run_id)
-        if is_alone:
-            return self.database.end_run(lease, first_number, events, end)
         write = partial(writing.end, lease=lease, first_number=first_number, events=events, run_end=end)
-        return await self._group.add(write)
+        return await self._commit(lease.run_id, write)
 
-    def _is_alone(self) -> bool:
+    async def _commit(self, run_id: str, write: Write[_T]) -> _T:
+        return self._group.apply(write) if self._is_alone(run_id) else await self._group.add(write)
+
+    def _is_alone(self, run_id: str) -> bool:
         """Nothing else is written in this turn, as far as is known."""
-        return (len(self._running) < 2 and not self._group.has_writes) or self._group.is_at_once()
+        others = len(self._running) - (run_id in self._running)
+        return (not others and not self._group.has_writes) or self._group.is_at_once()
 
-    async def set_session(
-        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
-    ) -> None:
-        self.database.set_session(conversation_id, owner, session_id, fingerprint)
-
-    async def run(self, id: str, owner: str) -> RunRecord | None:
-        return self.database.run(id, owner)
-
-    async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
-        return self.database.runs_of(conversation_id, owner)
-
-    async def conversation(self, id: str, owner: str) -> ConversationRecord | None:
-        return self.database.conversation(id, owner)
-
-    async def find_by_fingerprint(self, owner: str, fingerprint: str) -> list[ConversationRecord]:
-        return self.database.find_by_fingerprint(owner, fingerprint)
+    async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
+        is_claimed = self._connections.write(_CLAIM, {"id": run_id, "epoch": epoch})
+        return Lease(run_id, epoch + 1) if is_claimed else None
 
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
-        return self.database.find_run_by_calls(owner, call_ids)
-
-    async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
-        return self.database.find_run_by_idempotency(owner, key)
-
-    async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
-        self.database.name_reply(owner, key, reply, now_ms)
-
-    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
-        if len(data) <= _SHORT:
-            self.database.keep_request(run_id, owner, after, data)
-        else:
-            await asyncio.to_thread(self.database.keep_request, run_id, owner, after, data)
-
-    # --- in a thread --------------------------------------------------------------------------------
-
-    async def delete_conversation(self, id: str, owner: str) -> bool:
-        return await asyncio.to_thread(self.database.delete_conversation, id, owner)
-
-    async def prune(
-        self,
-        max_age_seconds: float | None,
-        max_bytes: int | None,
-        now_ms: int,
-        file_sizes: Mapping[str, int] | None = None,
-    ) -> int:
-        return await asyncio.to_thread(self.database.prune, max_age_seconds, max_bytes, now_ms, file_sizes)
-
-    async def prune_owners(self, max_bytes: int) -> int:
-        return await asyncio.to_thread(self.database.prune_owners, max_bytes)
-
-    async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
-        return await asyncio.to_thread(self.database.kept_request, run_id, owner, after)
+        for id in call_ids:
+            if found := self._rows(f"{self._runs} {_OF_CALL}", {"owner": owner, "id": id}):
+                return run_of(found[0])
+        return None
 
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
-        return await asyncio.to_thread(self.database.forget_request, run_id, owner, after)
+        values = {"id": run_id, "owner": owner, "after": after}
+        return await self._execute(f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after", values) > 0
 
-    async def set_decided(self, run_id: str, owner: str) -> None:
-        await asyncio.to_thread(self.database.set_decided, run_id, owner)
+    # --- reading ------------------------------------------------------------------------------------
 
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        return await asyncio.to_thread(self.database.change_conversation, id, owner, title, is_pinned)
+    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> tuple[int, list[DocumentEvent]]:
+        def read() -> tuple[int, list[DocumentEvent]]:
+            found: list[tuple[int, bytes]] = []
+            with self._connections.reading() as connection:
+                key = connection.execute(OWN_RUN, {"id": repair(run_id), "owner": owner}).fetchone()
+                if key is not None:
+                    found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
+            events = [event for _, data in found for event in batches.decode(data)]
+            return (found[0][0] if found else next), events
 
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        return await asyncio.to_thread(self.database.pinned_conversations, owner)
-
-    async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
-        return await asyncio.to_thread(self.database.recent_runs, owner, limit)
-
-    async def unfinished_runs(self) -> list[RunRecord]:
-        return await asyncio.to_thread(self.database.unfinished_runs)
-
-    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
-        return await asyncio.to_thread(self.database.events, run_id, owner, after=after, max_bytes=max_bytes)
-
-    async def conversations(
-        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
-    ) -> ConversationPage:
-        return await asyncio.to_thread(self.database.conversations, owner, limit=limit, before=before, query=query)
-
-    async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
-        return await asyncio.to_thread(self.database.messages, conversation_id, owner)
+        return await asyncio.to_thread(read)
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
-        return await asyncio.to_thread(self.database.unknown_conversations, ids)
+        def read() -> list[str]:
+            with self._connections.reading() as connection:
+                known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
+                return [id for id in ids if connection.execute(known, (repair(id),)).fetchone() is None]
+
+        return await asyncio.to_thread(read)
+
+    async def _matches(
+        self, owner: str, words: list[str], place: ByRun, limit: int
+    ) -> tuple[list[int], list[FoundConversation]]:
+        """The index returns runs by key, newest first, and lazily, so a page costs the same however many matches there
+        are."""
+        query = search_tokens.query(words)
+        match = expression(query, owner_scope(owner))
+        page: dict[int, int] = {}  # conversations, and their runs
+        shown: set[int] = set()
+
+        def search() -> list[FoundConversation]:
+            self._indexer.catch_up()
+            with self._connections.reading() as connection:
+                for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
+                    if conversation in page or conversation in shown:
+                        continue
+                    if place is not START and _was_shown(connection, conversation, query, place):
+                        shown.add(conversation)
+                        continue
+                    page[conversation] = run
+                    if len(page) > limit:
+                        break
+                return [_found(connection, key, run, words) for key, run in list(page.items())[:limit]]
+
+        found = await asyncio.to_thread(search)
+        return list(page.values()), found
+
+    # --- deleting -----------------------------------------------------------------------------------
+
+    async def delete_conversation(self, id: str, owner: str) -> bool:
+        which = "SELECT key FROM conversations WHERE owner = ? AND id = ?"
+        if not await asyncio.to_thread(self._hide, which, (owner, repair(id))):
+            return False
+        self._maintenance.sweep_soon()
+        return True
+
+    async def prune_owners(self, max_bytes: int) -> int:
+        deleted = await super().prune_owners(max_bytes)
+        await asyncio.to_thread(self._maintenance.sweep)
+        return deleted
+
+    async def _delete_idle(self, keys: Sequence[int]) -> int:
+        marks = ", ".join("?" * len(keys))
+        which = f"SELECT key FROM conversations WHERE key IN ({marks}) AND NOT {IS_RUNNING}"
+        return await asyncio.to_thread(self._hide, which, keys)
+
+    async def _delete_oldest(self, until_ms: int) -> int:
+        return await asyncio.to_thread(self._hide, _OLDEST, (until_ms, DELETED_AT_ONCE))
+
+    async def _shrink(self, max_bytes: int | None, file_sizes: Mapping[str, int]) -> int:
+        await asyncio.to_thread(self._maintenance.sweep)
+        deleted = 0
+        while max_bytes is not None:
+            surplus = await asyncio.to_thread(self._surplus, max_bytes, await self._size_of_files(file_sizes))
+            some = await asyncio.to_thread(self._hide, _OLDEST, (MOST, surplus))
+            if not some:
+                break
+            deleted += some
+            await asyncio.to_thread(self._maintenance.sweep)  # words of deleted runs take space until then
+        return deleted
+
+    def _hide(self, which: str, values: Sequence[object]) -> int:
+        """Hides the conversations whose keys this statement selects from every query. Returns how many they are. Their
+        rows are removed later."""
+        with self._connections.writing() as connection:
+            keys = connection.execute(which, values).fetchall()
+            for table in ("idempotency", "requests", "calls"):
+                of_runs = "WHERE run IN (SELECT key FROM runs WHERE conversation = ?)"
+                connection.executemany(f"DELETE FROM {table} {of_runs}", keys)
+            connection.executemany(
+                "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL,"
+                " fingerprint = NULL WHERE key = ?",
+                keys,
+            )
+        return len(keys)
+
+    def _surplus(self, max_bytes: int, other_bytes: int) -> int:
+        """How many conversations to delete next, assuming equal sizes; the caller repeats until it returns 0."""
+        page, pages, free = self._figures("page_size", "page_count", "freelist_count")
+        used = (pages - free) * page + other_bytes
+        if used <= max_bytes:
+            return 0
+        (found,) = self._rows("SELECT count(*) AS count FROM conversations WHERE owner IS NOT NULL", {})
+        return max(1, int(found["count"] * (1 - max_bytes / used) * _CAUTION))
 
     async def size(self) -> int:
-        return await asyncio.to_thread(self.database.size)
+        page, pages = await asyncio.to_thread(self._figures, "page_size", "page_count")
+        try:
+            log = self._connections.path.with_name(f"{FILE}-wal").stat().st_size
+        except FileNotFoundError:
+            log = 0
+        return pages * page + log
+
+    def _figures(self, *pragmas: str) -> list[int]:
+        with self._connections.reading() as connection:
+            return [int(connection.execute(f"PRAGMA {pragma}").fetchone()[0]) for pragma in pragmas]
+
+    # --- statements ---------------------------------------------------------------------------------
+
+    async def _select(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> list[dict[str, Any]]:
+        return self._rows(sql, values) if is_short else await asyncio.to_thread(self._rows, sql, values)
+
+    async def _execute(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> int:
+        return self._write(sql, values) if is_short else await asyncio.to_thread(self._write, sql, values)
+
+    def _rows(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        with self._connections.reading() as connection:
+            return _named(connection.execute(sql, _repaired(values)))
+
+    def _write(self, sql: str, values: Mapping[str, object]) -> int:
+        count = self._connections.write(sql, _repaired(values))
+        self._maintenance.wrote(sum(len(value) for value in values.values() if isinstance(value, bytes)))
+        return count
+
+
+def _repaired(values: Mapping[str, object]) -> dict[str, object]:
+    return {name: repair(value) if isinstance(value, str) else value for name, value in values.items()}
+
+
+def _named(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
+    found, size = [], 0
+    for first_number, data in rows:
+        found.append((first_number, data))
+        size += len(data)
+        if size >= max_bytes:
+            break
+    return found
+
+
+def _was_shown(connection: sqlite3.Connection, conversation: int, query: Query, place: ByRun) -> bool:
+    """Whether it is on an earlier page: then it has a newer matching run."""
+    match = expression(query, conversation_scope(conversation))
+    return connection.execute(_NEWER_MATCH, (match, place.top, place.last)).fetchone() is not None
+
+
+def _found(connection: sqlite3.Connection, key: int, run: int, words: list[str]) -> FoundConversation:
+    (row,) = _named(connection.execute(f"{_CONVERSATIONS} WHERE key = ?", (key,)))
+    (text,) = connection.execute("SELECT text FROM search WHERE rowid = -?", (run,)).fetchone()
+    return FoundConversation(conversation_of(row), snippet(text, words))

@@ -1,11 +1,10 @@
 """The writes about runs, each within a transaction that its caller commits."""
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
-import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
@@ -24,18 +23,15 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.search import searchable
 from cursor_gateway.store.sqlite.indexing import Note
-from cursor_gateway.store.titles import title_of
+from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.wire.surrogates import repair
-
-_encoder = msgspec.json.Encoder()
 
 # How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
 EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
-# The common case in one statement: the run is running under this lease, and these are its next events.
-APPEND = f"""
+_APPEND = f"""
     INSERT INTO events (place, count, data)
     SELECT key << 32 | :first, :count, :data FROM runs
     WHERE id = :id AND epoch = :epoch AND state = 'running' AND {EVENT_COUNT} = :first - 1
@@ -60,27 +56,30 @@ _CONVERSATION = """
 """
 _ADD_CONVERSATION = """
     INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+    VALUES (:conversation_id, :owner, :title, :workspace, :mode, :model, :now, :now)
 """
 _CONTINUE_CONVERSATION = """
-    UPDATE conversations SET mode = ?, model = ?, updated_ms = max(updated_ms, ?) WHERE key = ?
+    UPDATE conversations SET mode = :mode, model = :model, updated_ms = max(updated_ms, :now) WHERE key = :conversation
 """
 _ADD_RUN = """
     INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
-    VALUES (?, ?, ?, 'running', ?, ?, ?, ?, ?, ?)
+    VALUES (:id, :conversation, :instance, 'running', :model, :mode, :created, :fences, :include, :now)
 """
-_LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
-_ADD_MESSAGE = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_MESSAGE = """
+    INSERT INTO messages (conversation, number, role, text, run, created_ms)
+    SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM messages WHERE conversation = ?1
+"""
 _END_RUN = """
-    UPDATE runs SET state = ?, model = ?, first_event_ms = ?, ended_ms = ?, prompt_tokens = ?, completion_tokens = ?,
-        total_tokens = ?, cached_tokens = ?, estimated = ?, failure_code = ?, tool_uses = ?,
-        needs_decision = ?
-    WHERE key = ?
+    UPDATE runs SET state = :state, model = :model, first_event_ms = :first_event_ms, ended_ms = :now,
+        prompt_tokens = :prompt_tokens, completion_tokens = :completion_tokens, total_tokens = :total_tokens,
+        cached_tokens = :cached_tokens, estimated = :estimated, failure_code = :failure_code, tool_uses = :tool_uses,
+        needs_decision = :needs_decision
+    WHERE key = :run
 """
 _END_TURN = """
-    UPDATE conversations SET model = ?, updated_ms = max(updated_ms, ?), session_id = coalesce(?, session_id),
-        fingerprint = coalesce(?, fingerprint)
-    WHERE key = ?
+    UPDATE conversations SET model = :model, updated_ms = max(updated_ms, :now),
+        session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint)
+    WHERE key = :conversation
 """
 
 T_co = TypeVar("T_co", covariant=True)
@@ -96,66 +95,65 @@ class Change(Struct, Generic[T_co], frozen=True):
 
 
 Write: TypeAlias = Callable[[sqlite3.Connection], Change[T_co]]
+Execute: TypeAlias = Callable[[str, Mapping[str, object]], int]  # returns the number of rows
 
 
 # --- the writes -------------------------------------------------------------------------------------
 
 
 def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Begun]:
-    begun = _begin(connection, new)
-    if not isinstance(begun, _Begun):
-        return Change(begun or Lease(new.id, FIRST_EPOCH))
-    note = Note(new.id, searchable(begun.texts).encode(), is_whole=False)
-    size = sum(map(len, begun.texts)) + len(new.request)
-    return Change(Lease(new.id, FIRST_EPOCH), size, begun.place.run, note)
+    begun = begin_with(connection, new, (), None)
+    if isinstance(begun.result, KeyTaken | Busy):
+        return Change(begun.result)
+    return Change(Lease(new.id, FIRST_EPOCH), begun.size, begun.run, begun.note)
 
 
 def begin_with(
     connection: sqlite3.Connection, new: NewRun, events: Sequence[DocumentEvent], run_end: RunEnd | None
 ) -> Change[KeyTaken | Busy | Written]:
-    """`begin`, and `append` or `end` with the first events."""
+    """Begins the run, and does what `append` or `end` would with its first events."""
     begun = _begin(connection, new)
     if isinstance(begun, KeyTaken | Busy):
         return Change(begun)
     lease = Lease(new.id, FIRST_EPOCH)
     if begun is None:  # stored by a call whose result was lost
         return append(connection, lease, 1, events) if run_end is None else end(connection, lease, 1, events, run_end)
-    size = _add_events(connection, begun.place, events)
+    place, texts = begun
+    size = _add_events(connection, place, events)
     if run_end is None:
-        _add_calls(connection, begun.place, events)
-        note = Note(new.id, searchable(begun.texts).encode(), is_whole=False)
+        _add_calls(connection, place, events)
     else:
-        last = begun.last_message
-        _end(connection, begun.place, run_end, last)
-        note = Note(new.id, searchable([*begun.texts, *run_end.words]).encode(), is_whole=True)
-    return Change(Stored(size), size + sum(map(len, begun.texts)) + len(new.request), begun.place.run, note)
+        _end(connection, place, run_end)
+    words = () if run_end is None else run_end.words
+    note = Note(new.id, searchable([*texts, *words]).encode(), is_whole=run_end is not None)
+    return Change(Stored(size), size + sum(map(len, texts)) + len(new.request), place.run, note)
 
 
 def append(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
 ) -> Change[Written]:
+    size = append_next(lambda *statement: connection.execute(*statement).rowcount, lease, first_number, events)
+    return Change(Stored(size), size) if size else append_rest(connection, lease, first_number, events)
+
+
+def append_next(execute: Execute, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> int:
+    """The common case in one statement: the run is running under this lease, and these are its next events. Returns
+    their size in bytes, or 0 for any other case, which is for `append_rest`."""
+    if not events or Paused in map(type, events):
+        return 0
     data = batches.encode(events)
-    is_special = not events or Paused in map(type, events)
-    if not is_special and connection.execute(APPEND, batch(lease, first_number, len(events), data)).rowcount:
-        return Change(Stored(len(data)), len(data))
-    return append_rest(connection, lease, first_number, events)
-
-
-def batch(lease: Lease, first_number: int, count: int, data: bytes) -> dict[str, object]:
-    """The values of `APPEND`."""
-    return {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": count, "data": data}
+    values = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
+    return len(data) if execute(_APPEND, values) else 0
 
 
 def append_rest(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
 ) -> Change[Written]:
     """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
-    place = _place(connection, lease)
-    if isinstance(place, Fenced):
-        return Change(place)
-    rest = _rest(connection, place, first_number, events)
-    if isinstance(rest, Behind):
-        return Change(rest)
+    found = _rest(connection, lease, first_number, events)
+    if isinstance(found, Fenced | Behind):
+        return Change(found)
+    place, rest = found
     if rest and place.state != "running":
         return Change(Fenced("ended"))
     size = _add_events(connection, place, rest)
@@ -166,12 +164,10 @@ def append_rest(
 def end(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent], run_end: RunEnd
 ) -> Change[Written]:
-    place = _place(connection, lease)
-    if isinstance(place, Fenced):
-        return Change(place)
-    rest = _rest(connection, place, first_number, events)
-    if isinstance(rest, Behind):
-        return Change(rest)
+    found = _rest(connection, lease, first_number, events)
+    if isinstance(found, Fenced | Behind):
+        return Change(found)
+    place, rest = found
     if place.state != "running":
         return Change(Fenced("ended") if rest else Stored(0))
     size = _add_events(connection, place, rest)
@@ -185,139 +181,75 @@ def end(
 # --- their parts ------------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
-    run: int
-    conversation: int
-    epoch: int
-    state: str
-    stored: int
-
-
-class _Begun(NamedTuple):
-    place: _Place
-    texts: list[str]  # of its messages
-    last_message: int  # its number in the conversation
-
-
-def _begin(connection: sqlite3.Connection, new: NewRun) -> _Begun | KeyTaken | Busy | None:
-    """None if the store has the run already."""
+def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str]] | KeyTaken | Busy | None:
+    """Where the run is, and the texts of its messages. None if the store has the run already."""
     if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
         return None
     if new.idempotency and connection.execute(_HAS_KEY, (new.owner, new.idempotency.key)).fetchone():
         return KeyTaken()
+    values = begin_values(new)
     found = connection.execute(_CONVERSATION, (new.owner, new.conversation_id)).fetchone()
     if found is None:
-        conversation, number = _add_conversation(connection, new), 0
+        conversation = _added(connection, _ADD_CONVERSATION, values)
     else:
         conversation, running = found
         if running is not None:
             return Busy(running)
-        connection.execute(_CONTINUE_CONVERSATION, (new.mode, new.model, new.started_ms, conversation))
-        number = _last_message(connection, conversation)
-    include = _encoder.encode(sorted(new.include)).decode()
-    run = connection.execute(
-        _ADD_RUN,
-        (
-            *(new.id, conversation, new.instance, new.model, new.mode, new.created, new.fences),
-            *(include, new.started_ms),
-        ),
-    ).lastrowid
-    assert run is not None
+        connection.execute(_CONTINUE_CONVERSATION, {**values, "conversation": conversation})
+    run = _added(connection, _ADD_RUN, {**values, "conversation": conversation})
     texts = [repair(message.text) for message in new.messages]
-    messages = zip((message.role for message in new.messages), texts, strict=True)
-    last = _add_messages(connection, conversation, run, messages, new.started_ms, number)
+    for message, text in zip(new.messages, texts, strict=True):
+        connection.execute(_ADD_MESSAGE, (conversation, message.role, text, run, new.started_ms))
     if new.idempotency:
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
     if new.request:
         connection.execute("INSERT INTO requests (run, after, data) VALUES (?, 0, ?)", (run, new.request))
-    return _Begun(_Place(run, conversation, FIRST_EPOCH, "running", 0), texts, last)
-
-
-def _place(connection: sqlite3.Connection, lease: Lease) -> _Place | Fenced:
-    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
-    if row is None:
-        return Fenced("deleted")
-    place = _Place._make(row)
-    return place if place.epoch == lease.epoch else Fenced("claimed")
+    return Place(run, conversation, FIRST_EPOCH, "running", 0), texts
 
 
 def _rest(
-    connection: sqlite3.Connection, place: _Place, first_number: int, events: Sequence[DocumentEvent]
-) -> Sequence[DocumentEvent] | Behind:
-    """The events that are not stored yet. Skipped events must equal the stored ones, or the log would lose its end."""
-    known = place.stored + 1 - first_number
-    if known < 0:
-        return Behind(place.stored)
-    if known and events:
+    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> tuple[Place, Sequence[DocumentEvent]] | Fenced | Behind:
+    """Where the run is, and the events that are not stored yet."""
+    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
+    checked = check_lease(lease, row, first_number, events)
+    if isinstance(checked, Fenced | Behind):
+        return checked
+    place, known = checked
+    if known:
         found = connection.execute(_STORED_FROM, {"run": place.run, "first": first_number})
-        batches.check_repeated(first_number, events[:known], [(first, batches.decode(data)) for first, data in found])
-    return events[known:] if known else events
+        batches.check_repeated(first_number, known, [(first, batches.decode(data)) for first, data in found])
+    return place, events[len(known) :]
 
 
-def _add_events(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> int:
+def _add_events(connection: sqlite3.Connection, place: Place, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
     data = batches.encode(events)
-    connection.execute(_ADD_EVENTS, (place.run, place.stored + 1, len(events), data))
+    connection.execute(_ADD_EVENTS, (place.run, place.last + 1, len(events), data))
     return len(data)
 
 
-def _add_calls(connection: sqlite3.Connection, place: _Place, events: Sequence[DocumentEvent]) -> None:
-    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
-    calls = [(call.tool_call_id, place.run, place.conversation) for one in paused for call in one.waiting_for or ()]
-    if calls:
-        connection.executemany(_ADD_CALL, calls)
+def _add_calls(connection: sqlite3.Connection, place: Place, events: Sequence[DocumentEvent]) -> None:
+    connection.executemany(_ADD_CALL, [(id, place.run, place.conversation) for id in open_calls(events)])
 
 
-def _add_conversation(connection: sqlite3.Connection, new: NewRun) -> int:
-    prompts = [message.text for message in new.messages if message.role == "user"]
-    title = title_of(repair(prompts[0] if prompts else ""))
-    values = (new.conversation_id, new.owner, title, new.workspace, new.mode, new.model, new.started_ms, new.started_ms)
-    created = connection.execute(_ADD_CONVERSATION, values).lastrowid
-    assert created is not None
-    return created
+def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) -> int:
+    """The key of the new row."""
+    key = connection.execute(insert, values).lastrowid
+    assert key is not None
+    return key
 
 
-def _last_message(connection: sqlite3.Connection, conversation: int) -> int:
-    (number,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
-    return int(number)
-
-
-def _add_messages(
-    connection: sqlite3.Connection,
-    conversation: int,
-    run: int,
-    messages: Iterable[tuple[str, str]],
-    now_ms: int,
-    number: int,
-) -> int:
-    """Appends messages, each a role and a text, after the one of this number. Returns the number of the last."""
-    for role, text in messages:
-        number += 1
-        connection.execute(_ADD_MESSAGE, (conversation, number, role, text, run, now_ms))
-    return number
-
-
-def _end(connection: sqlite3.Connection, place: _Place, end: RunEnd, last_message: int | None = None) -> None:
-    """`last_message` is the number of the conversation's last one, if it is known."""
-    envelope, usage = end.envelope, end.envelope.usage
-    state = "completed" if envelope.status == "completed" else "error"
-    cached, estimated = (None if value is UNSET else value for value in (usage.cached_tokens, usage.estimated))
-    connection.execute(
-        _END_RUN,
-        (
-            *(state, envelope.model, end.first_event_ms, end.ended_ms),
-            *(usage.prompt_tokens, usage.completion_tokens, usage.total_tokens, cached, estimated),
-            *(end.failure_code, end.tool_uses, end.needs_decision, place.run),
-        ),
-    )
+def _end(connection: sqlite3.Connection, place: Place, end: RunEnd) -> None:
+    values = {**end_values(end), "run": place.run, "conversation": place.conversation}
+    connection.execute(_END_RUN, values)
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
-    connection.execute(_END_TURN, (envelope.model, end.ended_ms, end.session_id, end.fingerprint, place.conversation))
+    connection.execute(_END_TURN, values)
     if end.answer:
-        number = _last_message(connection, place.conversation) if last_message is None else last_message
-        answer = [("assistant", repair(end.answer))]
-        _add_messages(connection, place.conversation, place.run, answer, end.ended_ms, number)
+        answer = (place.conversation, "assistant", repair(end.answer), place.run, end.ended_ms)
+        connection.execute(_ADD_MESSAGE, answer)

@@ -1,0 +1,38 @@
+"""A store whose calls wait for their results, for tests that are not asynchronous."""
+
+import asyncio
+import inspect
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.runs.scripted import at_once
+
+WRITES = {"begin_run", "begin_with", "append", "end_run"}  # which wait for nobody where no event loop runs
+
+
+class Database:
+    def __init__(self, directory: Path) -> None:
+        self.store = SqliteStore(directory)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.store, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+        drive: Callable[[Coroutine[Any, Any, Any]], Any] = at_once if name in WRITES else asyncio.run
+
+        def call(*values: Any, **named: Any) -> Any:
+            if asyncio._get_running_loop() is None:
+                return drive(found(*values, **named))
+            with ThreadPoolExecutor(1) as thread:
+                return thread.submit(lambda: drive(found(*values, **named))).result()
+
+        return call
+
+
+def blocking(store: SqliteStore) -> Database:
+    database = Database.__new__(Database)
+    database.store = store
+    return database
