@@ -13,10 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from _pytest.runner import runtestprotocol  # which has no public name; other plugins import it from here, too
 from hypothesis import HealthCheck, settings
 
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
+
+_QUICK_SECONDS = 0.01  # which `--durations` need not show
 
 settings.register_profile(
     "thorough",
@@ -67,6 +70,22 @@ def pytest_collection_finish() -> None:
     """Thousands of tests stay in memory to the end: the garbage collector need not look at them each time."""
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
+    """In a worker: as pytest's own, without reports of a quick set-up or tear-down that went well.
+
+    They would be two of three reports, and each is written by a worker, and read and counted by one process for all.
+    """
+    if not hasattr(item.config, "workerinput"):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    for report in runtestprotocol(item, log=False, nextitem=nextitem):
+        if report.when == "call" or not report.passed or report.duration > _QUICK_SECONDS:
+            item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
 def _test_of(item: pytest.Item) -> str:

@@ -1,7 +1,6 @@
 """A browser and gateways, one of each for a worker; a page of its own for each test, which must have done no harm."""
 
 import os
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,14 +30,12 @@ both_sizes = pytest.mark.parametrize("size", ["desktop", "phone"])
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A browser is slow: the first test of each module is enough for a quick run, in a wide window."""
-    seen = Counter[Path]()
+    """A browser is slow: a quick run has the tests that are marked `smoke`, in a wide window."""
     for item in items:
         if item.path.parent == Path(__file__).parent:
             case = getattr(item, "callspec", None)
             is_phone = case is not None and "phone" in case.params.values()
-            seen[item.path] += not is_phone
-            if is_phone or seen[item.path] > 1:
+            if is_phone or not item.get_closest_marker("smoke"):
                 item.add_marker("slow")
 
 

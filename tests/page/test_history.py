@@ -25,6 +25,7 @@ from tests.page.using import (
 from tests.server.conftest import unique
 
 
+@pytest.mark.smoke
 def test_a_conversation_is_listed_and_opened_again(page: Page, script: Script) -> None:
     first, second = unique(), unique()
     script.plan("Move house", [("pack", "Pack")]).todos(("pack", "Pack", "COMPLETED")).say("Packed.")

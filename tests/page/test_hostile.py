@@ -69,6 +69,7 @@ def assert_unharmed(page: Page) -> None:
     assert page.locator("body").is_visible()
 
 
+@pytest.mark.smoke
 def test_hostile_text_stays_text(page: Page, script: Script) -> None:
     ask(page, hostile(script).prompt(" ".join(text for text in _HOSTILE if "\n" not in text)))
     expect_state(page, "completed")

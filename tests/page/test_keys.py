@@ -23,6 +23,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]
         yield running
 
 
+@pytest.mark.smoke
 def test_the_key_is_asked_for_once_and_kept_out_of_addresses(
     contexts: Contexts, locked: RunningGateway, watch: list[Watch]
 ) -> None:

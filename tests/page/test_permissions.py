@@ -32,6 +32,7 @@ def rejected(page: Page, prompt: str) -> None:
     expect(of_type(page, "terminal_command").last).to_contain_text("needs permission")
 
 
+@pytest.mark.smoke
 @both_sizes
 def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: RunningGateway) -> None:
     prompt, ran = counter(gateway.workspace)

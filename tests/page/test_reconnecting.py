@@ -4,6 +4,7 @@ import signal
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 from playwright.sync_api import expect
 
 from tests.cli.processes import TIMEOUT
@@ -19,6 +20,7 @@ from tests.server.test_leaks import ended_agents
 _LOST = "net::ERR_"  # the browser's own lines about what could not be reached
 
 
+@pytest.mark.smoke
 def test_after_a_broken_connection_nothing_is_missing_and_nothing_twice(
     gateway: RunningGateway, contexts: Contexts, watch: list[Watch], script: Script
 ) -> None:

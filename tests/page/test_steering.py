@@ -25,6 +25,7 @@ from tests.server.conftest import eventually, invocation, is_gone, unique
 pytestmark = both_sizes
 
 
+@pytest.mark.smoke
 def test_stop_ends_the_agent_and_keeps_what_it_said(page: Page, gateway: RunningGateway, script: Script) -> None:
     mark = unique()
     ask(page, script.say("Half of it").gate("never").say(" and the rest.").prompt(mark))

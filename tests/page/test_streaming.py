@@ -1,5 +1,6 @@
 """Documents appear while the agent works: in their order, and growing."""
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import both_sizes
@@ -29,6 +30,7 @@ _UP_TO_LINE: dict[int, list[str]] = {
 _TEN = "text code_reference code_block file_edit tool_call terminal_command plan clarification error todo_update"
 
 
+@pytest.mark.smoke
 def test_all_ten_types_appear_in_order_while_the_agent_works(page: Page, script: Script) -> None:
     ask(page, script.demo("jwt_authentication", {line: str(line) for line in _UP_TO_LINE}).unfinished_prompt())
     shown: list[str] = []
