@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
+from cursor_gateway.errors import unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
@@ -27,7 +27,7 @@ from cursor_gateway.sources.cursor.confinement import (
     confine,
     without_proxy,
 )
-from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
 from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest, parse_models
 from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
@@ -51,6 +51,10 @@ class CliOptions(Struct, frozen=True, kw_only=True):
 
 
 class CursorCliSource:
+    holds_questions = False
+    offers_tools = True
+    tools_server = TOOLS_SERVER
+
     def __init__(
         self,
         options: CliOptions,
@@ -100,18 +104,6 @@ class CursorCliSource:
         stores = Path(configuration_of(turn), "chats").glob(f"*/{turn.session_id}/store.db")
         return any(store.stat().st_size for store in stores)
 
-    @property
-    def holds_questions(self) -> bool:
-        return False
-
-    @property
-    def tools_server(self) -> str:
-        return TOOLS_SERVER
-
-    @property
-    def offers_tools(self) -> bool:
-        return True
-
     def account(self) -> Hashable:
         program = _stamp(self._program.path) if self._program is not None else None
         return program, tuple(map(self._environ.get, _CREDENTIALS)), configuration_stamp(self._environ)
@@ -144,10 +136,7 @@ class CursorCliSource:
             while not decoder.finished and (chunk := await process.read()):
                 size += len(chunk)
                 if size > self._options.max_output_bytes:
-                    raise AgentOutputTooLarge(
-                        f"The agent wrote more than {self._options.max_output_bytes} bytes; ask for less at a "
-                        "time, or raise `max_output_bytes`."
-                    )
+                    raise output_too_large(self._options.max_output_bytes)
                 if recording is not None:
                     recording.write(chunk)
                 if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # exactly one line: the usual case
@@ -156,9 +145,7 @@ class CursorCliSource:
                     whole = lines.push(chunk)
                     unended = 0 if whole else unended + len(chunk)
                     if unended > LONGEST_LINE:
-                        raise AgentOutputTooLarge(
-                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at a time."
-                        )
+                        raise line_too_long(LONGEST_LINE)
                     events = decoder.push(whole)
                 if events:
                     yield events
@@ -169,7 +156,8 @@ class CursorCliSource:
                 events = decoder.push(lines.flush())  # the last line may lack its LF
                 if not decoder.finished:
                     stderr_tail = process.stderr_tail.encode()
-                    events += decoder.flush(_failure(process, decoder.stray_text))
+                    said = "\n".join(filter(None, (process.stderr_tail, decoder.stray_text)))
+                    events += decoder.flush(failure_of(said, process.ending).failure())
                 yield events
             process.is_discarding = True
             await process.wait(self._options.grace_seconds)
@@ -184,10 +172,9 @@ class CursorCliSource:
         original, options = user_configuration(self._environ), self._options.command
         if turn.offered is not None:
             check_confinable(program)
-            place = confine(turn, turn.offered, original)
-            turn = replace(turn, workspace=place.workspace)
+            turn = replace(turn, workspace=confine(turn, turn.offered, original))
             command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
-            environment = without_proxy(self._environment(place.configuration))
+            environment = without_proxy(self._environment(configuration_of(turn)))
         else:
             configuration, images = configuration_of(turn), f"{turn.folder}/images"
             data = data_of(turn.folder)
@@ -215,14 +202,6 @@ class CursorCliSource:
         if config_dir is None:
             config_dir = self._environ.get("CURSOR_CONFIG_DIR")
         return {**self._kept, "CURSOR_CONFIG_DIR": config_dir} if config_dir is not None else self._kept
-
-
-def _failure(process: AgentProcess, stray: str) -> Failure:
-    error: AgentError = failure_of("\n".join(text for text in (process.stderr_tail, stray) if text))
-    if isinstance(error, AgentCrashed):
-        how = process.ending or "it closed its output and did not end"
-        error.details = f"{how}\n{error.details}".strip()
-    return error.failure()
 
 
 def _stamp(path: str) -> object:

@@ -13,6 +13,7 @@ from cursor_gateway.errors import (
     AgentError,
     AgentFailed,
     AgentMisconfigured,
+    AgentOutputTooLarge,
     AgentOverloaded,
     AgentQuotaExhausted,
     AgentUnauthenticated,
@@ -163,9 +164,20 @@ def _comparable(name: str) -> str:
     return _BREAKS.sub("-", name.casefold()).strip("-")
 
 
-def failure_of(text: str) -> AgentError:
-    """The error for a run that ended without a result."""
-    return known_failure(text) or AgentCrashed(details=plain(text))
+def failure_of(text: str, ending: str | None = None) -> AgentError:
+    """The error for a run that ended without a result. `ending` is how its process ended; empty: it still runs."""
+    how = "" if ending is None else ending or "it closed its output and did not end"
+    return known_failure(text) or AgentCrashed(details=f"{how}\n{plain(text)}".strip())
+
+
+def output_too_large(limit: int) -> AgentOutputTooLarge:
+    return AgentOutputTooLarge(
+        f"The agent wrote more than {limit} bytes; ask for less at a time, or raise `max_output_bytes`."
+    )
+
+
+def line_too_long(limit: int) -> AgentOutputTooLarge:
+    return AgentOutputTooLarge(f"The agent wrote a line of more than {limit} bytes; ask for less at a time.")
 
 
 def reported_failure(text: str) -> AgentError:

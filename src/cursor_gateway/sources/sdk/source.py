@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
-    AgentOutputTooLarge,
     AgentUnauthenticated,
     Failure,
     GatewayError,
@@ -23,6 +22,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.sources.cursor.configuration import unusable
 from cursor_gateway.sources.cursor.confinement import empty_workspace
+from cursor_gateway.sources.cursor.failures import output_too_large
 from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
@@ -161,10 +161,7 @@ class CursorSdkSource:
                     update = plain(event)
                     size += size_of(update)
                     if size > most:
-                        raise AgentOutputTooLarge(
-                            f"The agent wrote more than {most} bytes; ask for less at a time, or raise "
-                            "`max_output_bytes`."
-                        )
+                        raise output_too_large(most)
                     decoder.push(event.kind, update, clock() * 1000)
                 if batch := decoder.take():
                     yield batch
