@@ -84,6 +84,10 @@ class SourceState(Struct, frozen=True, kw_only=True):
 
 
 class Source(Protocol):
+    holds_questions: bool  # whether its agent waits for answers (`Turn.person`)
+    tools_server: str  # the name of the MCP server with the caller's tools, as its agent sees it
+    offers_tools: bool  # whether its agent can be given the caller's tools and kept from its own
+
     def state(self) -> SourceState: ...
 
     def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
@@ -100,21 +104,6 @@ class Source(Protocol):
 
     def has_session(self, turn: Turn) -> bool:
         """Whether the agent still has the session that the turn resumes."""
-        ...
-
-    @property
-    def holds_questions(self) -> bool:
-        """Whether its agent waits for answers (`Turn.person`)."""
-        ...
-
-    @property
-    def tools_server(self) -> str:
-        """The name of the MCP server with the caller's tools, as its agent sees it."""
-        ...
-
-    @property
-    def offers_tools(self) -> bool:
-        """Whether its agent can be given the caller's tools and kept from its own."""
         ...
 
     def account(self) -> Hashable:

@@ -22,8 +22,8 @@ async def start_with_stdin(
     except OSError as error:
         raise cannot_start(error, arguments) from error
     try:
-        connecting = asyncio.get_running_loop().connect_write_pipe(asyncio.BaseProtocol, open(ours, "wb", 0))
-        stdin, _ = await connecting
+        loop = asyncio.get_running_loop()
+        stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours, "wb", 0))
     except BaseException:
         os.close(theirs)
         raise

@@ -110,15 +110,15 @@ class RunningTurn:
 
     def _answered(self, connection: AgentConnection, prompt: "asyncio.Task[Any]") -> None:
         """The agent has answered the prompt, or is gone."""
-        error = None if prompt.cancelled() else prompt.exception()
-        if not prompt.cancelled() and error is None and Fields(prompt.result()).text("stopReason") == "end_turn":
-            if text := self._take_denials():
-                self.send(connection, [{"type": "text", "text": text}])
-                return
+        is_well = not prompt.cancelled() and prompt.exception() is None
+        is_complete = is_well and Fields(prompt.result()).text("stopReason") == "end_turn"
+        if is_complete and (text := self._take_denials()):
+            self.send(connection, [{"type": "text", "text": text}])
+            return
         self._close()
         if prompt.cancelled() or self._is_over:
             return
-        match error:
+        match prompt.exception():
             case None:
                 self._put(self._decoder.finish(prompt.result(), self._spent(counted(prompt.result())), self._elapsed()))
                 self._is_over = True
