@@ -58,7 +58,9 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
         prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
         return replace(self.turn, prompt=prompt, session_id=None)
 
-    def resumed(self, source: SourceRouter, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
+    def resumed(
+        self, source: SourceRouter, session_id: str | None, new: Sequence[Message], more: Sequence[Message]
+    ) -> Turn:
         """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
         turn = replace(self.turn, session_id=session_id)
         if session_id is None or not source.has_session(turn):

@@ -34,6 +34,12 @@ _LONGEST_QUOTE = 300  # characters of agent output quoted in a message; the deta
 _LONGEST_NAME = 100  # characters of a model name, which comes from the caller and is compared and repeated
 _ALIKE = 0.5  # minimum similarity for a suggestion
 
+USAGE_LIMIT = "The Cursor account has reached its usage limit; wait for its reset or raise the limit."
+NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
+CANCELLED = "The run was cancelled; start it again to get the whole answer."
+CONNECTION_LOST = "The agent lost its connection to Cursor's service; check the network and try again."
+BAD_OPTION = "The agent rejected one of its options."
+
 _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"Authentication required|Not logged in",
@@ -60,26 +66,14 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         ModelUnavailable,
         "This Cursor plan can only use the model `auto`; choose it, or upgrade the plan.",
     ),
-    (
-        r"You've (?:hit|reached) your usage limit",
-        AgentQuotaExhausted,
-        "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
-    ),
-    (
-        r"resource_exhausted",
-        AgentOverloaded,
-        "Cursor's service has no capacity for this request at the moment; try again later.",
-    ),
+    (r"You've (?:hit|reached) your usage limit", AgentQuotaExhausted, USAGE_LIMIT),
+    (r"resource_exhausted", AgentOverloaded, NO_CAPACITY),
     (
         r"Failed to claim persistent session|Failed to resume chat",
         SessionLost,
         "The agent cannot resume this chat; start a new conversation.",
     ),
-    (
-        r"No prompt provided",
-        AgentMisconfigured,
-        "The prompt is empty; send a message.",
-    ),
+    (r"No prompt provided", AgentMisconfigured, "The prompt is empty; send a message."),
     (
         r"administrator has disabled the 'Run Everything'",
         AgentMisconfigured,
@@ -93,17 +87,13 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
         AgentMisconfigured,
-        "The agent rejected one of its options.",
+        BAD_OPTION,
     ),
-    (
-        r"Aborting operation|Operation cancelled",
-        RunCancelled,
-        "The run was cancelled; start it again to get the whole answer.",
-    ),
+    (r"Aborting operation|Operation cancelled", RunCancelled, CANCELLED),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
         AgentUnreachable,
-        "The agent lost its connection to Cursor's service; check the network and try again.",
+        CONNECTION_LOST,
     ),
     (
         r"\[internal\] |exceeded max retries",
@@ -113,7 +103,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
 ]
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
-_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
+QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
 
 
 def known_failure(text: str) -> AgentError | None:
@@ -129,7 +119,7 @@ def known_failure(text: str) -> AgentError | None:
                 unknown = unknown_model(id[:_LONGEST_NAME], near)
                 unknown.details = details
                 return unknown
-            if error in _QUOTED:
+            if error in QUOTED:
                 chat_message = _CHAT_MESSAGE.search(text)
                 message = quoting(message, chat_message[1] if chat_message else text[first:].partition("\n")[0])
             return error(message, details=details)
