@@ -120,9 +120,11 @@ class Source(Protocol):
         Ends agents that would write it again, after other conversations' runs in them are over. Returns False if
         something is left.
         """
-        ...
+        return True
 
     def warm_up(self, workspace: str) -> None:
         """Starts an agent in advance, in sources that keep agents alive. Returns at once."""
+        return
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        return

@@ -21,7 +21,7 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.sources.acp.messages import error_text
 from cursor_gateway.sources.acp.process import LineTransport
-from cursor_gateway.sources.cursor.failures import failure_of, known_failure, line_too_long
+from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.payload import Fields
 
@@ -53,14 +53,9 @@ class Refused(Exception):
         """The matching gateway error."""
         text = str(self)
         if self.code == _UNAUTHENTICATED:
-            return AgentUnauthenticated(
-                "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.", details=text
-            )
+            return AgentUnauthenticated(NOT_LOGGED_IN, details=text)
         if "Failed to initialize session services" in text and has_key:
-            return AgentUnauthenticated(
-                "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
-                details=text,
-            )
+            return AgentUnauthenticated(KEY_REJECTED, details=text)
         return known_failure(text) or AgentFailed(f"The agent returned an error: {text}. Try again.", details=text)
 
 

@@ -6,8 +6,6 @@ Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `c
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
 from cursor_gateway.model.actions import Action, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
@@ -25,6 +23,8 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor.failures import CANCELLED
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner
@@ -38,7 +38,7 @@ _SILENT = {
     "user_message_chunk",
 }
 _STOPS: dict[str, AgentError] = {
-    "cancelled": RunCancelled("The run was cancelled; start it again to get the whole answer."),
+    "cancelled": RunCancelled(CANCELLED),
     "refusal": AgentFailed("The model refused to continue; rephrase the request."),
     "max_tokens": AgentFailed("The answer was cut off at the model's token limit; ask for less at once."),
     "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to continue."),
@@ -229,8 +229,7 @@ class AcpDecoder:
     def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
         self._settled.add(call.id)
         action, outcome = ended(call, update)
-        if outcome.duration_ms is None and at_ms is not None and call.started_ms is not None:
-            outcome = replace(outcome, duration_ms=int(at_ms - call.started_ms))
+        outcome = timed(outcome, (call.started_ms, at_ms))
         if self._is_callers(call):
             has_no_output = not update.items("content") and update.all.get("rawOutput") is None
             if outcome.state == "completed" or (has_no_output and not call.is_denied):

@@ -17,7 +17,7 @@ from cursor_gateway.sources.acp.models import acp_model
 from cursor_gateway.sources.acp.pool import Place, Pool, PoolOptions
 from cursor_gateway.sources.acp.process import start_with_stdin
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.command import (
     CommandOptions,
     Program,
@@ -62,7 +62,7 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
 
 
-class CursorAcpSource:
+class CursorAcpSource(Source):
     holds_questions = True
     offers_tools = True
     tools_server = TOOLS_SERVER
@@ -176,8 +176,8 @@ class CursorAcpSource:
         if not ids:
             return True
         await self._pool.forget(ids)
-        kept = list(self._folder.iterdir()) if self._folder.is_dir() else []
-        return await asyncio.to_thread(delete_sessions, ids, [*kept, *user_folders(self._environ)])
+        folders = [*self._folder.glob("*"), *user_folders(self._environ)]
+        return await asyncio.to_thread(delete_sessions, ids, folders)
 
     # --- agents -------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import Failure
@@ -28,6 +27,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
@@ -347,7 +347,7 @@ class CursorDecoder:
                 action, outcome = read_result(tool, args or started.args, body.all.get("result"))
                 if outcome.state == "completed" and self._is_callers(tool, args or started.args):
                     return
-                outcome = _timed(
+                outcome = timed(
                     outcome,
                     (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
                     (started.seen_ms, record.timestamp_ms),
@@ -452,16 +452,6 @@ class CursorDecoder:
         if self._first_ms is None or self._last_ms is None:
             return None
         return max(0, int(self._last_ms - self._first_ms))
-
-
-def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
-    """Prefers the tool's own measurement, then the first clock that has both times."""
-    if outcome.duration_ms is not None:
-        return outcome
-    for started, ended in clocks:
-        if started is not None and ended is not None:
-            return msgspec.structs.replace(outcome, duration_ms=max(0, int(ended - started)))
-    return outcome
 
 
 def _message_of(error: object) -> str:

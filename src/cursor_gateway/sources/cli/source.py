@@ -9,9 +9,8 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor.configuration import (
@@ -28,7 +27,7 @@ from cursor_gateway.sources.cursor.confinement import (
     without_proxy,
 )
 from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
-from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest, parse_models
+from cursor_gateway.sources.cursor.models import ModelCache, parse_models
 from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import delete_sessions, sessions_in, user_folders
@@ -50,7 +49,7 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     models_seconds: float = 600.0
 
 
-class CursorCliSource:
+class CursorCliSource(Source):
     holds_questions = False
     offers_tools = True
     tools_server = TOOLS_SERVER
@@ -65,7 +64,7 @@ class CursorCliSource:
     ) -> None:
         self._options, self._ledger, self._recorder = options, ledger, recorder
         self._environ = dict(environ)  # `os.environ` decodes its values each time
-        self._kept = environment_for(environ, options.environment, None)
+        self._environment = environment_for(environ, options.environment, environ.get("CURSOR_CONFIG_DIR"))
         self._program: Program | None = None
         self._probing = asyncio.Lock()
         self._stamp: object = None  # of the program's file when it was probed
@@ -77,7 +76,7 @@ class CursorCliSource:
             return self._program
         async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
-                self._program = await find_program(self._options.program, self._environment(None))
+                self._program = await find_program(self._options.program, self._environment)
                 self._stamp = _stamp(self._program.path)
             return self._program
 
@@ -92,7 +91,7 @@ class CursorCliSource:
         """Checks only that a program is there; `probe` checks that it is Cursor's."""
         if self._program is None or shutil.which(self._program.path) is not None:
             return ""
-        if candidates(self._options.program, self._environment(None)):
+        if candidates(self._options.program, self._environment):
             return ""
         return f"cursor-agent is gone; {INSTALL_ADVICE}."
 
@@ -109,17 +108,12 @@ class CursorCliSource:
         return program, tuple(map(self._environ.get, _CREDENTIALS)), configuration_stamp(self._environ)
 
     def check_model(self, model: str) -> None:
-        models = self._models.peek()
-        if models is not None and not is_known(model, models):
-            raise unknown_model(model, nearest(model, models))
+        self._models.check(model)
 
     async def forget(self, folder: str) -> bool:
         """The agent's chats are in the folder; transcripts may be in the user's own."""
         ids = sessions_in(Path(folder))
         return await asyncio.to_thread(delete_sessions, ids, user_folders(self._environ))
-
-    def warm_up(self, workspace: str) -> None:
-        """Does nothing: no agent is kept alive."""
 
     async def close(self) -> None:
         await self._models.close()
@@ -170,38 +164,33 @@ class CursorCliSource:
 
     async def _start(self, turn: Turn, program: Program) -> AgentProcess:
         original, options = user_configuration(self._environ), self._options.command
+        configuration = configuration_of(turn)
         if turn.offered is not None:
             check_confinable(program)
             turn = replace(turn, workspace=confine(turn, turn.offered, original))
             command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
-            environment = without_proxy(self._environment(configuration_of(turn)))
+            environment = without_proxy(self._environment)
         else:
-            configuration, images = configuration_of(turn), f"{turn.folder}/images"
-            data = data_of(turn.folder)
+            images, data = f"{turn.folder}/images", data_of(turn.folder)
             copy_configuration(original, configuration, data)
             set_rules(original, configuration, data, [*self._options.allow, *turn.allow])
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
-            environment = self._environment(configuration)
+            environment = self._environment
         return await AgentProcess.start(
             command.arguments,
             folder=turn.workspace,
-            environment=environment,
+            environment={**environment, "CURSOR_CONFIG_DIR": configuration},
             stdin=command.stdin,
             on_gone=self._ledger.remove,
         )
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()
-        ran = await run_to_end([program.path, "--list-models"], self._environment(None))
+        ran = await run_to_end([program.path, "--list-models"], self._environment)
         models = parse_models(ran.stdout)
         if not models:
             raise reported_failure(ran.stderr or ran.stdout)
         return models
-
-    def _environment(self, config_dir: str | None) -> dict[str, str]:
-        if config_dir is None:
-            config_dir = self._environ.get("CURSOR_CONFIG_DIR")
-        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir} if config_dir is not None else self._kept
 
 
 def _stamp(path: str) -> object:

@@ -48,8 +48,8 @@ def confine(turn: Turn, offered: Offered, original: Path) -> str:
     """Returns the workspace. Raises `AgentMisconfigured`. `original` is the user's configuration."""
     configuration = configuration_of(turn)
     copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)
+    workspace = empty_workspace(turn)
     try:
-        workspace = empty_workspace(turn)
         servers = {offered.server: {"url": offered.url}} if offered.url else {}
         with private_folder(data_of(turn.folder), f"{workspace}/.cursor") as folder:
             write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
@@ -64,12 +64,15 @@ def confine(turn: Turn, offered: Offered, original: Path) -> str:
 
 
 def empty_workspace(turn: Turn) -> str:
-    """The agent's working folder, emptied of anything from the previous turn. Raises `OSError`."""
-    workspace = Path(turn.folder) / "scratch"
-    with private_folder(data_of(turn.folder), Path(turn.folder)) as folder:
-        remove_entry(folder, workspace.name)
-    with private_folder(data_of(turn.folder), workspace):
-        return str(workspace)
+    """The agent's working folder, emptied of anything from the previous turn. Raises as `copy_configuration`."""
+    name = "scratch"
+    try:
+        with private_folder(data_of(turn.folder), turn.folder) as folder:
+            remove_entry(folder, name)
+        with private_folder(data_of(turn.folder), f"{turn.folder}/{name}"):
+            return f"{turn.folder}/{name}"
+    except OSError as error:
+        raise unusable(error) from error
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:

@@ -32,8 +32,12 @@ _CHAT_MESSAGE = re.compile(r"^chatMessage: *\*?(.+?)\*?$", re.MULTILINE)  # says
 _LONGEST_DETAILS = 2000  # characters
 _LONGEST_QUOTE = 300  # characters of agent output quoted in a message; the details have more
 _LONGEST_NAME = 100  # characters of a model name, which comes from the caller and is compared and repeated
+_MOST_SUGGESTIONS = 3
 _ALIKE = 0.5  # minimum similarity for a suggestion
 
+# What the other backends report as well, in their own ways.
+NOT_LOGGED_IN = "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY."
+KEY_REJECTED = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login."
 USAGE_LIMIT = "The Cursor account has reached its usage limit; wait for its reset or raise the limit."
 NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
 CANCELLED = "The run was cancelled; start it again to get the whole answer."
@@ -41,16 +45,8 @@ CONNECTION_LOST = "The agent lost its connection to Cursor's service; check the 
 BAD_OPTION = "The agent rejected one of its options."
 
 _TABLE: list[tuple[str, type[AgentError], str]] = [
-    (
-        r"Authentication required|Not logged in",
-        AgentUnauthenticated,
-        "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.",
-    ),
-    (
-        r"API key is invalid",
-        AgentUnauthenticated,
-        "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
-    ),
+    (r"Authentication required|Not logged in", AgentUnauthenticated, NOT_LOGGED_IN),
+    (r"API key is invalid", AgentUnauthenticated, KEY_REJECTED),
     (
         r"Workspace Trust Required",
         WorkspaceUntrusted,
@@ -132,8 +128,8 @@ def quoting(message: str, words: str) -> str:
     return f"{message} The agent says: {words}" if words else message
 
 
-def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 3) -> list[str]:
-    """Suggestions for a mistyped name, most likely first. `names` maps each name to its aliases.
+def nearest_names(wanted: str, names: Mapping[str, Iterable[str]]) -> list[str]:
+    """Up to three suggestions for a mistyped name, most likely first. `names` maps each name to its aliases.
 
     A name that contains the whole input ranks above one that is merely similar: `opus` means
     `claude-opus-4-8-high`, though most letters differ.
@@ -147,7 +143,7 @@ def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 
         if contains or alike >= _ALIKE:
             found.append((not contains, -alike, name))
     found.sort(key=lambda entry: entry[:2])  # stable: ties keep the order of the list
-    return [name for *_, name in found[:count]]
+    return [name for *_, name in found[:_MOST_SUGGESTIONS]]
 
 
 def _comparable(name: str) -> str:

@@ -3,6 +3,8 @@
 import re
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from cursor_gateway.model.actions import Outcome
 from cursor_gateway.model.documents import State
 from cursor_gateway.wire.payload import Fields
@@ -69,6 +71,16 @@ def _failure(key: str, value: Fields) -> Outcome:
         status = value.integer("exitCode")
         message = "The command failed." if status is None else f"The command exited with status {status}."
     return Outcome(state=ending.state, code=ending.code, message=message or ending.message, details=details)
+
+
+def timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
+    """Prefers the tool's own measurement, then the first clock that has both times, in milliseconds."""
+    if outcome.duration_ms is not None:
+        return outcome
+    for started, ended in clocks:
+        if started is not None and ended is not None:
+            return replace(outcome, duration_ms=max(0, int(ended - started)))
+    return outcome
 
 
 def snake(name: str) -> str:

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed, Failure
 from cursor_gateway.model.agent_events import (
@@ -27,6 +26,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
     merge_deltas,
 )
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
@@ -177,8 +177,7 @@ class SdkDecoder:
         action, outcome = read_result(tool, args, protocol_result(tool, call.get("result")))
         if outcome.state == "completed" and self._is_callers(tool, args):
             return
-        if outcome.duration_ms is None and started is not None:
-            outcome = replace(outcome, duration_ms=max(0, round(at_ms - started.started_ms)))
+        outcome = timed(outcome, (started.started_ms if started else None, at_ms))
         self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
 
     def _is_callers(self, tool: str, args: object) -> bool:
