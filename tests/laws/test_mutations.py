@@ -139,8 +139,8 @@ MUTATIONS = [
     Mutation(
         "thinking tells that what was held is text",
         _DECODER,
-        "            self._release()\n            if self._half_thought:\n",
-        "            if self._half_thought:\n",
+        "            self._release()\n            if self._thinking.half:\n",
+        "            if self._thinking.half:\n",
         "tests/sources/test_decoder.py::test_text_that_was_held_is_said_before_the_thought_that_follows_it",
     ),
     Mutation(

@@ -2,17 +2,18 @@
 
 import asyncio
 import json
-import os
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
 from cursor_gateway.sources.acp.connection import AgentConnection, Refused, unanswered
-from cursor_gateway.sources.acp.process import InteractiveProcess, StdinWriter
+from cursor_gateway.sources.acp.process import LineTransport, start_with_stdin
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.payload import Fields
 
 AGENT = """
@@ -40,13 +41,13 @@ def lived(tmp_path: Path, script: dict[str, list[Any]], life: Life) -> None:
     gone: list[int] = []
 
     async def live() -> None:
-        process, voice = await InteractiveProcess.open(
+        process, stdin = await start_with_stdin(
             [sys.executable, "-ISc", AGENT, json.dumps(script)],
             folder=str(tmp_path),
             environment={},
             on_gone=gone.append,
         )
-        connection = AgentConnection(process, voice, 1_000_000, 0.05)
+        connection = AgentConnection(process, stdin, 1_000_000, 0.05)
         try:
             async with asyncio.timeout(60):
                 await life(connection)
@@ -189,37 +190,47 @@ def test_a_refusal_says_what_it_means() -> None:
 def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:
     async def live() -> None:
         with pytest.raises(AgentMissing, match="cannot be started"):
-            await InteractiveProcess.open([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
+            await start_with_stdin([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
 
     asyncio.run(live())
 
 
-def test_what_is_written_to_nobody_is_lost_without_a_word() -> None:
+def transported(script: str, life: Callable[[AgentProcess, LineTransport], Coroutine[Any, Any, None]]) -> None:
     async def live() -> None:
-        reader, writer = os.pipe()
-        voice = StdinWriter(writer)
-        voice.write(b"x" * 1_000_000)  # more than a pipe holds
-        voice.write(b"y")
-        os.close(reader)
-        while voice._pipe >= 0:
-            await asyncio.sleep(0.001)
-        voice.write(b"z")
-        voice.close()
+        process, stdin = await start_with_stdin(
+            [sys.executable, "-ISc", script], folder="/", environment={}, on_gone=lambda pid: None
+        )
+        transport = LineTransport(process, stdin, 1_000_000)
+        try:
+            async with asyncio.timeout(60):
+                await life(process, transport)
+        finally:
+            await transport.close()
+            await transport.close()  # as often as anybody likes
+            await process.end(0.05)
 
-    asyncio.run(live())
+    for run in (asyncio.run, uvloop.run):
+        run(live())
+
+
+def test_what_is_written_to_nobody_is_lost_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    async def life(process: AgentProcess, transport: LineTransport) -> None:
+        await transport.send({"id": 1, "method": "x" * 1_000_000})  # more than a pipe holds
+        assert await transport.receive() == {"id": 1, "result": None}
+        await process.wait(60)
+        for _ in range(20):
+            await transport.send({"id": 2, "method": "y"})
+            await asyncio.sleep(0)
+
+    transported('import os; os.read(0, 1); print(\'{"id": 1, "result": null}\')', life)
+    assert not caplog.records
 
 
 def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
-    async def live() -> None:
-        reader, writer = os.pipe()
-        voice = StdinWriter(writer)
-        voice.write(b"x" * 200_000)
-        voice.write(b"y")
-        read = bytearray()
-        while len(read) < 200_001:
-            read += await asyncio.to_thread(os.read, reader, 65536)
-        assert bytes(read) == b"x" * 200_000 + b"y"
-        voice.close()
-        os.close(reader)
+    async def life(process: AgentProcess, transport: LineTransport) -> None:
+        sent = [{"id": 1, "method": "x" * 200_000}, {"id": 2, "method": "y"}]
+        for message in sent:
+            await transport.send(message)
+        assert [await transport.receive(), await transport.receive()] == sent
 
-    asyncio.run(live())
+    transported("import sys, time; time.sleep(0.01); [print(line, end='', flush=True) for line in sys.stdin]", life)

@@ -70,7 +70,7 @@ def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path
     )
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), policy)
+        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), policy)
         return await running.permission(Fields({"toolCall": call, "options": OPTIONS}))
 
     outcome = asyncio.run(ask())["outcome"]
@@ -110,7 +110,7 @@ def test_what_is_always_allowed_is_not_asked_for_again(
     turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), person=person)
 
     async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), Policy(ask=True))
         outcomes = [
             await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
             for id in ("1", "2")
@@ -126,7 +126,7 @@ def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
     turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, person=person, allow=["Shell(ls)"])
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", [], {}, None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), Policy(ask=True))
         return await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS}))
 
     assert asyncio.run(ask())["outcome"]["optionId"] == "allow-once"

@@ -357,7 +357,7 @@ def test_the_operators_options_reach_the_agent(tmp_path: Path) -> None:
 
     lived(place, life, place.source(command=command, environment=["MORE"]))
     (entry,) = place.log
-    assert entry["argv"] == ["--force", "-H", "X-Team: a", "acp"]
+    assert entry["argv"] == ["--force", "--header", "X-Team: a", "acp"]
     assert "MORE" in entry["environment"]["names"]
 
 

@@ -54,12 +54,12 @@ def turn(folder: Path, offered: Offered | None = OFFERED) -> Turn:
 
 def test_all_is_denied_but_the_callers_tools(tmp_path: Path, original: Path) -> None:
     folder = tmp_path / "conv"
-    place = confine(turn(folder), OFFERED, original)
-    assert place.workspace == str(folder / "scratch")
-    mcp = Path(place.workspace) / ".cursor" / "mcp.json"
+    workspace = confine(turn(folder), OFFERED, original)
+    assert workspace == str(folder / "scratch")
+    mcp = Path(workspace) / ".cursor" / "mcp.json"
     assert json.loads(mcp.read_text()) == {"mcpServers": {"caller": {"url": OFFERED.url}}}
     assert stat.S_IMODE(mcp.stat().st_mode) == 0o600  # the address is the key
-    configuration = Path(place.configuration)
+    configuration = Path(configuration_of(turn(folder)))
     assert sorted(path.name for path in configuration.iterdir()) == ["auth.json", "cli-config.json"]
     settings = json.loads((configuration / "cli-config.json").read_text())
     assert settings["permissions"]["allow"] == ["Mcp(caller:*)"]
@@ -94,14 +94,14 @@ def test_the_scratch_folder_is_empty_whenever_a_turn_begins(tmp_path: Path, orig
 
 
 def test_without_tools_there_is_no_server(tmp_path: Path, original: Path) -> None:
-    place = confine(turn(tmp_path), Offered(server="caller", url="", runner=Nobody()), original)
-    assert json.loads((Path(place.workspace) / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
+    workspace = confine(turn(tmp_path), Offered(server="caller", url="", runner=Nobody()), original)
+    assert json.loads((Path(workspace) / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
 
 
 def test_a_configuration_that_cannot_be_read_is_made_anew(tmp_path: Path, original: Path) -> None:
     (original / "cli-config.json").write_text("// not JSON")
-    place = confine(turn(tmp_path / "conv"), OFFERED, original)
-    assert json.loads((Path(place.configuration) / "cli-config.json").read_text())["version"] == 1
+    confine(turn(tmp_path / "conv"), OFFERED, original)
+    assert json.loads((Path(configuration_of(turn(tmp_path / "conv"))) / "cli-config.json").read_text())["version"] == 1
 
 
 def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path, original: Path) -> None:

@@ -101,7 +101,7 @@ def test_auto_is_always_known() -> None:
 def test_the_nearest_are_found_by_id_and_by_label() -> None:
     assert nearest("gpt-5.3-codex-lo", MODELS)[0] == "gpt-5.3-codex-low"
     assert nearest("Claude Sonnet 5 1M", MODELS)[0] == "claude-sonnet-5-thinking-high"
-    assert nearest("NANO", MODELS, count=1) == ["gpt-5.4-nano-none"]
+    assert nearest("NANO", MODELS)[0] == "gpt-5.4-nano-none"
     assert nearest("zzz", MODELS) == []
 
 

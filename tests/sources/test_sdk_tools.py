@@ -17,7 +17,7 @@ from cursor_gateway.sources.sdk.tools import content_of, definitions, guarded
 def sent(schema: dict[str, Any]) -> Any:
     """What arrives of a schema: the SDK's own stripping, as often as it does it."""
     (tool,) = definitions([Tool("add", "Adds.", schema)])
-    custom = CustomTool(lambda arguments, context: None, tool.description, tool.input_schema)
+    custom = CustomTool(lambda arguments, context: None, tool.description, tool.parameters)
     options = AgentOptions(local=LocalAgentOptions(custom_tools={"add": custom})).to_json()
     return strip_empty(options)["local"]["customTools"]["add"]["inputSchema"]
 

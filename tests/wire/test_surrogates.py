@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.wire.surrogates import join_halves, repair, repair_json
+from cursor_gateway.wire.surrogates import PairJoiner, repair, repair_json
 
 HIGH, LOW, WHOLE = "\ud83d", "\ude00", "\U0001f600"
 any_text = st.lists(st.sampled_from([HIGH, LOW, WHOLE, "a", "é", "\ufeff", "\0"]), max_size=8).map("".join)
@@ -41,13 +41,15 @@ def test_text_without_halves_stays_as_it_is(text: str) -> None:
 @given(any_text, st.data())
 def test_however_a_text_is_cut_its_pieces_join_to_the_same(text: str, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(text)))
-    first, half = join_halves("", text[:cut])
-    second, rest = join_halves(half, text[cut:])
-    assert first + second + repair(rest) == repair(text)
+    joiner = PairJoiner()
+    first, second = joiner.push(text[:cut]), joiner.push(text[cut:])
+    assert first + second + joiner.flush() == repair(text)
+    assert joiner.flush() == ""
     (first + second).encode()
 
 
 def test_half_a_character_waits_for_the_rest() -> None:
-    assert join_halves("", f"a{HIGH}") == ("a", HIGH)
-    assert join_halves(HIGH, f"{LOW}b") == (f"{WHOLE}b", "")
-    assert join_halves(HIGH, "b") == ("\ufffdb", "")
+    joiner = PairJoiner()
+    assert (joiner.push(f"a{HIGH}"), joiner.half) == ("a", HIGH)
+    assert (joiner.push(f"{LOW}b{HIGH}"), joiner.half) == (f"{WHOLE}b", HIGH)
+    assert (joiner.push("b"), joiner.half) == ("\ufffdb", "")

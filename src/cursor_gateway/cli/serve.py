@@ -23,7 +23,7 @@ from cursor_gateway.settings import Settings, check_exposed
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
-    from cursor_gateway.sources.base import Source
+    from cursor_gateway.sources.router import SourceRouter
 
 _THREADS = 8  # for what waits for the disk
 _SWITCH_SECONDS = 0.0002  # for which the event loop waits at most when a thread, such as the indexer, computes
@@ -245,7 +245,7 @@ def _threads() -> ThreadPoolExecutor:
     return pool
 
 
-async def _ask_models(source: "Source") -> None:
+async def _ask_models(source: "SourceRouter") -> None:
     """Before the first request: a model is rejected early only if the list is known."""
     with suppress(GatewayError):
         await source.models()

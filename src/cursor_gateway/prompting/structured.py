@@ -8,7 +8,7 @@ can make them take forever, which would block every other run.
 import json
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +16,7 @@ from msgspec import Struct
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.markdown.blocks import BlockParser, Closed, Content, Opened, Prose
 from cursor_gateway.model.caller_tools import LARGEST_SCHEMA
+from cursor_gateway.wire.json_body import refuse_constant
 
 if TYPE_CHECKING:
     from jsonschema.exceptions import SchemaError, ValidationError
@@ -125,11 +126,7 @@ def _values(text: str) -> Iterator[str]:
             at = end
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
-_DECODER = json.JSONDecoder(parse_constant=_refuse)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant)
 
 
 def _is_json(text: str) -> bool:

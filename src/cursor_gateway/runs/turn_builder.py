@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from cursor_gateway.model.images import Image, place_images
 from cursor_gateway.model.messages import Instructions, Message
 from cursor_gateway.prompting.prompt import bare, render
-from cursor_gateway.sources.base import Source, Turn
+from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.private_files import data_of
+from cursor_gateway.sources.router import SourceRouter
 
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -57,7 +58,9 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
         prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
         return replace(self.turn, prompt=prompt, session_id=None)
 
-    def resumed(self, source: Source, session_id: str | None, new: Sequence[Message], more: Sequence[Message]) -> Turn:
+    def resumed(
+        self, source: SourceRouter, session_id: str | None, new: Sequence[Message], more: Sequence[Message]
+    ) -> Turn:
         """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
         turn = replace(self.turn, session_id=session_id)
         if session_id is None or not source.has_session(turn):

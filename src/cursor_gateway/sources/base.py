@@ -84,6 +84,10 @@ class SourceState(Struct, frozen=True, kw_only=True):
 
 
 class Source(Protocol):
+    holds_questions: bool  # whether its agent waits for answers (`Turn.person`)
+    tools_server: str  # the name of the MCP server with the caller's tools, as its agent sees it
+    offers_tools: bool  # whether its agent can be given the caller's tools and kept from its own
+
     def state(self) -> SourceState: ...
 
     def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
@@ -102,21 +106,6 @@ class Source(Protocol):
         """Whether the agent still has the session that the turn resumes."""
         ...
 
-    @property
-    def holds_questions(self) -> bool:
-        """Whether its agent waits for answers (`Turn.person`)."""
-        ...
-
-    @property
-    def tools_server(self) -> str:
-        """The name of the MCP server with the caller's tools, as its agent sees it."""
-        ...
-
-    @property
-    def offers_tools(self) -> bool:
-        """Whether its agent can be given the caller's tools and kept from its own."""
-        ...
-
     def account(self) -> Hashable:
         """Changes whenever its credentials, configuration or program change."""
         ...
@@ -131,9 +120,11 @@ class Source(Protocol):
         Ends agents that would write it again, after other conversations' runs in them are over. Returns False if
         something is left.
         """
-        ...
+        return True
 
     def warm_up(self, workspace: str) -> None:
         """Starts an agent in advance, in sources that keep agents alive. Returns at once."""
+        return
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        return

@@ -98,6 +98,5 @@ def remove_folder(folder: Path, *, is_done: bool) -> None:
 def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None:
     """Without a running gateway. What the SDK keeps, or a running agent may rewrite, is left to the next gateway."""
     ids = sessions_in(folder) | {session.id for session in noted_sessions(folder)}
-    kept = list((data / "acp").iterdir()) if (data / "acp").is_dir() else []
-    delete_sessions(ids, [*kept, *user_folders(environ)])
+    delete_sessions(ids, [*(data / "acp").glob("*"), *user_folders(environ)])
     remove_folder(folder, is_done=False)

@@ -67,36 +67,34 @@ class AgentProcess:
         *,
         folder: str,
         environment: Mapping[str, str],
-        stdin: bytes | None,
+        stdin: bytes | int | None,
         on_gone: Callable[[int], None] = lambda pid: None,
     ) -> "AgentProcess":
-        """Raises `AgentMissing`, `HostExhausted`. `on_gone` is called with the process group once it has ended."""
-        try:
-            source = _file_of(stdin) if stdin is not None else None
-        except OSError as error:
-            raise cannot_start(error, arguments) from error
-        return await cls._spawned(arguments, folder, environment, source, on_gone)
+        """`stdin` is what it reads, or a file to read from, which is closed here. None: /dev/null. `on_gone` is called
+        with the process group once it has ended.
 
-    @classmethod
-    async def _spawned(
-        cls,
-        arguments: Sequence[str],
-        folder: str,
-        environment: Mapping[str, str],
-        source: int | None,
-        on_gone: Callable[[int], None],
-    ) -> "AgentProcess":
-        """`source` is its standard input, which is closed here. Raises as `start`."""
+        Raises `AgentMissing`, `HostExhausted`.
+        """
         ours: list[int] = []  # ends of the pipes
-        theirs: list[int] = [] if source is None else [source]
+        theirs: list[int] = []
         try:
+            source = _file_of(stdin) if isinstance(stdin, bytes) else stdin
+            if source is not None:
+                theirs.append(source)
             for _ in ("stdout", "stderr"):
                 read_end, write_end = os.pipe()
                 ours.append(read_end)
                 theirs.append(write_end)
             files = (source, theirs[-2], theirs[-1])
             pid = await spawn(arguments, folder, environment, files, is_alone=not _running)
-            started = cls._watched(pid, ours[0], ours[1], on_gone)
+            try:
+                with suppress(OSError):
+                    fcntl.fcntl(ours[0], _F_SETPIPE_SZ, _PIPE)
+                started = cls(pid, ours[0], ours[1], on_gone)
+            except BaseException:  # without an owner it would never be ended
+                signal_group(pid, signal.SIGKILL)
+                reap(pid)
+                raise
             ours.clear()  # they are its own now
             return started
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
@@ -104,17 +102,6 @@ class AgentProcess:
         finally:
             for file in (*ours, *theirs):
                 os.close(file)
-
-    @classmethod
-    def _watched(cls, pid: int, out: int, err: int, on_gone: Callable[[int], None]) -> "AgentProcess":
-        with suppress(OSError):
-            fcntl.fcntl(out, _F_SETPIPE_SZ, _PIPE)
-        try:
-            return cls(pid, out, err, on_gone)
-        except BaseException:  # without an owner it would never be ended
-            signal_group(pid, signal.SIGKILL)
-            reap(pid)
-            raise
 
     @property
     def ending(self) -> str:
@@ -161,7 +148,9 @@ class AgentProcess:
                 await self.wait(_KILLED_SECONDS)
         finally:  # also when cancelled
             self._signal(signal.SIGKILL)
-            self._close()
+            self._close_pipes()
+            if self._deadline is not None:
+                self._deadline.cancel()
 
     def _signal(self, number: signal.Signals) -> None:
         if not self._gone:  # afterwards the pid may belong to another process
@@ -265,11 +254,6 @@ class AgentProcess:
         for pipe in tuple(self._open_pipes):
             self._close_pipe(pipe)
         self._wake()
-
-    def _close(self) -> None:
-        self._close_pipes()
-        if self._deadline is not None:
-            self._deadline.cancel()
 
     async def _change(self, seconds: float | None = None) -> None:
         future: asyncio.Future[None] = self._loop.create_future()

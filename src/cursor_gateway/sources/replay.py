@@ -17,7 +17,7 @@ from msgspec import Struct
 from cursor_gateway.errors import NotFound, SettingsError, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted
 from cursor_gateway.model.documents import RecordingReason, ReplayedRecording
-from cursor_gateway.sources.base import TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.failures import failure_of
 from cursor_gateway.sources.cursor.records import REFUSED, Line, User, decode, read_again
@@ -184,7 +184,7 @@ def split_stderr(data: bytes) -> tuple[bytes, str]:
 # --- the source -----------------------------------------------------------------------------------------
 
 
-class ReplaySource:
+class ReplaySource(Source):
     holds_questions = False
     offers_tools = False  # recordings run no tools
     tools_server = TOOLS_SERVER
@@ -202,12 +202,6 @@ class ReplaySource:
     def _names(self) -> str:
         names = ", ".join(recording.name for recording in self._recordings[:_NAMES])
         return f"{names}, …" if len(self._recordings) > _NAMES else names
-
-    def _no_recording(self) -> NotFound:
-        return NotFound(
-            f"No recording matches this prompt. Select one with `recording: NAME` in the prompt: {self._names()}.",
-            param="message",
-        )
 
     def state(self) -> SourceState:
         kind = "built-in recordings" if self._is_demo else "recording" if len(self._recordings) == 1 else "recordings"
@@ -236,19 +230,14 @@ class ReplaySource:
         if model not in ("auto", self._model().id):
             raise unknown_model(model, [self._model().id])
 
-    def warm_up(self, workspace: str) -> None:
-        """Does nothing: there is no agent to start."""
-
-    async def forget(self, folder: str) -> bool:
-        return True  # nothing was stored
-
-    async def close(self) -> None:
-        pass
-
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         choice = choose(turn.prompt, self._recordings)
         if choice.reason == "default" and not self._is_demo:  # fail, so that tests with recordings notice
-            yield [RunFailed(failure=self._no_recording().failure())]
+            missing = NotFound(
+                f"No recording matches this prompt. Select one with `recording: NAME` in the prompt: {self._names()}.",
+                param="message",
+            )
+            yield [RunFailed(failure=missing.failure())]
             return
         recording = ReplayedRecording(name=choice.recording.name, reason=choice.reason)
         yield [RunStarted("", "", recording)]

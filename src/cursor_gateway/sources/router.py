@@ -66,7 +66,7 @@ class SourceRouter:
             message, details = message.replace(secret, "[redacted]"), details.replace(secret, "[redacted]")
         return replace(failure, message=message, details=details)
 
-    # --- as a source --------------------------------------------------------------------------------
+    # --- the default source, or that of a turn ------------------------------------------------------
 
     def state(self) -> SourceState:
         return self.named(None).state()
@@ -77,26 +77,11 @@ class SourceRouter:
     async def models(self) -> list[Model]:
         return await self.named(None).models()
 
-    def account(self) -> Hashable:
-        return self.account_of(None)
-
     def check_model(self, model: str) -> None:
         self.named(None).check_model(model)
 
     def has_session(self, turn: Turn) -> bool:
         return self.named(turn.source).has_session(turn)
-
-    @property
-    def holds_questions(self) -> bool:
-        return self.named(None).holds_questions
-
-    @property
-    def tools_server(self) -> str:
-        return self.named(None).tools_server
-
-    @property
-    def offers_tools(self) -> bool:
-        return self.named(None).offers_tools
 
     def warm_up(self, workspace: str) -> None:
         self.named(None).warm_up(workspace)

@@ -49,12 +49,13 @@ def _repaired(body: bytes) -> str:
 
     Also drops a byte order mark, which some clients send.
     """
-    value = json.loads(body.decode("utf-8-sig"), parse_constant=_refuse_constant)
+    value = json.loads(body.decode("utf-8-sig"), parse_constant=refuse_constant)
     text = json.dumps(value, ensure_ascii=False)
     return repair(text)
 
 
-def _refuse_constant(constant: str) -> NoReturn:
+def refuse_constant(constant: str) -> NoReturn:
+    """For `parse_constant` of the standard library's decoder, which accepts `NaN`."""
     raise ValueError(f"{constant} is not a JSON number")
 
 

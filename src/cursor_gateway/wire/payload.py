@@ -42,17 +42,15 @@ class Fields:
         value = self.all.get(name)
         return value if isinstance(value, bool) else None
 
-    def items(self, *names: str) -> list[Any]:
-        for name in names:
-            if isinstance(value := self.all.get(name), list):
-                return value
-        return []
+    def items(self, name: str) -> list[Any]:
+        value = self.all.get(name)
+        return value if isinstance(value, list) else []
 
     def texts(self, name: str) -> list[str]:
         return [item for item in self.items(name) if isinstance(item, str)]
 
-    def objects(self, *names: str) -> list["Fields"]:
-        return [Fields(item) for item in self.items(*names) if isinstance(item, dict)]
+    def objects(self, name: str) -> list["Fields"]:
+        return [Fields(item) for item in self.items(name) if isinstance(item, dict)]
 
     def object(self, name: str) -> "Fields":
         return Fields(self.all.get(name))

@@ -4,7 +4,8 @@ import re
 
 import msgspec
 
-_LINE_END = re.compile(rb"\r\n|\n|\r")
+from cursor_gateway.wire.lines import LineSplitter
+
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -29,7 +30,7 @@ class SseDecoder:
     def __init__(self) -> None:
         self.last_event_id = ""
         self.retry_ms: int | None = None
-        self._rest: list[bytes] = []
+        self._lines = LineSplitter()
         self._ends_in_cr = False
         self._at_start = True
         self._data: list[str] = []
@@ -43,18 +44,12 @@ class SseDecoder:
             self._ends_in_cr = False
         if chunk.endswith(b"\r"):
             self._ends_in_cr = True
-        *lines, rest = _LINE_END.split(chunk)
-        if lines and self._rest:
-            self._rest.append(lines[0])
-            lines[0] = b"".join(self._rest)
-            self._rest = []
-        if rest:
-            self._rest.append(rest)
+        lines = self._lines.push(chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n"))
         return [event for line in lines if (event := self._line(line)) is not None]
 
     def flush(self) -> list[SseEvent]:
         """The end of the stream. The decoder can be reused for a stream that resumes after `last_event_id`."""
-        self._rest, self._data, self._event, self._id = [], [], "", self.last_event_id
+        self._lines, self._data, self._event, self._id = LineSplitter(), [], "", self.last_event_id
         self._at_start, self._ends_in_cr = True, False
         return []
 

@@ -29,8 +29,19 @@ def repair_json(value: Any) -> Any:
             return value
 
 
-def join_halves(half: str, text: str) -> tuple[str, str]:
-    """`half` is what the last call left. Returns the text that is complete, and a high surrogate left at its end."""
-    text = half + text
-    half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-    return repair(text.removesuffix(half)), half
+class PairJoiner:
+    """Joins surrogate pairs that are split between two texts."""
+
+    def __init__(self) -> None:
+        self.half = ""  # a high surrogate at the end of the last text
+
+    def push(self, text: str, /) -> str:
+        """The part that is complete."""
+        text = self.half + text
+        self.half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+        return repair(text.removesuffix(self.half))
+
+    def flush(self) -> str:
+        """The other half does not follow."""
+        half, self.half = self.half, ""
+        return "\ufffd" if half else ""

@@ -44,13 +44,9 @@ class ToolCall(Struct):
     started_ms: float | None = None
 
     @property
-    def is_mcp(self) -> bool:
-        return self.tool == "mcp"
-
-    @property
     def server(self) -> str:
         """The server of an MCP tool; empty for other tools."""
-        return Fields(self.args).text("providerIdentifier") if self.is_mcp else ""
+        return Fields(self.args).text("providerIdentifier") if self.tool == "mcp" else ""
 
     @property
     def has_own_message(self) -> bool:

@@ -7,28 +7,23 @@ The package's `ClientSideConnection` accepts only extensions whose names start w
 import asyncio
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from msgspec import Struct
 
 from cursor_gateway.errors import (
-    AgentCrashed,
     AgentError,
     AgentFailed,
     AgentMisconfigured,
-    AgentOutputTooLarge,
     AgentTimedOut,
     AgentUnauthenticated,
 )
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.sources.acp.messages import error_text
-from cursor_gateway.sources.acp.process import LineTransport, StdinWriter
-from cursor_gateway.sources.cursor.failures import failure_of, known_failure
+from cursor_gateway.sources.acp.process import LineTransport
+from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.payload import Fields
-
-if TYPE_CHECKING:
-    pass
 
 _UNAUTHENTICATED = -32000
 _METHOD_NOT_FOUND = -32601
@@ -58,14 +53,9 @@ class Refused(Exception):
         """The matching gateway error."""
         text = str(self)
         if self.code == _UNAUTHENTICATED:
-            return AgentUnauthenticated(
-                "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.", details=text
-            )
+            return AgentUnauthenticated(NOT_LOGGED_IN, details=text)
         if "Failed to initialize session services" in text and has_key:
-            return AgentUnauthenticated(
-                "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
-                details=text,
-            )
+            return AgentUnauthenticated(KEY_REJECTED, details=text)
         return known_failure(text) or AgentFailed(f"The agent returned an error: {text}. Try again.", details=text)
 
 
@@ -75,8 +65,7 @@ class Session(Struct):
     id: str
     mode: str
     model: str
-    models: list[str]  # ids
-    names: dict[str, str]
+    names: dict[str, str]  # of its models, by id
     spent: TokenCounts | None  # None: unknown, because the session was loaded from disk
 
 
@@ -95,7 +84,9 @@ class Listener(Protocol):
 class AgentConnection:
     """`end` must be awaited."""
 
-    def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int, grace_seconds: float) -> None:
+    def __init__(
+        self, process: AgentProcess, stdin: asyncio.WriteTransport, longest: int, grace_seconds: float
+    ) -> None:
         from acp.connection import Connection  # late: most of a second, which a gateway without ACP need not pay
 
         self._process, self._longest, self._grace_seconds = process, longest, grace_seconds
@@ -164,15 +155,9 @@ class AgentConnection:
     async def crashed(self) -> AgentError:
         """The error that explains why it is gone."""
         if self._transport.is_too_long:
-            return AgentOutputTooLarge(
-                f"The agent wrote a line of more than {self._longest} bytes; ask for less at a time."
-            )
+            return line_too_long(self._longest)
         await self._process.wait(_STDERR_SECONDS)
-        error = failure_of(self._process.stderr_tail)
-        if isinstance(error, AgentCrashed):
-            how = self._process.ending or "it closed its output and did not end"
-            error.details = f"{how}\n{error.details}".strip()
-        return error
+        return failure_of(self._process.stderr_tail, self._process.ending)
 
     async def end(self) -> None:
         """Ends the process and closes the connection."""

@@ -6,8 +6,6 @@ Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `c
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
 from cursor_gateway.model.actions import Action, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
@@ -25,9 +23,11 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor.failures import CANCELLED
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
-from cursor_gateway.wire.surrogates import join_halves, repair
+from cursor_gateway.wire.surrogates import PairJoiner
 
 _SILENT = {
     "available_commands_update",
@@ -38,7 +38,7 @@ _SILENT = {
     "user_message_chunk",
 }
 _STOPS: dict[str, AgentError] = {
-    "cancelled": RunCancelled("The run was cancelled; start it again to get the whole answer."),
+    "cancelled": RunCancelled(CANCELLED),
     "refusal": AgentFailed("The model refused to continue; rephrase the request."),
     "max_tokens": AgentFailed("The answer was cut off at the model's token limit; ask for less at once."),
     "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to continue."),
@@ -51,8 +51,7 @@ class AcpDecoder:
         self._callers_server = callers_server
         self._out: list[AgentEvent] = []
         self._watch = TrailerWatch()
-        self._half = ""  # a high surrogate at the end of the last delta
-        self._half_thought = ""
+        self._text, self._thinking = PairJoiner(), PairJoiner()
         self._is_thinking = False
         self._calls: dict[str, ToolCall] = {}
         self._settled: set[str] = set()  # calls whose end was reported
@@ -73,7 +72,8 @@ class AcpDecoder:
             case "tool_call" | "tool_call_update" if fields.text("toolCallId"):
                 self._tool(fields, at_ms)
             case "plan":
-                self._entries(fields)
+                # A list without ids that replaces the previous one. It may repeat what was already reported.
+                self._report_todos("", {"todos": fields.items("entries"), "merge": False})
             case name:
                 if name not in _SILENT:
                     self._out.append(Unrecognized(f"update {name!r}"))
@@ -84,7 +84,8 @@ class AcpDecoder:
         fields = Fields(params)
         match method:
             case "cursor/update_todos":
-                self._update_todos(fields)
+                todos = {"todos": fields.items("todos"), "merge": fields.flag("merge")}
+                self._report_todos(fields.text("toolCallId"), todos)
             case "cursor/task" | "cursor/generate_image":
                 self._out.append(Notice("background"))
             case _:
@@ -164,12 +165,10 @@ class AcpDecoder:
             self._out.append(Unrecognized(f"content {content.text('type')!r}"))
             return
         self._end_thinking()
-        text, self._half = join_halves(self._half, content.text("text"))
-        self._emit_text(self._watch.push(text))
+        self._emit_text(self._watch.push(self._text.push(content.text("text"))))
 
     def _thought(self, content: Fields) -> None:
-        text, self._half_thought = join_halves(self._half_thought, content.text("text"))
-        if text:
+        if text := self._thinking.push(content.text("text")):
             self._end_text()
             self._is_thinking = True
             self._out.append(ThinkingDelta(text))
@@ -183,22 +182,19 @@ class AcpDecoder:
         self._end_text()
 
     def _end_text(self) -> None:
-        half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair(half)) + self._watch.release())
+        self._emit_text(self._watch.push(self._text.flush()) + self._watch.release())
 
     def _end_thinking(self) -> None:
-        if self._half_thought:
-            self._half_thought = ""
+        if rest := self._thinking.flush():
             self._is_thinking = True
-            self._out.append(ThinkingDelta("\ufffd"))
+            self._out.append(ThinkingDelta(rest))
         if self._is_thinking:
             self._is_thinking = False
             self._out.append(ThinkingEnded())
 
     def _end(self) -> Failure | None:
         self._end_thinking()
-        half, self._half = self._half, ""
-        self._emit_text(self._watch.push(repair(half)))
+        self._emit_text(self._watch.push(self._text.flush()))
         rest, failure = self._watch.finish()
         self._emit_text(rest)
         return None if failure is None else failure.failure()
@@ -233,8 +229,7 @@ class AcpDecoder:
     def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
         self._settled.add(call.id)
         action, outcome = ended(call, update)
-        if outcome.duration_ms is None and at_ms is not None and call.started_ms is not None:
-            outcome = replace(outcome, duration_ms=int(at_ms - call.started_ms))
+        outcome = timed(outcome, (call.started_ms, at_ms))
         if self._is_callers(call):
             has_no_output = not update.items("content") and update.all.get("rawOutput") is None
             if outcome.state == "completed" or (has_no_output and not call.is_denied):
@@ -250,13 +245,6 @@ class AcpDecoder:
         return call.server == self._callers_server or (call.tool == "getMcpTools")
 
     # --- todos --------------------------------------------------------------------------------------
-
-    def _update_todos(self, params: Fields) -> None:
-        self._report_todos(params.text("toolCallId"), {"todos": params.items("todos"), "merge": params.flag("merge")})
-
-    def _entries(self, update: Fields) -> None:
-        """A list without ids that replaces the previous one. It may repeat what was already reported."""
-        self._report_todos("", {"todos": update.items("entries"), "merge": False})
 
     def _report_todos(self, call_id: str, args: dict[str, Any]) -> None:
         if too_deep(args):

@@ -3,12 +3,11 @@
 Other lines are skipped: the agent may print anything, and that must not end a connection.
 """
 
-import json
 from typing import Any
 
 import msgspec
 
-from cursor_gateway.sources.cursor.records import REFUSED
+from cursor_gateway.sources.cursor.records import REFUSED, read_object
 from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import MAX_DEPTH, Fields, too_deep
 from cursor_gateway.wire.surrogates import repair_json
@@ -58,12 +57,9 @@ def _read(line: bytes) -> Message | None:
 
 
 def _read_again(line: bytes) -> Message | None:
-    """The standard library accepts a lone surrogate, which the next message may complete."""
-    try:
-        message = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(message, dict) or too_deep(message):
+    """A lone surrogate in a chunk is kept: the next message may complete it."""
+    message = read_object(line)
+    if message is None:
         return None
     update = Fields(message.get("params")).object("update").text("sessionUpdate")
     return message if update.endswith("_chunk") else dict(repair_json(message))

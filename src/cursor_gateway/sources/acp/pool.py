@@ -6,6 +6,8 @@ answering, and after a number of turns. A dead agent is removed at once, and the
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Set
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
@@ -46,23 +48,14 @@ class Member:
         return self.connection is not None and not session_ids.isdisjoint(self.connection.sessions)
 
 
-class Place:
+class Place(Struct, frozen=True):
     """A place in an agent; `release` must be awaited."""
 
-    def __init__(self, pool: "Pool", member: Member, connection: AgentConnection) -> None:
-        self._pool, self._member = pool, member
-        self.connection, self.workspace = connection, member.workspace
-
-    async def release(self, is_stuck: bool, needs_check: bool = False) -> None:
-        """`needs_check`: the turn was cancelled before the agent answered, so the agent may be stuck."""
-        await self._pool.release(self._member, self.connection, is_stuck, needs_check)
-
-    def hosts(self, session_id: str) -> None:
-        """Remembers the session's slot, also after the agent has ended."""
-        slots = self._pool.slots
-        slots[session_id] = self._member.slot
-        if len(slots) > _MOST_SESSIONS:
-            del slots[next(iter(slots))]
+    connection: AgentConnection
+    workspace: str  # of its turn
+    # Called with whether the agent is stuck. None: unknown, because the turn was cancelled before the agent answered.
+    release: Callable[[bool | None], Coroutine[Any, Any, None]]
+    slot: int = -1
 
 
 class Pool:
@@ -70,10 +63,10 @@ class Pool:
         self._start, self._options = start, options
         self._members: list[Member] = []
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._wakers: set[asyncio.Future[None]] = set()
+        self._changed = asyncio.Event()  # replaced after each change
         self._maintenance: asyncio.Task[None] | None = None
         self._is_closed = False
-        self.slots: dict[str, int] = {}  # session -> slot
+        self._slots: dict[str, int] = {}  # session -> slot
 
     @property
     def pids(self) -> list[int]:
@@ -88,7 +81,8 @@ class Pool:
             await asyncio.wait([member.starting])  # the start continues even if this caller is cancelled
             if member.starting.cancelled():
                 raise _shutting_down()
-            return Place(self, member, member.starting.result())
+            connection = member.starting.result()
+            return Place(connection, member.workspace, partial(self._release, member, connection), member.slot)
         except BaseException:
             member.active -= 1
             self._wake()
@@ -99,13 +93,19 @@ class Pool:
         if not self._is_closed and not self._of(workspace) and len(self._members) < self._options.max_processes:
             self._add(workspace, None, None)
 
-    async def release(self, member: Member, connection: AgentConnection, is_stuck: bool, needs_check: bool) -> None:
+    def remember(self, session_id: str, slot: int) -> None:
+        """The slot of a session, also after its agent has ended."""
+        self._slots[session_id] = slot
+        if len(self._slots) > _MOST_SESSIONS:
+            del self._slots[next(iter(self._slots))]
+
+    async def _release(self, member: Member, connection: AgentConnection, is_stuck: bool | None) -> None:
         member.active -= 1
         member.used_at = self._now()
-        if not needs_check:
+        if is_stuck is None:
+            is_stuck = not await connection.is_responsive(self._options.answer_seconds)
+        else:
             member.checked_at = member.used_at
-        elif not await connection.is_responsive(self._options.answer_seconds):
-            is_stuck = True
         try:
             if is_stuck:
                 member.is_retired = True
@@ -120,7 +120,7 @@ class Pool:
     async def forget(self, session_ids: Set[str]) -> None:
         """Ends the agents that have loaded one of these sessions, once their other turns are over."""
         for id in session_ids:
-            self.slots.pop(id, None)
+            self._slots.pop(id, None)
         if ending := set(self._tasks):  # agents that are ending may still write
             await asyncio.wait(ending)
         for member in [member for member in self._members if member.has_loaded(session_ids)]:
@@ -168,10 +168,10 @@ class Pool:
 
     def _choose(self, workspace: str, session_id: str | None) -> Member | None:
         mine = self._of(workspace)
-        slot = self.slots.get(session_id) if session_id is not None else None
+        slot = self._slots.get(session_id or "")
         if slot is not None:
             home = next((member for member in self._members if member.slot == slot), None)
-            if home in mine and home is not None:
+            if home is not None and home in mine:
                 return home if home.active < self._options.max_sessions else None
             if home is None and len(self._members) < self._options.max_processes:
                 return self._add(workspace, slot, None)
@@ -228,18 +228,19 @@ class Pool:
     def _gone(self, member: Member) -> None:
         """The agent died. Its turns get an error from the connection."""
         if member in self._members:
-            self._forget(member)
-            if member.connection is not None:
-                self.run_in_background(member.connection.end())
+            self._end_in_background(member)
 
     def _forget(self, member: Member) -> None:
         if member in self._members:
             self._members.remove(member)
         self._wake()
 
+    def _end_in_background(self, member: Member) -> None:
+        self._forget(member)
+        self.run_in_background(self._end(member))
+
     async def _end(self, member: Member) -> None:
-        if member in self._members:
-            self._members.remove(member)
+        self._forget(member)
         await asyncio.wait([member.starting])
         if member.connection is not None:
             await member.connection.end()
@@ -254,8 +255,7 @@ class Pool:
                 if member.active or member.connection is None:
                     continue
                 if now - member.used_at >= options.idle_seconds:
-                    self._forget(member)
-                    self.run_in_background(self._end(member))
+                    self._end_in_background(member)
                 elif now - member.checked_at >= options.health_seconds:
                     member.checked_at = now
                     self.run_in_background(self._check_health(member, member.connection))
@@ -263,7 +263,6 @@ class Pool:
     async def _check_health(self, member: Member, connection: AgentConnection) -> None:
         if not await connection.is_responsive(self._options.answer_seconds) and not member.active:
             await self._end(member)
-            self._wake()
 
     # ------------------------------------------------------------------------------------------------
 
@@ -271,17 +270,13 @@ class Pool:
         return asyncio.get_running_loop().time()
 
     async def _change(self, seconds: float) -> None:
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._wakers.add(future)
-        try:
-            await asyncio.wait([future], timeout=seconds)
-        finally:
-            self._wakers.discard(future)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
 
     def _wake(self) -> None:
-        for future in self._wakers:
-            if not future.done():
-                future.set_result(None)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
 
 def _shutting_down() -> ShuttingDown:

@@ -8,7 +8,7 @@ from uuid import uuid4
 import msgspec
 from msgspec import UNSET, Struct
 
-from cursor_gateway.errors import AgentError, AgentOutputTooLarge
+from cursor_gateway.errors import AgentError
 from cursor_gateway.model.actions import Outcome, Plan, Question
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta, TokenCounts, merge_deltas
 from cursor_gateway.model.documents import (
@@ -20,10 +20,11 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.sources.acp.calls import ToolCall
-from cursor_gateway.sources.acp.connection import SKIPPED, Refused, Session
+from cursor_gateway.sources.acp.connection import SKIPPED, AgentConnection, Refused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor.failures import output_too_large
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields
@@ -62,6 +63,7 @@ class RunningTurn:
         self._decoder = AcpDecoder(turn.offered.server if turn.offered is not None else "")
         self._events: list[AgentEvent] = []
         self._change = asyncio.Event()
+        self._prompt: asyncio.Task[Any] | None = None  # the last one that was sent
         self._questions: set[asyncio.Task[Any]] = set()
         self._allowed = [*policy.allow, *turn.allow]
         self._denied: list[tuple[PermissionRequest, Permission]] = []  # to be reported to the agent
@@ -72,6 +74,26 @@ class RunningTurn:
         self._is_over = False
         self._is_closed = False
         self._error: BaseException | None = None  # raised in place of events
+
+    def send(self, connection: AgentConnection, prompt: list[dict[str, Any]]) -> None:
+        connection.listen(self._session.id, self)
+        request = connection.request("session/prompt", {"sessionId": self._session.id, "prompt": prompt}, None)
+        self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {self._session.id}")
+        self._prompt.add_done_callback(lambda sent: self._answered(connection, sent))
+
+    async def stop(self, connection: AgentConnection, grace_seconds: float) -> bool:
+        """Cancels the prompt if it is still open. Returns whether the agent is stuck: it does not answer that."""
+        self._close()
+        is_stuck = False
+        if self._prompt is not None and not self._prompt.done():
+            await connection.notify("session/cancel", {"sessionId": self._session.id})
+            await asyncio.wait([self._prompt], timeout=grace_seconds)
+            if is_stuck := not self._prompt.done():
+                connection.sessions.pop(self._session.id, None)
+                self._prompt.cancel()
+                await asyncio.wait([self._prompt])
+        connection.forget(self._session.id)
+        return is_stuck
 
     async def batches(self) -> AsyncGenerator[Sequence[AgentEvent], None]:
         """Raises an `AgentError` if the turn fails before the first event, or the output is too large."""
@@ -86,9 +108,14 @@ class RunningTurn:
             if self._is_over and not self._events:
                 return
 
-    def ended(self, prompt: "asyncio.Task[Any]") -> None:
-        """Called when the agent has answered the prompt, or is gone."""
-        self.close()
+    def _answered(self, connection: AgentConnection, prompt: "asyncio.Task[Any]") -> None:
+        """The agent has answered the prompt, or is gone."""
+        is_well = not prompt.cancelled() and prompt.exception() is None
+        is_complete = is_well and Fields(prompt.result()).text("stopReason") == "end_turn"
+        if is_complete and (text := self._take_denials()):
+            self.send(connection, [{"type": "text", "text": text}])
+            return
+        self._close()
         if prompt.cancelled() or self._is_over:
             return
         match prompt.exception():
@@ -102,7 +129,7 @@ class RunningTurn:
             case error:
                 self._raise(error)
 
-    def close(self) -> None:
+    def _close(self) -> None:
         """Cancels open questions, and asks no more."""
         self._is_closed = True
         for task in self._questions:
@@ -115,10 +142,7 @@ class RunningTurn:
             return
         self._size += _size(update)
         if self._size > self._policy.max_output_bytes:
-            self._error = AgentOutputTooLarge(
-                f"The agent wrote more than {self._policy.max_output_bytes} bytes; ask for less at a "
-                "time, or raise `max_output_bytes`."
-            )
+            self._error = output_too_large(self._policy.max_output_bytes)
         fields = Fields(update)
         if fields.text("sessionUpdate") == "current_mode_update":  # an agent may change it by itself
             self._session.mode = fields.text("currentModeId")
@@ -147,7 +171,7 @@ class RunningTurn:
         self._put(self._decoder.begin(call_id) if refused is None else self._decoder.deny(call_id, refused))
         return option_for([] if self._is_closed else params.items("options"), refused is None)
 
-    def take_denials(self) -> str:
+    def _take_denials(self) -> str:
         """A message to the agent about rejected calls, because a rejection over ACP has no reason."""
         denied, self._denied = self._denied, []
         if not denied or self._is_closed:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib.util import find_spec
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -14,14 +14,26 @@ from cursor_gateway.errors import AgentCrashed, AgentError, AgentTimedOut, Sessi
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
 from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
 from cursor_gateway.sources.acp.models import acp_model
-from cursor_gateway.sources.acp.pool import Pool, PoolOptions
-from cursor_gateway.sources.acp.process import InteractiveProcess
+from cursor_gateway.sources.acp.pool import Place, Pool, PoolOptions
+from cursor_gateway.sources.acp.process import start_with_stdin
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.agent_user import AgentUser
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
-from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
+from cursor_gateway.sources.cursor.command import (
+    CommandOptions,
+    Program,
+    environment_for,
+    header_flags,
+    permission_flags,
+)
 from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
-from cursor_gateway.sources.cursor.confinement import ALLOWED_TOOLS, check_confinable, confine, without_proxy
+from cursor_gateway.sources.cursor.confinement import (
+    ALLOWED_TOOLS,
+    check_confinable,
+    configuration_of,
+    confine,
+    without_proxy,
+)
 from cursor_gateway.sources.cursor.failures import nearest_names
 from cursor_gateway.sources.cursor.program import InstalledAgent
 from cursor_gateway.sources.ledger import Ledger
@@ -52,7 +64,7 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
 
 
-class CursorAcpSource:
+class CursorAcpSource(Source):
     holds_questions = True
     offers_tools = True
     tools_server = TOOLS_SERVER
@@ -122,14 +134,14 @@ class CursorAcpSource:
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         """Errors before the first event are raised, so that another source may take the turn."""
         try:
-            seat, session = await self._open_turn(turn)
+            place, session = await self._open_turn(turn)
         except SessionLost as error:
             self._lost.add(turn.session_id or "")
             yield [RunFailed(failure=error.failure())]
             return
+        running = RunningTurn(turn, session, self._policy)
         try:
-            prompt = await asyncio.to_thread(_prompt, turn)  # it reads and encodes images
-            running = seat.begin(session, RunningTurn(turn, session, self._policy), prompt)
+            running.send(place.connection, await asyncio.to_thread(_prompt, turn))  # it reads and encodes images
             label = session.names.get(session.model) or turn.model
             beginning: list[AgentEvent] = [RunStarted(session.id, label), PromptEchoed(turn.prompt)]
             async for batch in running.batches():
@@ -137,22 +149,25 @@ class CursorAcpSource:
                 beginning = []
         finally:
             # If this is cancelled again, the release continues in the background.
-            await asyncio.wait([self._pool.run_in_background(seat.release())])
+            await asyncio.wait([self._pool.run_in_background(self._leave(place, running))])
 
-    async def _open_turn(self, turn: Turn) -> "tuple[_Seat, Session]":
+    async def _leave(self, place: Place, running: RunningTurn) -> None:
+        await place.release(await running.stop(place.connection, self._options.grace_seconds))
+
+    async def _open_turn(self, turn: Turn) -> tuple[Place, Session]:
         """An agent that died while idle is only noticed here, so another one is tried."""
         for is_last in (turn.offered is not None, True):
             place = await self._place(turn)
-            seat = _Seat(place, self._options.grace_seconds)
             try:
                 session = await self._session(place, turn)
-                place.hosts(session.id)
-                self._note(turn, session.id)
-                return seat, session
+                if turn.offered is None:  # a shared agent keeps its sessions outside the conversation's folder
+                    self._pool.remember(session.id, place.slot)
+                    noted = NotedSession("acp", session.id, turn.workspace)
+                    note_session(Path(turn.folder), data_of(turn.folder), noted)
+                return place, session
             except BaseException as error:
-                seat.is_stuck = isinstance(error, AgentTimedOut)
-                seat.needs_check = isinstance(error, asyncio.CancelledError)
-                await asyncio.wait([self._pool.run_in_background(seat.release())])
+                is_stuck = None if isinstance(error, asyncio.CancelledError) else isinstance(error, AgentTimedOut)
+                await asyncio.wait([self._pool.run_in_background(place.release(is_stuck))])
                 if is_last or not isinstance(error, AgentCrashed):
                     raise
         raise AssertionError("the last attempt raises or returns")
@@ -163,51 +178,36 @@ class CursorAcpSource:
         if not ids:
             return True
         await self._pool.forget(ids)
-        kept = list(self._folder.iterdir()) if self._folder.is_dir() else []
-        return await asyncio.to_thread(delete_sessions, ids, [*kept, *user_folders(self._environ)])
-
-    def _note(self, turn: Turn, session_id: str) -> None:
-        """A shared agent keeps its sessions outside the conversation's folder."""
-        if turn.offered is None:
-            note_session(Path(turn.folder), data_of(turn.folder), NotedSession("acp", session_id, turn.workspace))
+        folders = [*self._folder.glob("*"), *user_folders(self._environ)]
+        return await asyncio.to_thread(delete_sessions, ids, folders)
 
     # --- agents -------------------------------------------------------------------------------------
 
-    async def _place(self, turn: Turn) -> "_AnyPlace":
+    async def _place(self, turn: Turn) -> Place:
+        """With the caller's tools, an agent for this run only: their address differs for each run."""
         if turn.offered is None:
             return await self._pool.place(turn.workspace, turn.session_id)
-        return await self._confined(turn)
-
-    async def _confined(self, turn: Turn) -> "_AnyPlace":
-        """An agent for this run only: the address of the caller's tools differs for each run."""
-        assert turn.offered is not None
         program = await self._probe()
         check_confinable(program)
-        confinement = confine(turn, turn.offered, user_configuration(self._environ))
-        environment = without_proxy(self._environment(confinement.configuration))
-        flags = ["--trust", "--approve-mcps", f"--allowed-tools={','.join(ALLOWED_TOOLS)}"]
-        return _OwnPlace(await self._open(program, flags, confinement.workspace, environment), confinement.workspace)
+        workspace = confine(turn, turn.offered, user_configuration(self._environ))
+        environment = without_proxy(self._environment(configuration_of(turn)))
+        connection = await self._open(program, ALLOWED_TOOLS, workspace, environment)
+        return Place(connection, workspace, lambda is_stuck: connection.end())
 
     async def _start(self, workspace: str, slot: int) -> AgentConnection:
         program = await self._probe()
         configuration = self._folder / str(slot)
         copy_configuration(user_configuration(self._environ), configuration, self._folder.parent)
-        options = self._options.command
-        flags = ["--trust"] if options.trust and program.can("--trust") else []
-        if options.force:
-            flags.append("--force")
-        return await self._open(program, flags, workspace, self._environment(str(configuration)))
+        return await self._open(program, (), workspace, self._environment(str(configuration)))
 
     async def _open(
-        self, program: Program, flags: Sequence[str], folder: str, environment: Mapping[str, str]
+        self, program: Program, allowed_tools: Sequence[str], folder: str, environment: Mapping[str, str]
     ) -> AgentConnection:
         await asyncio.to_thread(_load)
-        headers = [word for name, value in self._options.command.headers.items() for word in ("-H", f"{name}: {value}")]
-        process, stdin = await InteractiveProcess.open(
-            [*program.command, *flags, *headers, "acp"],
-            folder=folder,
-            environment=environment,
-            on_gone=self._ledger.remove,
+        options = self._options.command
+        flags = [*permission_flags(program, options, allowed_tools), *header_flags(options)]
+        process, stdin = await start_with_stdin(
+            [*program.command, *flags, "acp"], folder=folder, environment=environment, on_gone=self._ledger.remove
         )
         longest = min(LONGEST_LINE, self._options.max_output_bytes)
         connection = AgentConnection(process, stdin, longest, self._options.grace_seconds)
@@ -230,7 +230,7 @@ class CursorAcpSource:
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    async def _session(self, place: "_AnyPlace", turn: Turn) -> Session:
+    async def _session(self, place: Place, turn: Turn) -> Session:
         """Raises an `AgentError`; `SessionLost` if the agent no longer has the session."""
         connection = place.connection
         try:
@@ -270,8 +270,8 @@ class CursorAcpSource:
             session.mode = mode
 
     async def _set_model(self, connection: AgentConnection, session: Session, wanted: str) -> None:
-        model = acp_model(wanted, session.models)
-        if model is None and session.models and "[" not in wanted:
+        model = acp_model(wanted, list(session.names))
+        if model is None and session.names and "[" not in wanted:
             raise _no_such_model(wanted, session)
         model = model or ("default" if wanted == "auto" else wanted)
         if session.model == model:
@@ -292,83 +292,11 @@ class CursorAcpSource:
         session.model = model
 
 
-class _AnyPlace(Protocol):
-    connection: AgentConnection
-    workspace: str  # of its turn
-
-    async def release(self, is_stuck: bool, needs_check: bool) -> None: ...
-
-    def hosts(self, session_id: str) -> None: ...
-
-
-class _OwnPlace:
-    """A place in an agent that serves one run only."""
-
-    def __init__(self, connection: AgentConnection, workspace: str) -> None:
-        self.connection, self.workspace = connection, workspace
-
-    async def release(self, is_stuck: bool, needs_check: bool) -> None:
-        await self.connection.end()
-
-    def hosts(self, session_id: str) -> None:
-        pass  # the session is in the conversation's own folder
-
-
-class _Seat:
-    """One turn in its place, released properly whatever happens."""
-
-    def __init__(self, place: _AnyPlace, grace_seconds: float) -> None:
-        self._place, self._grace_seconds = place, grace_seconds
-        self.is_stuck = False  # the agent does not answer
-        self.needs_check = False  # cancelled before it was known whether the agent answers
-        self._session: Session | None = None
-        self._running: RunningTurn | None = None
-        self._prompt: asyncio.Task[Any] | None = None
-
-    def begin(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> RunningTurn:
-        self._place.connection.listen(session.id, running)
-        self._session, self._running = session, running
-        self._send(session, running, prompt)
-        return running
-
-    def _send(self, session: Session, running: RunningTurn, prompt: list[dict[str, Any]]) -> None:
-        params = {"sessionId": session.id, "prompt": prompt}
-        request = self._place.connection.request("session/prompt", params, None)
-        self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {session.id}")
-        self._prompt.add_done_callback(lambda sent: self._answered(session, running, sent))
-
-    def _answered(self, session: Session, running: RunningTurn, sent: "asyncio.Task[Any]") -> None:
-        is_well = not sent.cancelled() and sent.exception() is None
-        is_complete = is_well and Fields(sent.result()).text("stopReason") == "end_turn"
-        if is_complete and (text := running.take_denials()):
-            self._send(session, running, [{"type": "text", "text": text}])
-        else:
-            running.ended(sent)
-
-    async def release(self) -> None:
-        if self._session is not None and self._prompt is not None and self._running is not None:
-            self._running.close()
-            if not self._prompt.done():
-                await self._cancel(self._session, self._prompt)
-            self._place.connection.forget(self._session.id)
-        await self._place.release(self.is_stuck, self.needs_check)
-
-    async def _cancel(self, session: Session, prompt: "asyncio.Task[Any]") -> None:
-        connection = self._place.connection
-        await connection.notify("session/cancel", {"sessionId": session.id})
-        await asyncio.wait([prompt], timeout=self._grace_seconds)
-        if not prompt.done():
-            self.is_stuck = True
-            connection.sessions.pop(session.id, None)
-            prompt.cancel()
-            await asyncio.wait([prompt])
-
-
 def _session_of(id: str, made: Fields, spent: TokenCounts | None) -> Session:
     models = made.object("models")
     names = {model.text("modelId"): model.text("name") for model in models.objects("availableModels")}
     mode = made.object("modes").text("currentModeId") or "agent"
-    return Session(id, mode, models.text("currentModelId"), list(names), names, spent)
+    return Session(id, mode, models.text("currentModelId"), names, spent)
 
 
 def _no_such_model(wanted: str, session: Session) -> AgentError:

@@ -6,7 +6,6 @@
 
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import Failure
@@ -28,6 +27,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
@@ -52,9 +52,8 @@ from cursor_gateway.sources.cursor.records import (
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, too_deep
-from cursor_gateway.wire.surrogates import join_halves, repair
+from cursor_gateway.wire.surrogates import PairJoiner, repair
 
-_TIMED = (Assistant, Thinking, ToolCall, Query, Connection, Retry)  # records with a time
 _UNRECOGNIZED = (Unknown, Unreadable)
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
@@ -76,8 +75,7 @@ class CursorDecoder:
         self._callers_server = callers_server
         self.recognized = False  # whether any record was recognized
         self._out: list[AgentEvent] = []
-        self._half_text = ""  # a high surrogate at the end of the last delta
-        self._half_thought = ""
+        self._text, self._thinking = PairJoiner(), PairJoiner()
         self._reconciler = Reconciler()
         self._calls: dict[str, _Call] = {}
         self._queries: dict[str, str] = {}  # query id -> call id
@@ -149,7 +147,7 @@ class CursorDecoder:
         elif record.__class__ is Thinking and record.subtype == "delta":
             text = record.text or record.content
             if text and not (
-                self._first_ms is None or self._half_thought or self._query_only or self._reconciler.holds
+                self._first_ms is None or self._thinking.half or self._query_only or self._reconciler.holds
             ):
                 self._last_ms = record.timestamp_ms or self._last_ms
                 return [ThinkingDelta(text)]
@@ -187,7 +185,7 @@ class CursorDecoder:
     # --- text and thinking --------------------------------------------------------------------------
 
     def _deltas(self, texts: list[str]) -> None:
-        if self._half_text and any(texts):
+        if self._text.half and any(texts):
             self._settle_half_text()
         if self._query_only:
             self._end_answered_queries()
@@ -203,7 +201,7 @@ class CursorDecoder:
     def _thoughts(self, text: str) -> None:
         if text:  # empty ones were a heartbeat in builds up to January 2026
             self._release()
-            if self._half_thought:
+            if self._thinking.half:
                 self._settle_half_thought()
             if self._query_only:
                 self._end_answered_queries()
@@ -219,34 +217,31 @@ class CursorDecoder:
         match record:
             case Assistant(model_call_id=None, timestamp_ms=int() | float(), message=message):
                 text = message.text
-                is_other_half = bool(self._half_text) and "\udc00" <= text[:1] <= "\udfff"
+                is_other_half = bool(self._text.half) and "\udc00" <= text[:1] <= "\udfff"
                 if text and not is_other_half:
                     self._settle_half_text()
                 if not is_other_half and self._reconciler.is_repetition(repair(text)):
                     text = repair(text)
                 else:
-                    text, self._half_text = join_halves(self._half_text, text)
+                    text = self._text.push(text)
                 self._out.append(TextDelta(self._reconciler.delta(text)))
                 self._reconciler.floor = 0  # no fast path for the next delta: it may be the other half
             case Assistant(message=message):
                 self._repetition(repair(message.text))
             case Thinking(subtype=subtype, text=text, content=content):
                 self._release()
-                text, self._half_thought = join_halves(self._half_thought, text or content)
-                self._out.append(ThinkingDelta(text))
+                self._out.append(ThinkingDelta(self._thinking.push(text or content)))
                 if subtype == "completed":
                     self._settle_half_thought()
                     self._out.append(ThinkingEnded())
 
     def _settle_half_text(self) -> None:
-        if self._half_text:
-            self._half_text = ""
-            self._out.append(TextDelta(self._reconciler.delta("\ufffd")))
+        if rest := self._text.flush():
+            self._out.append(TextDelta(self._reconciler.delta(rest)))
 
     def _settle_half_thought(self) -> None:
-        if self._half_thought:
-            self._half_thought = ""
-            self._out.append(ThinkingDelta("\ufffd"))
+        if rest := self._thinking.flush():
+            self._out.append(ThinkingDelta(rest))
 
     def _boundary(self) -> None:
         """A tool, a query or the end follows: the text segment is complete."""
@@ -346,13 +341,13 @@ class CursorDecoder:
                     return
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
-                call_id = call_id or self._end_start_nameless_call(tool)
+                call_id = call_id or self._end_nameless_call(tool)
                 self._query_only.pop(call_id, None)
                 started = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
                 action, outcome = read_result(tool, args or started.args, body.all.get("result"))
                 if outcome.state == "completed" and self._is_callers(tool, args or started.args):
                     return
-                outcome = _timed(
+                outcome = timed(
                     outcome,
                     (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
                     (started.seen_ms, record.timestamp_ms),
@@ -388,7 +383,7 @@ class CursorDecoder:
         action = read_named(name, read_arguments(arguments))
         call_id = record.id or record.call_id
         if record.subtype == "completed":
-            call_id = call_id or self._end_start_nameless_call(name)
+            call_id = call_id or self._end_nameless_call(name)
         call_id = call_id or self._start_nameless_call(name)
         self._boundary()
         self._out.append(ToolStarted(call_id, action, record.model_call_id, record.tool_call))
@@ -401,7 +396,7 @@ class CursorDecoder:
         self._nameless.setdefault(tool, []).append(call_id)
         return call_id
 
-    def _end_start_nameless_call(self, tool: str) -> str:
+    def _end_nameless_call(self, tool: str) -> str:
         if not self._nameless.get(tool):
             self._start_nameless_call(tool)
         return self._nameless[tool].pop(0)
@@ -445,14 +440,10 @@ class CursorDecoder:
     # --- time ---------------------------------------------------------------------------------------
 
     def _note_time(self, record: Line) -> None:
-        time: float | None = None
-        if isinstance(record, _TIMED):
-            time = record.timestamp_ms
-        elif isinstance(record, Torn):
-            time = record.record.timestamp_ms
-        elif isinstance(record, _UNRECOGNIZED):
+        if isinstance(record, _UNRECOGNIZED):
             return
         self.recognized = True
+        time: float | None = getattr(record.record if isinstance(record, Torn) else record, "timestamp_ms", None)
         if time is not None:
             self._first_ms = time if self._first_ms is None else self._first_ms
             self._last_ms = time
@@ -461,16 +452,6 @@ class CursorDecoder:
         if self._first_ms is None or self._last_ms is None:
             return None
         return max(0, int(self._last_ms - self._first_ms))
-
-
-def _timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
-    """Prefers the tool's own measurement, then the first clock that has both times."""
-    if outcome.duration_ms is not None:
-        return outcome
-    for started, ended in clocks:
-        if started is not None and ended is not None:
-            return msgspec.structs.replace(outcome, duration_ms=max(0, int(ended - started)))
-    return outcome
 
 
 def _message_of(error: object) -> str:

@@ -9,10 +9,9 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import AgentCrashed, AgentError, AgentOutputTooLarge, Failure, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.sources.agent_user import AgentUser
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
 from cursor_gateway.sources.cursor.configuration import (
@@ -28,8 +27,8 @@ from cursor_gateway.sources.cursor.confinement import (
     confine,
     without_proxy,
 )
-from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
-from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest, parse_models
+from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
+from cursor_gateway.sources.cursor.models import ModelCache, parse_models
 from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import delete_sessions, sessions_in, user_folders
@@ -52,7 +51,11 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     models_seconds: float = 600.0
 
 
-class CursorCliSource:
+class CursorCliSource(Source):
+    holds_questions = False
+    offers_tools = True
+    tools_server = TOOLS_SERVER
+
     def __init__(
         self,
         options: CliOptions,
@@ -64,7 +67,7 @@ class CursorCliSource:
         self._options, self._ledger, self._recorder = options, ledger, recorder
         self._environ = dict(environ)  # `os.environ` decodes its values each time
         given = environ if options.user is None else options.user.environment(environ)
-        self._kept = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
+        self._environment = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
         self._program: Program | None = None
         self._probing = asyncio.Lock()
         self._stamp: object = None  # of the program's file when it was probed
@@ -77,7 +80,7 @@ class CursorCliSource:
         async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
                 launcher = self._options.user.launcher if self._options.user is not None else ()
-                self._program = await find_program(self._options.program, self._kept, launcher)
+                self._program = await find_program(self._options.program, self._environment, launcher)
                 self._stamp = _stamp(self._program.path)
             return self._program
 
@@ -92,7 +95,7 @@ class CursorCliSource:
         """Checks only that a program is there; `probe` checks that it is Cursor's."""
         if self._program is None or shutil.which(self._program.path) is not None:
             return ""
-        if candidates(self._options.program, self._kept):
+        if candidates(self._options.program, self._environment):
             return ""
         return f"cursor-agent is gone; {INSTALL_ADVICE}."
 
@@ -104,34 +107,17 @@ class CursorCliSource:
         stores = Path(configuration_of(turn), "chats").glob(f"*/{turn.session_id}/store.db")
         return any(store.stat().st_size for store in stores)
 
-    @property
-    def holds_questions(self) -> bool:
-        return False
-
-    @property
-    def tools_server(self) -> str:
-        return TOOLS_SERVER
-
-    @property
-    def offers_tools(self) -> bool:
-        return True
-
     def account(self) -> Hashable:
         program = _stamp(self._program.path) if self._program is not None else None
         return program, tuple(map(self._environ.get, _CREDENTIALS)), configuration_stamp(self._environ)
 
     def check_model(self, model: str) -> None:
-        models = self._models.peek()
-        if models is not None and not is_known(model, models):
-            raise unknown_model(model, nearest(model, models))
+        self._models.check(model)
 
     async def forget(self, folder: str) -> bool:
         """The agent's chats are in the folder; transcripts may be in the user's own."""
         ids = sessions_in(Path(folder))
         return await asyncio.to_thread(delete_sessions, ids, user_folders(self._environ))
-
-    def warm_up(self, workspace: str) -> None:
-        """Does nothing: no agent is kept alive."""
 
     async def close(self) -> None:
         await self._models.close()
@@ -148,10 +134,7 @@ class CursorCliSource:
             while not decoder.finished and (chunk := await process.read()):
                 size += len(chunk)
                 if size > self._options.max_output_bytes:
-                    raise AgentOutputTooLarge(
-                        f"The agent wrote more than {self._options.max_output_bytes} bytes; ask for less at a "
-                        "time, or raise `max_output_bytes`."
-                    )
+                    raise output_too_large(self._options.max_output_bytes)
                 if recording is not None:
                     recording.write(chunk)
                 if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # exactly one line: the usual case
@@ -160,9 +143,7 @@ class CursorCliSource:
                     whole = lines.push(chunk)
                     unended = 0 if whole else unended + len(chunk)
                     if unended > LONGEST_LINE:
-                        raise AgentOutputTooLarge(
-                            f"The agent wrote a line of more than {LONGEST_LINE} bytes; ask for less at a time."
-                        )
+                        raise line_too_long(LONGEST_LINE)
                     events = decoder.push(whole)
                 if events:
                     yield events
@@ -173,7 +154,8 @@ class CursorCliSource:
                 events = decoder.push(lines.flush())  # the last line may lack its LF
                 if not decoder.finished:
                     stderr_tail = process.stderr_tail.encode()
-                    events += decoder.flush(_failure(process, decoder.stray_text))
+                    said = "\n".join(filter(None, (process.stderr_tail, decoder.stray_text)))
+                    events += decoder.flush(failure_of(said, process.ending).failure())
                 yield events
             process.is_discarding = True
             await process.wait(self._options.grace_seconds)
@@ -186,45 +168,33 @@ class CursorCliSource:
 
     async def _start(self, turn: Turn, program: Program) -> AgentProcess:
         original, options = user_configuration(self._environ), self._options.command
+        configuration = configuration_of(turn)
         if turn.offered is not None:
             check_confinable(program)
-            place = confine(turn, turn.offered, original)
-            turn = replace(turn, workspace=place.workspace)
+            turn = replace(turn, workspace=confine(turn, turn.offered, original))
             command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
-            environment = without_proxy(self._environment(place.configuration))
+            environment = without_proxy(self._environment)
         else:
-            configuration, images = configuration_of(turn), f"{turn.folder}/images"
-            data = data_of(turn.folder)
+            images, data = f"{turn.folder}/images", data_of(turn.folder)
             copy_configuration(original, configuration, data)
             set_rules(original, configuration, data, [*self._options.allow, *turn.allow])
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
-            environment = self._environment(configuration)
+            environment = self._environment
         return await AgentProcess.start(
             command.arguments,
             folder=turn.workspace,
-            environment=environment,
+            environment={**environment, "CURSOR_CONFIG_DIR": configuration},
             stdin=command.stdin,
             on_gone=self._ledger.remove,
         )
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()
-        ran = await run_to_end([*program.command, "--list-models"], self._kept)
+        ran = await run_to_end([*program.command, "--list-models"], self._environment)
         models = parse_models(ran.stdout)
         if not models:
             raise reported_failure(ran.stderr or ran.stdout)
         return models
-
-    def _environment(self, config_dir: str) -> dict[str, str]:
-        return {**self._kept, "CURSOR_CONFIG_DIR": config_dir}
-
-
-def _failure(process: AgentProcess, stray: str) -> Failure:
-    error: AgentError = failure_of("\n".join(text for text in (process.stderr_tail, stray) if text))
-    if isinstance(error, AgentCrashed):
-        how = process.ending or "it closed its output and did not end"
-        error.details = f"{how}\n{error.details}".strip()
-    return error.failure()
 
 
 def _stamp(path: str) -> object:

@@ -100,17 +100,11 @@ def command_for(
             pass
     if program.can("--workspace"):
         arguments += ["--workspace", turn.workspace]
-    if (options.trust or allowed_tools) and program.can("--trust"):  # with `allowed_tools`, the gateway's own folder
-        arguments.append("--trust")
-    if allowed_tools:
-        arguments += ["--approve-mcps", f"--allowed-tools={','.join(allowed_tools)}"]
-    elif options.force:
-        arguments.append("--force")
+    arguments += permission_flags(program, options, allowed_tools)
     if program.can("--add-dir"):
         for folder in extra_folders:
             arguments += ["--add-dir", folder]
-    for name, value in options.headers.items():
-        arguments += ["--header", f"{name}: {value}"]
+    arguments += header_flags(options)
     if turn.session_id is not None:
         arguments += ["--resume", turn.session_id]
     prompt = turn.prompt.encode("utf-8", "replace")
@@ -119,6 +113,21 @@ def command_for(
     if turn.prompt.startswith("-"):
         arguments.append("--")
     return Command([*arguments, turn.prompt], None)
+
+
+def permission_flags(program: Program, options: CommandOptions, allowed_tools: Collection[str]) -> list[str]:
+    flags = []
+    if (options.trust or allowed_tools) and program.can("--trust"):  # with `allowed_tools`, the gateway's own folder
+        flags.append("--trust")
+    if allowed_tools:
+        flags += ["--approve-mcps", f"--allowed-tools={','.join(allowed_tools)}"]
+    elif options.force:
+        flags.append("--force")
+    return flags
+
+
+def header_flags(options: CommandOptions) -> list[str]:
+    return [word for name, value in options.headers.items() for word in ("--header", f"{name}: {value}")]
 
 
 def _is_no_argument(text: str, encoded: bytes) -> bool:

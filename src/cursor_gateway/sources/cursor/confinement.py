@@ -8,8 +8,6 @@ a run never gets `--force`, which would override the rules.
 from collections.abc import Mapping
 from pathlib import Path
 
-from msgspec import Struct
-
 from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.cursor.command import Program
@@ -31,11 +29,6 @@ _FIRST = "2026.08"  # earlier builds lack `--allowed-tools`: they keep grep, glo
 OWN_CONFIGURATION = "cursor"  # the folder of runs with the agent's own tools
 
 
-class Confinement(Struct, frozen=True):
-    workspace: str
-    configuration: str
-
-
 def check_confinable(program: Program) -> None:
     """Raises `AgentMisconfigured` for an agent that would keep its own tools."""
     if not program.is_since(_FIRST) or not program.can("--approve-mcps"):
@@ -51,14 +44,14 @@ def configuration_of(turn: Turn) -> str:
     return f"{turn.folder}/{OWN_CONFIGURATION if turn.offered is None else 'confined'}"
 
 
-def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
-    """Raises `AgentMisconfigured`. `original` is the user's configuration."""
-    workspace, configuration = Path(turn.folder) / "scratch", configuration_of(turn)
+def confine(turn: Turn, offered: Offered, original: Path) -> str:
+    """Returns the workspace. Raises `AgentMisconfigured`. `original` is the user's configuration."""
+    configuration = configuration_of(turn)
     copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)
+    workspace = empty_workspace(turn)
     try:
-        empty_workspace(turn)
         servers = {offered.server: {"url": offered.url}} if offered.url else {}
-        with private_folder(data_of(turn.folder), workspace / ".cursor") as folder:
+        with private_folder(data_of(turn.folder), f"{workspace}/.cursor") as folder:
             write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
         settings = read_settings(configuration)
         rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
@@ -67,16 +60,19 @@ def confine(turn: Turn, offered: Offered, original: Path) -> Confinement:
             write_private(folder, SETTINGS, encode_settings(changed))
     except OSError as error:
         raise unusable(error) from error
-    return Confinement(str(workspace), configuration)
+    return workspace
 
 
 def empty_workspace(turn: Turn) -> str:
-    """The agent's working folder, emptied of anything from the previous turn. Raises `OSError`."""
-    workspace = Path(turn.folder) / "scratch"
-    with private_folder(data_of(turn.folder), Path(turn.folder)) as folder:
-        remove_entry(folder, workspace.name)
-    with private_folder(data_of(turn.folder), workspace):
-        return str(workspace)
+    """The agent's working folder, emptied of anything from the previous turn. Raises as `copy_configuration`."""
+    name = "scratch"
+    try:
+        with private_folder(data_of(turn.folder), turn.folder) as folder:
+            remove_entry(folder, name)
+        with private_folder(data_of(turn.folder), f"{turn.folder}/{name}"):
+            return f"{turn.folder}/{name}"
+    except OSError as error:
+        raise unusable(error) from error
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:

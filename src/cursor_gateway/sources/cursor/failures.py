@@ -13,6 +13,7 @@ from cursor_gateway.errors import (
     AgentError,
     AgentFailed,
     AgentMisconfigured,
+    AgentOutputTooLarge,
     AgentOverloaded,
     AgentQuotaExhausted,
     AgentUnauthenticated,
@@ -31,19 +32,21 @@ _CHAT_MESSAGE = re.compile(r"^chatMessage: *\*?(.+?)\*?$", re.MULTILINE)  # says
 _LONGEST_DETAILS = 2000  # characters
 _LONGEST_QUOTE = 300  # characters of agent output quoted in a message; the details have more
 _LONGEST_NAME = 100  # characters of a model name, which comes from the caller and is compared and repeated
+_MOST_SUGGESTIONS = 3
 _ALIKE = 0.5  # minimum similarity for a suggestion
 
+# What the other backends report as well, in their own ways.
+NOT_LOGGED_IN = "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY."
+KEY_REJECTED = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login."
+USAGE_LIMIT = "The Cursor account has reached its usage limit; wait for its reset or raise the limit."
+NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
+CANCELLED = "The run was cancelled; start it again to get the whole answer."
+CONNECTION_LOST = "The agent lost its connection to Cursor's service; check the network and try again."
+BAD_OPTION = "The agent rejected one of its options."
+
 _TABLE: list[tuple[str, type[AgentError], str]] = [
-    (
-        r"Authentication required|Not logged in",
-        AgentUnauthenticated,
-        "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY.",
-    ),
-    (
-        r"API key is invalid",
-        AgentUnauthenticated,
-        "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login.",
-    ),
+    (r"Authentication required|Not logged in", AgentUnauthenticated, NOT_LOGGED_IN),
+    (r"API key is invalid", AgentUnauthenticated, KEY_REJECTED),
     (
         r"Workspace Trust Required",
         WorkspaceUntrusted,
@@ -59,26 +62,14 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         ModelUnavailable,
         "This Cursor plan can only use the model `auto`; choose it, or upgrade the plan.",
     ),
-    (
-        r"You've (?:hit|reached) your usage limit",
-        AgentQuotaExhausted,
-        "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
-    ),
-    (
-        r"resource_exhausted",
-        AgentOverloaded,
-        "Cursor's service has no capacity for this request at the moment; try again later.",
-    ),
+    (r"You've (?:hit|reached) your usage limit", AgentQuotaExhausted, USAGE_LIMIT),
+    (r"resource_exhausted", AgentOverloaded, NO_CAPACITY),
     (
         r"Failed to claim persistent session|Failed to resume chat",
         SessionLost,
         "The agent cannot resume this chat; start a new conversation.",
     ),
-    (
-        r"No prompt provided",
-        AgentMisconfigured,
-        "The prompt is empty; send a message.",
-    ),
+    (r"No prompt provided", AgentMisconfigured, "The prompt is empty; send a message."),
     (
         r"administrator has disabled the 'Run Everything'",
         AgentMisconfigured,
@@ -92,17 +83,13 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
         AgentMisconfigured,
-        "The agent rejected one of its options.",
+        BAD_OPTION,
     ),
-    (
-        r"Aborting operation|Operation cancelled",
-        RunCancelled,
-        "The run was cancelled; start it again to get the whole answer.",
-    ),
+    (r"Aborting operation|Operation cancelled", RunCancelled, CANCELLED),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
         AgentUnreachable,
-        "The agent lost its connection to Cursor's service; check the network and try again.",
+        CONNECTION_LOST,
     ),
     (
         r"\[internal\] |exceeded max retries",
@@ -112,7 +99,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
 ]
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
-_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
+QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
 
 
 def known_failure(text: str) -> AgentError | None:
@@ -128,7 +115,7 @@ def known_failure(text: str) -> AgentError | None:
                 unknown = unknown_model(id[:_LONGEST_NAME], near)
                 unknown.details = details
                 return unknown
-            if error in _QUOTED:
+            if error in QUOTED:
                 chat_message = _CHAT_MESSAGE.search(text)
                 message = quoting(message, chat_message[1] if chat_message else text[first:].partition("\n")[0])
             return error(message, details=details)
@@ -141,8 +128,8 @@ def quoting(message: str, words: str) -> str:
     return f"{message} The agent says: {words}" if words else message
 
 
-def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 3) -> list[str]:
-    """Suggestions for a mistyped name, most likely first. `names` maps each name to its aliases.
+def nearest_names(wanted: str, names: Mapping[str, Iterable[str]]) -> list[str]:
+    """Up to three suggestions for a mistyped name, most likely first. `names` maps each name to its aliases.
 
     A name that contains the whole input ranks above one that is merely similar: `opus` means
     `claude-opus-4-8-high`, though most letters differ.
@@ -156,16 +143,27 @@ def nearest_names(wanted: str, names: Mapping[str, Iterable[str]], count: int = 
         if contains or alike >= _ALIKE:
             found.append((not contains, -alike, name))
     found.sort(key=lambda entry: entry[:2])  # stable: ties keep the order of the list
-    return [name for *_, name in found[:count]]
+    return [name for *_, name in found[:_MOST_SUGGESTIONS]]
 
 
 def _comparable(name: str) -> str:
     return _BREAKS.sub("-", name.casefold()).strip("-")
 
 
-def failure_of(text: str) -> AgentError:
-    """The error for a run that ended without a result."""
-    return known_failure(text) or AgentCrashed(details=plain(text))
+def failure_of(text: str, ending: str | None = None) -> AgentError:
+    """The error for a run that ended without a result. `ending` is how its process ended; empty: it still runs."""
+    how = "" if ending is None else ending or "it closed its output and did not end"
+    return known_failure(text) or AgentCrashed(details=f"{how}\n{plain(text)}".strip())
+
+
+def output_too_large(limit: int) -> AgentOutputTooLarge:
+    return AgentOutputTooLarge(
+        f"The agent wrote more than {limit} bytes; ask for less at a time, or raise `max_output_bytes`."
+    )
+
+
+def line_too_long(limit: int) -> AgentOutputTooLarge:
+    return AgentOutputTooLarge(f"The agent wrote a line of more than {limit} bytes; ask for less at a time.")
 
 
 def reported_failure(text: str) -> AgentError:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from cursor_gateway.errors import ShuttingDown
+from cursor_gateway.errors import ShuttingDown, unknown_model
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.failures import nearest_names, plain
 
@@ -37,9 +37,9 @@ def is_known(id: str, models: Sequence[Model]) -> bool:
     return id == "auto" or any(model.id == id or (id and model.id.startswith(f"{id}-")) for model in models)
 
 
-def nearest(id: str, models: Sequence[Model], count: int = 3) -> list[str]:
+def nearest(id: str, models: Sequence[Model]) -> list[str]:
     """Suggestions for an unknown id, most likely first; empty when nothing is similar."""
-    return nearest_names(id, {model.id: (model.label,) for model in models}, count)
+    return nearest_names(id, {model.id: (model.label,) for model in models})
 
 
 class ModelCache:
@@ -62,6 +62,11 @@ class ModelCache:
         if task.cancelled():
             raise ShuttingDown("The gateway is shutting down; retry when it is back.")
         return task.result()
+
+    def check(self, model: str) -> None:
+        """Raises `ModelUnavailable` for a name that is not in the cached list."""
+        if self._models is not None and not is_known(model, self._models):
+            raise unknown_model(model, nearest(model, self._models))
 
     def peek(self) -> list[Model] | None:
         """The cached list, without fetching."""

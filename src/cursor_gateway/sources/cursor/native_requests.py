@@ -38,34 +38,29 @@ def _names(names: str) -> tuple[str, ...]:
 
 # Tool names used by clients, best first. After a slash: a property that the tool must have; without it the name means
 # something else.
-_TOOLS: dict[str, list[str]] = {
-    "shell": [
-        *("bash", "shell", "run_shell_command", "execute_command", "run_terminal_command", "run_terminal_cmd"),
-        *("exec_command", "shell_command", "local_shell", "run_in_terminal", "run_command", "run_commands", "terminal"),
-        *("execute_bash", "run_bash", "run_bash_command", "execute_shell_command", "shell_exec", "exec"),
-        *("developer__shell", "container.exec"),
-    ],
-    "read": [
-        *("read", "read_file", "view", "view_file", "read_text_file", "file_read", "fs_read", "cat"),
-        *("read_files", "read_many_files"),
-    ],
-    "list": ["list", "ls", "list_dir", "list_directory", "list_files", "list_folder", "list_directory_contents"],
-    "grep": [
-        *("grep", "grep_search", "search_file_content", "search_files/regex", "grep_files", "ripgrep", "rg"),
-        *("search_text", "text_search", "search_content", "search_in_files", "find_in_files", "search_file_contents"),
-        *("search_for_pattern", "search_codebase/queries"),
-    ],
-    "glob": [
-        *("glob", "glob_file_search", "file_glob_search", "find_files", "file_search", "find_path", "find"),
-        *("glob_files", "glob_search", "find_by_name", "search_files/pattern"),
-    ],
-    "edit": [
-        *("edit", "edit_file", "str_replace", "search_replace", "replace", "replace_string_in_file", "string_replace"),
-        *("single_find_and_replace", "search_and_replace", "replace_in_file"),
-    ],
-    "write": ["write", "write_file", "write_to_file", "create_file", "create_new_file", "create", "file_write"],
-    "delete": ["delete", "delete_file", "remove_file", "file_delete", "rm"],
-    "question": ["ask_user_question"],
+_TOOLS: dict[str, str] = {
+    "shell": (
+        "bash shell run_shell_command execute_command run_terminal_command run_terminal_cmd exec_command shell_command"
+        " local_shell run_in_terminal run_command run_commands terminal execute_bash run_bash run_bash_command"
+        " execute_shell_command shell_exec exec developer__shell container.exec"
+    ),
+    "read": "read read_file view view_file read_text_file file_read fs_read cat read_files read_many_files",
+    "list": "list ls list_dir list_directory list_files list_folder list_directory_contents",
+    "grep": (
+        "grep grep_search search_file_content search_files/regex grep_files ripgrep rg search_text text_search"
+        " search_content search_in_files find_in_files search_file_contents search_for_pattern search_codebase/queries"
+    ),
+    "glob": (
+        "glob glob_file_search file_glob_search find_files file_search find_path find glob_files glob_search"
+        " find_by_name search_files/pattern"
+    ),
+    "edit": (
+        "edit edit_file str_replace search_replace replace replace_string_in_file string_replace"
+        " single_find_and_replace search_and_replace replace_in_file"
+    ),
+    "write": "write write_file write_to_file create_file create_new_file create file_write",
+    "delete": "delete delete_file remove_file file_delete rm",
+    "question": "ask_user_question",
 }
 
 # Property names for each meaning, best first.
@@ -248,7 +243,7 @@ def _placed(path: str, scratch: str) -> str:
 
 
 def _known(kind: str, tools: Sequence[Tool]) -> Iterator[tuple[Tool, Offered]]:
-    for alias in _TOOLS.get(kind, ()):
+    for alias in _TOOLS.get(kind, "").split():
         name, _, marker = alias.partition("/")
         for tool in tools:
             offered = _offered(tool) if _plain(tool.name) == _plain(name) else None

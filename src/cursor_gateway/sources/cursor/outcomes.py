@@ -1,7 +1,9 @@
 """Read how a tool call ended from its result, an object with one of several keys."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from cursor_gateway.model.actions import Outcome
 from cursor_gateway.model.documents import State
@@ -9,38 +11,38 @@ from cursor_gateway.wire.payload import Fields
 
 _BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid", "planUri"}
 
-CODES = {
-    "failure": "COMMAND_FAILED",
-    "fileBusy": "FILE_BUSY",
-    "fileNotFound": "FILE_NOT_FOUND",
-    "notFile": "NOT_A_FILE",
-    "notFound": "NOT_FOUND",
-    "permissionDenied": "PERMISSION_DENIED",
-    "readPermissionDenied": "PERMISSION_DENIED",
-    "rejected": "REJECTED",
-    "spawnError": "SPAWN_FAILED",
-    "timeout": "TIMEOUT",
-    "writePermissionDenied": "PERMISSION_DENIED",
-}
 
-_SENTENCES = {
-    "FILE_BUSY": "The file is in use.",
-    "FILE_NOT_FOUND": "The file does not exist.",
-    "NOT_A_FILE": "The path is not a file.",
-    "NOT_FOUND": "Nothing was found under that name.",
-    "PERMISSION_DENIED": "Permission was denied.",
-    "REJECTED": "The call was rejected.",
-    "SPAWN_FAILED": "The command could not be started.",
-    "TIMEOUT": "The tool ran out of time.",
+class Ending(NamedTuple):
+    code: str
+    message: str = ""  # if the agent has none
+    state: State = "failed"
+
+
+_NO_FILE = Ending("FILE_NOT_FOUND", "The file does not exist.")
+_DENIED = Ending("PERMISSION_DENIED", "Permission was denied.")
+_INTERRUPTED = Ending("INTERRUPTED", "The command was stopped.", "interrupted")
+_OUT_OF_TIME = Ending("TIMEOUT", "The command ran out of time.", "timed_out")
+_ENDINGS = {
+    "failure": Ending("COMMAND_FAILED"),
+    "fileBusy": Ending("FILE_BUSY", "The file is in use."),
+    "fileNotFound": _NO_FILE,
+    "notFile": Ending("NOT_A_FILE", "The path is not a file."),
+    "notFound": Ending("NOT_FOUND", "Nothing was found under that name."),
+    "permissionDenied": _DENIED,
+    "readPermissionDenied": _DENIED,
+    "rejected": Ending("REJECTED", "The call was rejected.", "rejected"),
+    "spawnError": Ending("SPAWN_FAILED", "The command could not be started."),
+    "timeout": Ending("TIMEOUT", "The tool ran out of time.", "timed_out"),
+    "writePermissionDenied": _DENIED,
 }
+CODES = {key: ending.code for key, ending in _ENDINGS.items()}
+_ABORTED = {
+    "SHELL_ABORT_REASON_USER_ABORT": _INTERRUPTED, "1": _INTERRUPTED,
+    "SHELL_ABORT_REASON_TIMEOUT": _OUT_OF_TIME, "2": _OUT_OF_TIME,
+}  # fmt: skip
 
 _MISSING_FILE = re.compile(r"\bfile not found|no such file|does not exist|ENOENT", re.IGNORECASE)
 _FAILURE = re.compile(r"(?:error|denied|notFound|failure|rejected|timeout|busy)$", re.IGNORECASE)
-_ABORTED: dict[str, State] = {
-    "SHELL_ABORT_REASON_USER_ABORT": "interrupted", "1": "interrupted",
-    "SHELL_ABORT_REASON_TIMEOUT": "timed_out", "2": "timed_out",
-}  # fmt: skip
-_STATES: dict[str, State] = {"rejected": "rejected", "timeout": "timed_out"}
 
 
 def read_outcome(result: object) -> tuple[Outcome, Any]:
@@ -60,22 +62,25 @@ def read_outcome(result: object) -> tuple[Outcome, Any]:
 def _failure(key: str, value: Fields) -> Outcome:
     message = value.text("error", "errorMessage", "clientVisibleError", "reason", "message").strip()
     details = value.text("modelVisibleError", "details", "path", "command", "url", "uri")
-    code = CODES.get(key, "TOOL_ERROR")
-    if code == "TOOL_ERROR" and _MISSING_FILE.search(f"{message} {details}"):
-        code = "FILE_NOT_FOUND"
-    aborted = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")))
-    if aborted is not None:
-        code = "TIMEOUT" if aborted == "timed_out" else "INTERRUPTED"
-        message = message or ("The command ran out of time." if aborted == "timed_out" else "The command was stopped.")
-    if code == "COMMAND_FAILED" and not message:
+    ending = _ENDINGS.get(key)
+    if ending is None:
+        is_missing = _MISSING_FILE.search(f"{message} {details}")
+        ending = _NO_FILE if is_missing else Ending("TOOL_ERROR", f"The tool reported {snake(key).replace('_', ' ')}.")
+    ending = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")), ending)
+    if ending.code == "COMMAND_FAILED" and not message:
         status = value.integer("exitCode")
         message = "The command failed." if status is None else f"The command exited with status {status}."
-    return Outcome(
-        state=aborted or _STATES.get(key, "failed"),
-        code=code,
-        message=message or _SENTENCES.get(code) or f"The tool reported {snake(key).replace('_', ' ')}.",
-        details=details,
-    )
+    return Outcome(state=ending.state, code=ending.code, message=message or ending.message, details=details)
+
+
+def timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:
+    """Prefers the tool's own measurement, then the first clock that has both times, in milliseconds."""
+    if outcome.duration_ms is not None:
+        return outcome
+    for started, ended in clocks:
+        if started is not None and ended is not None:
+            return replace(outcome, duration_ms=max(0, int(ended - started)))
+    return outcome
 
 
 def snake(name: str) -> str:

@@ -4,13 +4,13 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program, flags_of
 from cursor_gateway.sources.process import AgentProcess
 
@@ -20,8 +20,8 @@ _PROBE_SECONDS = 30.0
 _MOST = 1024 * 1024  # bytes of output kept; a program that prints forever is not Cursor's
 
 
-class InstalledAgent(Protocol):
-    """Cursor's agent on this machine, found by one source and shared with others."""
+class InstalledAgent(Source, Protocol):
+    """The source that finds Cursor's agent on this machine, for others that use the same program."""
 
     @property
     def missing(self) -> str:
@@ -30,14 +30,6 @@ class InstalledAgent(Protocol):
 
     async def probe(self) -> Program:
         """Raises an `AgentError`."""
-        ...
-
-    async def models(self) -> list[Model]: ...
-
-    def check_model(self, model: str) -> None: ...
-
-    def account(self) -> Hashable:
-        """Changes when the program, its configuration or its credentials change."""
         ...
 
 

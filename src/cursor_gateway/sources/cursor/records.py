@@ -130,15 +130,10 @@ REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 def read_again(line: bytes) -> Line | None:
     """A line that `decode` refused; None for a blank one."""
-    return None if not line or line.isspace() else _read_loosely(line)
-
-
-def _read_loosely(line: bytes) -> Line:
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return Unreadable(line[:2000].decode("utf-8", "replace").strip())
-    if not isinstance(value, dict) or too_deep(value):
+    if not line or line.isspace():
+        return None
+    value = read_object(line)
+    if value is None:
         return Unreadable(line[:2000].decode("utf-8", "replace").strip())
     record = {key: field for key, field in value.items() if field is not None}
     name = record.get("type")
@@ -149,23 +144,29 @@ def _read_loosely(line: bytes) -> Line:
     if "message" in record and name != "result":
         record["message"] = {"content": [{"text": _text(record["message"])}]}
     try:
-        return _convert(record)
+        known: Record = msgspec.convert(record, Record, strict=False)
     except (msgspec.ValidationError, UnicodeEncodeError, RecursionError):  # e.g. a surrogate in place of a number
-        pass
-    if name == "result":  # a result is never dropped because of an invalid number
-        fields = Fields(record)
-        return Result(
-            subtype=fields.text("subtype") or "success",
-            is_error=fields.flag("is_error") is True,
-            result=fields.maybe_text("result"),
-            error=fields.all.get("error"),
-        )
-    return Unknown(name if isinstance(name, str) else "")
+        if name != "result":
+            return Unknown(name if isinstance(name, str) else "")
+    else:
+        return Torn(known) if isinstance(known, Assistant | Thinking) else known
+    fields = Fields(record)  # a result is never dropped because of an invalid number
+    return Result(
+        subtype=fields.text("subtype") or "success",
+        is_error=fields.flag("is_error") is True,
+        result=fields.maybe_text("result"),
+        error=fields.all.get("error"),
+    )
 
 
-def _convert(record: dict[str, Any]) -> Line:
-    known: Record = msgspec.convert(record, Record, strict=False)
-    return Torn(known) if isinstance(known, Assistant | Thinking) else known
+def read_object(line: bytes) -> dict[str, Any] | None:
+    """A line that the fast decoder refused: the standard library accepts lone surrogates. None: it is no object, or
+    one that is nested too deeply."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) and not too_deep(value) else None
 
 
 def _text(message: object) -> str:

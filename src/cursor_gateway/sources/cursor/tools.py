@@ -71,15 +71,13 @@ def _action(tool: str, call: Call, value: Any) -> Action:
     if reader := _READERS.get(tool):
         return reader(call)
     if tool == "mcp":
-        name = call.args.text("toolName", "name") or "mcp"
-        arguments = call.args.object("args").all
+        name, arguments = call.args.text("toolName", "name") or "mcp", call.args.object("args").all
+        read_data: Callable[[Fields], Any] = _mcp_data
     elif entry := _TABLE.get(tool):
-        name, arguments = entry.name, entry.arguments(call.args)
+        name, arguments, read_data = entry.name, entry.arguments(call.args), entry.data
     else:
-        name, arguments = snake(tool) or "tool", call.args.all
-    data = value
-    if call.state == "completed" and isinstance(value, dict):
-        data = _mcp_data(call.value) if tool == "mcp" else _data(tool, call.value)
+        name, arguments, read_data = snake(tool) or "tool", call.args.all, _whole
+    data = read_data(call.value) if call.state == "completed" and isinstance(value, dict) else value
     return OtherTool(tool=name, arguments=arguments, data=data)
 
 
@@ -163,20 +161,15 @@ def _permissions(policy: Fields) -> list[str]:
     return [name for name, is_granted in granted.items() if is_granted]
 
 
-_TODO_STATUS: dict[Any, TodoStatus] = {
+_TODO_STATUS: dict[str, TodoStatus] = {
     "IN_PROGRESS": "in_progress", "COMPLETED": "completed", "CANCELLED": "cancelled",
-    2: "in_progress", 3: "completed", 4: "cancelled",
+    "2": "in_progress", "3": "completed", "4": "cancelled",
 }  # fmt: skip
 
 
 def _todo_status(todo: Fields) -> TodoStatus:
-    match todo.all.get("status"):
-        case str(name):
-            return _TODO_STATUS.get(name.upper().removeprefix("TODO_STATUS_"), "pending")
-        case int(number):
-            return _TODO_STATUS.get(number, "pending")
-        case _:
-            return "pending"
+    name = str(todo.all.get("status")).upper().removeprefix("TODO_STATUS_")
+    return _TODO_STATUS.get(name, "pending")
 
 
 def _plan_todos(todos: list[Fields]) -> list[PlanTodo]:
@@ -276,25 +269,22 @@ _EDITOR_NAMES = {
 # --- Tools that become a `tool_call` --------------------------------------------------------------
 
 
+def _whole(value: Fields) -> Any:
+    return value.all
+
+
 class Entry(Struct, frozen=True):
     """How a tool is reported: its name, arguments that are not just converted to snake_case, and its useful data."""
 
     name: str
     renamed: dict[str, str] = {}
-    data: Callable[[Fields], Any] | None = None
+    data: Callable[[Fields], Any] = _whole
 
     def arguments(self, args: Fields) -> dict[str, Any]:
         return {self.renamed.get(key) or snake(key): value for key, value in args.all.items() if key not in _PLUMBING}
 
 
 _PLUMBING = {"toolCallId", "sandboxPolicy"}  # metadata of the call, not arguments
-
-
-def _data(tool: str, value: Fields) -> Any:
-    entry = _TABLE.get(tool)
-    if entry is None or entry.data is None:
-        return value.all
-    return entry.data(value)
 
 
 def _first(*names: str) -> Callable[[Fields], Any]:
@@ -344,10 +334,7 @@ def _last_message(value: Fields) -> Any:
 
 
 def _todos(value: Fields) -> Any:
-    return [
-        {"id": todo.id, "content": todo.content, "status": todo.status, "dependencies": todo.dependencies}
-        for todo in _plan_todos(value.objects("todos"))
-    ]
+    return [structs.asdict(todo) for todo in _plan_todos(value.objects("todos"))]
 
 
 def _mcp_text(value: Fields) -> str:

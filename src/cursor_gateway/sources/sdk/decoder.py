@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed, Failure
 from cursor_gateway.model.agent_events import (
@@ -27,11 +26,12 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
     merge_deltas,
 )
+from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
 from cursor_gateway.wire.payload import Fields, too_deep
-from cursor_gateway.wire.surrogates import join_halves, repair_json
+from cursor_gateway.wire.surrogates import PairJoiner, repair_json
 
 CALLERS_SERVER = "custom-user-tools"  # the SDK's name for the tools that it is given
 
@@ -72,7 +72,7 @@ class SdkDecoder:
         self._started = False
         self._out: list[AgentEvent] = []
         self._emitted: list[str] = []
-        self._text, self._thought = _Halves(), _Halves()
+        self._text, self._thought = PairJoiner(), PairJoiner()
         self._calls: dict[str, _Call] = {}
         self._status = ""
         self._reason = ""  # from the status
@@ -114,12 +114,12 @@ class SdkDecoder:
         match update:
             case {"type": "text-delta", "text": str(text)}:
                 self._start()
-                self._settle_thought()
-                self._emit_text(self._text.joined(text))
+                self._emit_thinking(self._thought.flush())
+                self._emit_text(self._text.push(text))
             case {"type": "thinking-delta", "text": str(text)}:
                 self._start()
-                self._settle_text()
-                self._emit_thinking(self._thought.joined(text))
+                self._emit_text(self._text.flush())
+                self._emit_thinking(self._thought.push(text))
             case {"type": "thinking-completed"}:
                 self._start()
                 self._settle()
@@ -152,15 +152,9 @@ class SdkDecoder:
         if text:
             self._out.append(ThinkingDelta(text))
 
-    def _settle_text(self) -> None:
-        self._emit_text(self._text.rest())
-
-    def _settle_thought(self) -> None:
-        self._emit_thinking(self._thought.rest())
-
     def _settle(self) -> None:
-        self._settle_thought()
-        self._settle_text()
+        self._emit_thinking(self._thought.flush())
+        self._emit_text(self._text.flush())
 
     def _start(self) -> None:
         if not self._started:
@@ -183,8 +177,7 @@ class SdkDecoder:
         action, outcome = read_result(tool, args, protocol_result(tool, call.get("result")))
         if outcome.state == "completed" and self._is_callers(tool, args):
             return
-        if outcome.duration_ms is None and started is not None:
-            outcome = replace(outcome, duration_ms=max(0, round(at_ms - started.started_ms)))
+        outcome = timed(outcome, (started.started_ms if started else None, at_ms))
         self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
 
     def _is_callers(self, tool: str, args: object) -> bool:
@@ -246,22 +239,6 @@ class SdkDecoder:
     def _usage(self) -> TokenCounts | None:
         """Both are the same figures."""
         return self._reported or self._counted
-
-
-class _Halves:
-    """Joins surrogate pairs that are split between two texts."""
-
-    def __init__(self) -> None:
-        self._half = ""
-
-    def joined(self, text: str) -> str:
-        """The complete part of it."""
-        whole, self._half = join_halves(self._half, text)
-        return whole
-
-    def rest(self) -> str:
-        half, self._half = self._half, ""
-        return "\ufffd" if half else ""
 
 
 def _model_call(update: Mapping[str, Any]) -> str | None:

@@ -25,77 +25,66 @@ from cursor_gateway.errors import (
     RunCancelled,
     SessionLost,
 )
-from cursor_gateway.sources.cursor.failures import known_failure, plain, quoting, reported_failure
+from cursor_gateway.sources.cursor.failures import (
+    BAD_OPTION,
+    CANCELLED,
+    CONNECTION_LOST,
+    NO_CAPACITY,
+    QUOTED,
+    USAGE_LIMIT,
+    known_failure,
+    plain,
+    quoting,
+    reported_failure,
+)
 
 _NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
 
 _BAD_KEY = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
 _REFUSED = "Cursor does not allow this for the account of this API key; use another account, or another model."
-_UNUSABLE = "The agent rejected one of its options."
-_NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
 _GIVEN_UP = "Cursor's service failed; try again in a while."
 
-# The SDK's own codes, then those of its protocol, which are used where the SDK has none.
-_CODES: dict[str, tuple[type[GatewayError], str]] = {
-    "unauthorized": (AgentUnauthenticated, _BAD_KEY),
-    "api_key_not_found": (AgentUnauthenticated, _BAD_KEY),
-    "plan_required": (AgentMisconfigured, "This needs another Cursor plan."),
-    "role_forbidden": (AgentMisconfigured, _REFUSED),
-    "feature_unavailable": (AgentMisconfigured, _REFUSED),
-    "agent_not_found": (SessionLost, "The agent's session no longer exists; start a new conversation."),
-    "run_not_found": (AgentCrashed, "The agent's run no longer exists; send the message again."),
-    "validation_error": (AgentMisconfigured, _UNUSABLE),
-    "invalid_model": (
-        ModelUnavailable,
-        "The agent does not know this model, or may not use it; choose one that GET /v1/models lists.",
-    ),
-    "invalid_branch_name": (AgentMisconfigured, _UNUSABLE),
-    "repository_required": (AgentMisconfigured, _UNUSABLE),
-    "repository_access": (AgentMisconfigured, _REFUSED),
-    "pr_resolution_failed": (AgentMisconfigured, _UNUSABLE),
-    "usage_limit_exceeded": (
-        AgentQuotaExhausted,
-        "The Cursor account has reached its usage limit; wait for its reset or raise the limit.",
-    ),
-    "agent_busy": (ConversationBusy, "The agent is still busy with this conversation; try again in a moment."),
-    "agent_archived": (SessionLost, "The agent's session is archived; start a new conversation."),
-    "run_not_cancellable": (ConversationBusy, "The agent's run cannot be stopped now; try again in a moment."),
-    "rate_limit_exceeded": (AgentOverloaded, _NO_CAPACITY),
-    "upstream_error": (AgentUnreachable, _GIVEN_UP),
-    "internal_error": (AgentFailed, _GIVEN_UP),
-    "client_cancelled": (RunCancelled, "The run was cancelled; start it again to get the whole answer."),
-    "canceled": (RunCancelled, "The run was cancelled; start it again to get the whole answer."),
-    "unauthenticated": (AgentUnauthenticated, _BAD_KEY),
-    "permission_denied": (AgentMisconfigured, _REFUSED),
-    "invalid_argument": (AgentMisconfigured, _UNUSABLE),
-    "failed_precondition": (AgentMisconfigured, _UNUSABLE),
-    "out_of_range": (AgentMisconfigured, _UNUSABLE),
-    "not_found": (SessionLost, "The agent's session no longer exists; start a new conversation."),
-    "already_exists": (ConversationBusy, "The agent is still busy with this conversation; try again in a moment."),
-    "resource_exhausted": (AgentOverloaded, _NO_CAPACITY),
-    "unimplemented": (
+# Codes of the SDK, and those of its protocol, which are used where the SDK has none.
+_TABLE: list[tuple[str, type[GatewayError], str]] = [
+    ("unauthorized api_key_not_found unauthenticated", AgentUnauthenticated, _BAD_KEY),
+    ("missing_api_key", AgentUnauthenticated, "Cursor's SDK needs an API key; set CURSOR_API_KEY."),
+    ("plan_required", AgentMisconfigured, "This needs another Cursor plan."),
+    ("role_forbidden feature_unavailable repository_access permission_denied", AgentMisconfigured, _REFUSED),
+    ("validation_error invalid_branch_name repository_required", AgentMisconfigured, BAD_OPTION),
+    ("pr_resolution_failed invalid_argument failed_precondition out_of_range", AgentMisconfigured, BAD_OPTION),
+    (
+        "unimplemented",
         AgentMisconfigured,
         "This version of the SDK cannot do that; install the supported one with `pip install cursor-gateway[sdk]`.",
     ),
-    "unavailable": (
-        AgentUnreachable,
-        "The agent lost its connection to Cursor's service; check the network and try again.",
+    ("agent_not_found not_found", SessionLost, "The agent's session no longer exists; start a new conversation."),
+    ("agent_archived", SessionLost, "The agent's session is archived; start a new conversation."),
+    ("run_not_found", AgentCrashed, "The agent's run no longer exists; send the message again."),
+    (
+        "invalid_model",
+        ModelUnavailable,
+        "The agent does not know this model, or may not use it; choose one that GET /v1/models lists.",
     ),
-    "deadline_exceeded": (AgentTimedOut, "Cursor's service did not answer in time; try again in a while."),
-    "internal": (AgentFailed, _GIVEN_UP),
-    "aborted": (AgentFailed, _GIVEN_UP),
-    "data_loss": (AgentFailed, _GIVEN_UP),
-    "unknown": (AgentFailed, _GIVEN_UP),
-    # Errors that the SDK finds itself, before it calls the service.
-    "missing_api_key": (AgentUnauthenticated, "Cursor's SDK needs an API key; set CURSOR_API_KEY."),
-    "missing_model": (ModelUnavailable, "The SDK needs the name of a model; choose one that GET /v1/models lists."),
-}
-_ALIASES = {"rate_limited": "rate_limit_exceeded", "cancelled": "canceled", "timeout": "deadline_exceeded"}
+    ("missing_model", ModelUnavailable, "The SDK needs the name of a model; choose one that GET /v1/models lists."),
+    ("usage_limit_exceeded", AgentQuotaExhausted, USAGE_LIMIT),
+    (
+        "agent_busy already_exists",
+        ConversationBusy,
+        "The agent is still busy with this conversation; try again in a moment.",
+    ),
+    ("run_not_cancellable", ConversationBusy, "The agent's run cannot be stopped now; try again in a moment."),
+    ("rate_limit_exceeded rate_limited resource_exhausted", AgentOverloaded, NO_CAPACITY),
+    ("client_cancelled canceled cancelled", RunCancelled, CANCELLED),
+    ("unavailable", AgentUnreachable, CONNECTION_LOST),
+    ("deadline_exceeded timeout", AgentTimedOut, "Cursor's service did not answer in time; try again in a while."),
+    ("upstream_error", AgentUnreachable, _GIVEN_UP),
+    ("internal_error internal aborted data_loss unknown", AgentFailed, _GIVEN_UP),
+]
+_CODES = {code: (kind, message) for codes, kind, message in _TABLE for code in codes.split()}
 _SERVICE = frozenset({"upstream_error", "internal_error", "internal", "unknown"})  # or the way to it
 _WORDS_DECIDE = _SERVICE | {"resource_exhausted", "permission_denied", "failed_precondition", "invalid_argument"}
 _IMPORTANT = (AgentQuotaExhausted, ModelUnavailable, AgentUnauthenticated)  # what words add to such a code
-_QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the service's exact words, so quote them
 
 
 class Reported(Struct, frozen=True, kw_only=True):
@@ -167,7 +156,6 @@ def run_failure(status: str, code: str, message: str) -> Failure:
 
 
 def _by_code(code: str, details: str) -> GatewayError:
-    code = _ALIASES.get(code, code)
     words = known_failure(details)
     if words is not None and (code not in _CODES or (code in _WORDS_DECIDE and isinstance(words, _IMPORTANT))):
         return words
@@ -176,7 +164,7 @@ def _by_code(code: str, details: str) -> GatewayError:
     kind, message = _CODES[code]
     if code in _SERVICE and _NETWORK.search(details):
         kind, message = _CODES["unavailable"]
-    if kind in _QUOTED:
+    if kind in QUOTED:
         message = quoting(message, details)
     return kind(message, details=details)
 

@@ -23,24 +23,27 @@ class HeldCalls:
         """Never raises: the bridge would pass nothing useful about an exception to the agent."""
         if self._is_over:
             return content_of(_OVER)
-        task = asyncio.get_running_loop().create_task(self._run(name, arguments), name=f"tool {name}")
+        waiting = self._runner.call(name, arguments)
+        task = asyncio.get_running_loop().create_task(waiting, name=f"tool {name}")
         self._tasks.add(task)
         try:
             await asyncio.wait([task])
         finally:
             task.cancel()
             self._tasks.discard(task)
-        return content_of(_OVER if task.cancelled() else task.result())
-
-    async def _run(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        try:
-            return await self._runner.call(name, arguments)
-        except GatewayError as error:
-            return ToolResult(text=str(error), is_error=True)
-        except Exception as error:  # noqa: BLE001 -- the agent waits for an answer in any case
-            return ToolResult(text=f"The tool failed: {type(error).__name__}.", is_error=True)
+        return content_of(_OVER if task.cancelled() else _result_of(task))
 
     def end(self) -> None:
         self._is_over = True
         for task in tuple(self._tasks):
             task.cancel()
+
+
+def _result_of(task: "asyncio.Task[ToolResult]") -> ToolResult:
+    match task.exception():
+        case None:
+            return task.result()
+        case GatewayError() as error:
+            return ToolResult(text=str(error), is_error=True)
+        case error:  # the agent waits for an answer in any case
+            return ToolResult(text=f"The tool failed: {type(error).__name__}.", is_error=True)

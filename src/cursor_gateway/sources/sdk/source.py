@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
-    AgentOutputTooLarge,
     AgentUnauthenticated,
     Failure,
     GatewayError,
@@ -20,10 +19,10 @@ from cursor_gateway.errors import (
     unknown_model,
 )
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
-from cursor_gateway.sources.base import Model, SourceState, Turn
-from cursor_gateway.sources.cursor.configuration import unusable
+from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.confinement import empty_workspace
-from cursor_gateway.sources.cursor.models import ModelCache, is_known, nearest
+from cursor_gateway.sources.cursor.failures import output_too_large
+from cursor_gateway.sources.cursor.models import ModelCache, nearest
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
 from cursor_gateway.sources.private_files import data_of
@@ -61,7 +60,7 @@ def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
     return None
 
 
-class CursorSdkSource:
+class CursorSdkSource(Source):
     holds_questions = False  # the bridge's protocol has no way to answer
     offers_tools = True
     tools_server = CALLERS_SERVER
@@ -99,9 +98,7 @@ class CursorSdkSource:
         return self._environ.get("CURSOR_API_KEY")
 
     def check_model(self, model: str) -> None:
-        models = self._models.peek()
-        if models is not None and not is_known(model, models):
-            raise unknown_model(model, nearest(model, models))
+        self._models.check(model)
 
     async def forget(self, folder: str) -> bool:
         """Sessions are in the SDK's own store, from which only the SDK can delete."""
@@ -120,9 +117,6 @@ class CursorSdkSource:
             return False
         return True
 
-    def warm_up(self, workspace: str) -> None:
-        """Does nothing: listing the models, which the server does at once, starts the bridge."""
-
     async def close(self) -> None:
         await self._models.close()
         while ends := [*self._cleanups.values(), *self._background]:
@@ -134,22 +128,10 @@ class CursorSdkSource:
         if turn.session_id is not None and (last := self._cleanups.get(turn.session_id)) is not None:
             await asyncio.wait([last])
         held = HeldCalls(turn.offered.runner) if turn.offered is not None else None
-        opening = asyncio.get_running_loop().create_task(self._open(turn, held, key), name=f"opening {turn.run_id}")
-        try:
-            opened = await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            self._run_in_background(self._abandon(opening))
-            raise
+        opened = await self._opened(turn, held, key)
         if isinstance(opened, Failure):
             yield [RunFailed(failure=opened)]
             return
-        async with aclosing(self._follow(turn, opened, held)) as batches:
-            async for batch in batches:
-                yield batch
-
-    async def _follow(
-        self, turn: Turn, opened: "_Opened", held: HeldCalls | None
-    ) -> AsyncGenerator[Sequence[AgentEvent], None]:
         clock, agent = asyncio.get_running_loop().time, opened.agent
         model = agent.model.id if agent.model is not None else turn.model
         decoder = SdkDecoder(agent.agent_id, model, offers_tools=turn.offered is not None)
@@ -161,10 +143,7 @@ class CursorSdkSource:
                     update = plain(event)
                     size += size_of(update)
                     if size > most:
-                        raise AgentOutputTooLarge(
-                            f"The agent wrote more than {most} bytes; ask for less at a time, or raise "
-                            "`max_output_bytes`."
-                        )
+                        raise output_too_large(most)
                     decoder.push(event.kind, update, clock() * 1000)
                 if batch := decoder.take():
                     yield batch
@@ -175,10 +154,19 @@ class CursorSdkSource:
         finally:
             leaving = self._run_in_background(self._clean_up(opened, feed, held, is_over=decoder.finished))
             self._cleanups[agent.agent_id] = leaving
-            leaving.add_done_callback(lambda task: self._left(agent.agent_id, task))
+            leaving.add_done_callback(lambda _: self._cleanups.pop(agent.agent_id))
             await asyncio.shield(leaving)  # the cleanup continues even if this is cancelled
 
     # --- opening and closing an agent -----------------------------------------------------------------
+
+    async def _opened(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | Failure":
+        """If this is cancelled, the agent is opened all the same, and then closed."""
+        opening = asyncio.get_running_loop().create_task(self._open(turn, held, key), name=f"opening {turn.run_id}")
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            self._run_in_background(self._abandon(opening))
+            raise
 
     async def _open(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | Failure":
         """A new agent, or the one that the turn resumes. Raises a `GatewayError` if there is no bridge.
@@ -187,7 +175,7 @@ class CursorSdkSource:
         """
         for is_last in (False, True):
             bridge = await self._bridges.get()
-            folder = _workspace(turn)
+            folder = turn.workspace if turn.offered is None else empty_workspace(turn)  # as in the CLI's source
             options = _agent_options(turn, folder, held, key, force=self._options.force)
             try:
                 if turn.session_id is None:
@@ -259,10 +247,6 @@ class CursorSdkSource:
         task.add_done_callback(self._background.discard)
         return task
 
-    def _left(self, agent_id: str, task: "asyncio.Task[None]") -> None:
-        if self._cleanups.get(agent_id) is task:
-            del self._cleanups[agent_id]
-
     def _forget(self, session_id: str) -> None:
         self._lost[session_id] = None
         if len(self._lost) > _MOST_LOST:
@@ -316,16 +300,6 @@ class _Opened(Struct, frozen=True):
     folder: str  # its working folder
 
 
-def _workspace(turn: Turn) -> str:
-    """With the caller's tools it is an empty folder, as in the CLI's source."""
-    if turn.offered is None:
-        return turn.workspace
-    try:
-        return empty_workspace(turn)
-    except OSError as error:
-        raise unusable(error) from error
-
-
 def _note(turn: Turn, opened: _Opened) -> None:
     """The SDK keeps its agents in its own store, outside the conversation's folder."""
     note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
@@ -352,7 +326,7 @@ def _custom_tools(turn: Turn, held: HeldCalls) -> "dict[str, CustomTool]":
 
     assert turn.offered is not None
     return {
-        tool.name: CustomTool(bound(tool.name), tool.description, tool.input_schema)
+        tool.name: CustomTool(bound(tool.name), tool.description, tool.parameters)
         for tool in definitions(turn.offered.runner.tools)
     }
 

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 
@@ -36,18 +36,13 @@ _MAPS_OF_SCHEMAS = frozenset(
 )
 
 
-class Definition(Struct, frozen=True):
-    name: str
-    description: str  # never empty: without one, and a schema, the SDK drops the tool
-    input_schema: dict[str, Any]
-
-
-def definitions(tools: Iterable[Tool]) -> list[Definition]:
+def definitions(tools: Iterable[Tool]) -> list[Tool]:
+    """Each with a description: without one, and a schema, the SDK drops the tool."""
     return [
-        Definition(
-            tool.name,
-            tool.description or f"The caller's tool {tool.name}.",
-            {"type": "object", **guarded(tool.parameters)},
+        replace(
+            tool,
+            description=tool.description or f"The caller's tool {tool.name}.",
+            parameters={"type": "object", **guarded(tool.parameters)},
         )
         for tool in tools
     ]

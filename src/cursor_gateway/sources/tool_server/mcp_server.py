@@ -14,7 +14,6 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.model.caller_tools import Tool
 from cursor_gateway.sources.base import ToolRunner
 
 _LARGEST_CALL = 16 * 1024 * 1024  # bytes: a call may carry a whole file
@@ -52,7 +51,11 @@ class McpServer:
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         tools = [
-            types.Tool(name=tool.name, description=tool.description or None, input_schema=_schema(tool))
+            types.Tool(
+                name=tool.name,
+                description=tool.description or None,
+                input_schema={**tool.parameters, "type": "object"},
+            )
             for tool in self._runner.tools
         ]
         return types.ListToolsResult(tools=tools)
@@ -80,7 +83,3 @@ class McpServer:
             await asyncio.sleep(self._progress_seconds)
             count += 1
             await context.session.report_progress(count, message="The caller is still working on it.")
-
-
-def _schema(tool: Tool) -> dict[str, Any]:
-    return {**tool.parameters, "type": "object"}
