@@ -154,6 +154,18 @@ class _AnyReply(Protocol):
         ...
 
 
+class JsonReply:
+    """What the replies of most dialects have in common."""
+
+    form: Form = SSE
+    media_type = "application/json"
+    streams_failures = False
+    is_resumable = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
+
+
 class Reply(_AnyReply, Protocol):
     """How one request wants its answer."""
 

@@ -11,7 +11,7 @@ from cursor_gateway.dialects.base import (
     CheckedReply,
     Dialect,
     Encoder,
-    Form,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -76,18 +76,11 @@ def answer_id(id: str) -> AnswerId | None:
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class ChatReply(Struct, frozen=True, kw_only=True):
+class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     agent_tools: AgentTools
     include_usage: bool = False
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    form: Form = SSE
-    media_type: str = "application/json"
-    streams_failures: bool = False
-    is_resumable: bool = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         return ChunkEncoder(

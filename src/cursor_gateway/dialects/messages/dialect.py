@@ -16,6 +16,7 @@ from cursor_gateway.dialects.base import (
     Dialect,
     Encoder,
     Form,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -24,7 +25,7 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.deltas import Answer, AnswerFold, ReplyState
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
@@ -73,18 +74,12 @@ def _answer_id(id: str) -> AnswerId | None:
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class MessagesReply(Struct, frozen=True, kw_only=True):
+class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     model: str  # as the client calls it
     display: Display
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     form: Form = MESSAGE_STREAM
-    media_type: str = "application/json"
-    streams_failures: bool = False
-    is_resumable: bool = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         return MessageEncoder(_head(run, start, self.model), self.composer(run, start), after=start.after)
@@ -118,24 +113,15 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
         return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
 
 
-class WholeMessage:
+class WholeMessage(ReplyState):
     def __init__(self, reply: MessagesReply, run: RunView, start: Start) -> None:
         self.after = start.after
-        self.failure: Failure | None = None
         self._head, self._composer = _head(run, start, reply.model), reply.composer(run, start)
+        super().__init__(self._composer.deltas)
         self._steps: list[Step] = []
-
-    @property
-    def is_over(self) -> bool:
-        return self._composer.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._composer.is_cut
 
     def push(self, event: DocumentEvent, /) -> None:
         self._steps += self._composer.push(event)
-        self.failure = self._composer.failure
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
-from cursor_gateway.dialects.deltas import Answer
+from cursor_gateway.dialects.deltas import Answer, ReplyState
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
     Composer,
@@ -91,7 +91,7 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
     )
 
 
-class MessageEncoder(EventEncoder):
+class MessageEncoder(ReplyState, EventEncoder):
     """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed.
 
     A numbered stream has the number of the event of the run as the id of the last frame that the event gives, so that
@@ -100,20 +100,13 @@ class MessageEncoder(EventEncoder):
 
     def __init__(self, head: MessageHead, composer: Composer, *, after: int = 0, is_numbered: bool = False) -> None:
         """`after` is the number of the last event before this reply."""
+        super().__init__(composer.deltas)
         self._head, self._composer = head, composer
         self._number, self._is_numbered = after, is_numbered
         self._has_begun = False
         self._index = -1  # of the latest block
         self._is_thinking = False  # the latest block is
         self._before_text = b""  # in a delta of the open block
-
-    @property
-    def is_over(self) -> bool:
-        return self._composer.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._composer.is_cut
 
     def keep_alive(self) -> bytes:
         return self._begin() + PING
@@ -126,7 +119,7 @@ class MessageEncoder(EventEncoder):
         if event.__class__ is ContentDelta and event.raw is None and composer.open == "text" and composer.is_plain:
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))  # nearly every event
         if event.__class__ is Reasoning and not event.opens and composer.open == "thinking" and composer.is_plain:
-            composer.translator.thinks_on(event.text)
+            self.deltas.thinks_on(event.text)
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
         return self._frames(composer.push(event))
 
