@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Decision
@@ -132,7 +133,7 @@ def offer_of(request: ChatRequest) -> Offer | None:
         if tool.name is None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
         if tool.name in tools:
-            raise InvalidRequest(f"{param}: Two tools have this name; rename one.", param=param)
+            raise invalid(param, "Two tools have this name; rename one.")
         tools[tool.name] = make_tool(tool.name, tool.description, tool.parameters, param)
     choice = _choice(request, tools)
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
@@ -172,11 +173,9 @@ def permissions_of(answers: Sequence[PermissionAnswer]) -> dict[str, Permission]
     for number, answer in enumerate(answers):
         param = f"permissions[{number}]"
         if answer.reason and answer.decision != "deny":
-            raise InvalidRequest(
-                f"{param}.reason: A reason can only be sent with `deny`; omit it.", param=f"{param}.reason"
-            )
+            raise invalid(f"{param}.reason", "A reason can only be sent with `deny`; omit it.")
         if answer.document_id in decided:
-            raise InvalidRequest(f"{param}: This document is decided twice; send one decision.", param=param)
+            raise invalid(param, "This document is decided twice; send one decision.")
         decided[answer.document_id] = Permission(answer.decision, answer.reason)
     return decided
 
@@ -221,7 +220,7 @@ def _result(answer: ToolAnswer, param: str) -> ToolResult:
         case [{"type": "text" | "image_url"}, *_]:
             return _of_parts(answer, param)
         case value if too_deep(value):
-            raise InvalidRequest(f"{param}: The value is nested too deeply; send a string.", param=param)
+            raise invalid(param, "The value is nested too deeply; send a string.")
         case value:
             text = msgspec.json.encode(value).decode()
             return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
@@ -239,7 +238,7 @@ def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:
     try:
         parts = msgspec.convert(answer.content, list[_Text | _ImageUrl])
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{param}: {error}; send parts of type text or image_url.", param=param) from None
+        raise invalid(param, f"{error}; send parts of type text or image_url.") from None
     urls = [part.image_url for part in parts if isinstance(part, _ImageUrl)]
     return ToolResult(
         text="\n".join(part.text for part in parts if isinstance(part, _Text)),
