@@ -1,11 +1,12 @@
 """A stream that goes on after any of its events, also after a pause."""
 
+from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from tests.dialects.runs import done, paused, words
 
 
-class Letters:
+class Letters(EventEncoder):
     """One letter an event, and where its reply begins."""
 
     is_cut = False

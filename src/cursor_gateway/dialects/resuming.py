@@ -3,22 +3,14 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from cursor_gateway.dialects.base import EventEncoder
+from cursor_gateway.dialects.base import Encoder, EventEncoder
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 
 
-class NumberedEncoder(Protocol):
+class NumberedEncoder(Encoder, Protocol):
     """Of one reply, with the number of the run's event in each frame."""
 
     def push(self, event: DocumentEvent, /) -> bytes: ...
-
-    def keep_alive(self) -> bytes: ...
-
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def is_cut(self) -> bool: ...
 
 
 class Resumed(EventEncoder):

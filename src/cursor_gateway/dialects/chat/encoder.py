@@ -102,7 +102,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
 
 
 class CursorFields(Struct, frozen=True, kw_only=True):
-    """Ours: what OpenAI's API has no place for."""
+    """Gateway data."""
 
     usage: CompletionUsage  # all model calls of the run added up, as the agent reports it
 

@@ -210,11 +210,11 @@ class _StreamOptions(Struct, frozen=True):
 
 
 class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
-    pass
+    """Any text."""
 
 
 class _JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
-    pass
+    """Any JSON object."""
 
 
 class _JsonSchema(Struct, frozen=True):

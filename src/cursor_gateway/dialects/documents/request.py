@@ -31,7 +31,7 @@ from cursor_gateway.wire.payload import too_deep
 
 
 class OfferedFunction(Struct, frozen=True, kw_only=True):
-    """A tool in OpenAI's form, below `function`."""
+    """A tool that the caller runs, in OpenAI's form."""
 
     name: NonEmpty
     description: str | None = None
@@ -39,7 +39,7 @@ class OfferedFunction(Struct, frozen=True, kw_only=True):
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True):
-    """A tool that the caller runs: its name and what belongs to it; or all of that in `function`, as OpenAI has it."""
+    """A tool that the caller runs, either with these fields or in OpenAI's form in `function`."""
 
     name: NonEmpty | None = None
     description: str | None = None
@@ -77,7 +77,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What one of the caller's tools gave."""
+    """The result of one of the caller's tools."""
 
     tool_call_id: NonEmpty
     content: Any  # a text; a list of parts, text and images as OpenAI has them; or any other JSON value
@@ -85,7 +85,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The answer to one of the agent's questions."""
+    """An answer to one question."""
 
     question_id: NonEmpty
     selected_option_ids: list[str] = []
@@ -93,7 +93,7 @@ class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The decision about a document with `metadata.permission`."""
+    """A decision about one document."""
 
     document_id: NonEmpty
     decision: PermissionDecision
@@ -101,8 +101,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 
 class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers`, `plan` and
-    `permissions`."""
+    """What a run waits for or has asked: one of `toolResults`, `answers`, `plan` and `permissions`."""
 
     tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
     answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None

@@ -54,7 +54,7 @@ _NO_LIMIT = 16_000
 
 
 class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The request's `cursor`."""
+    """Gateway options."""
 
     actions: ActionDisplay | None = None
 

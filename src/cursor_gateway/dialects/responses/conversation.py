@@ -132,18 +132,18 @@ class _Message(Struct, frozen=True):
     phase: str | None = None
 
 
-class _FunctionCall(Struct, frozen=True):
+class _AnyCall(Struct, frozen=True):
     call_id: str
     name: str
+    namespace: str | None = None
+
+
+class _FunctionCall(_AnyCall, frozen=True):
     arguments: str = ""
-    namespace: str | None = None
 
 
-class _CustomCall(Struct, frozen=True):
-    call_id: str
-    name: str
+class _CustomCall(_AnyCall, frozen=True):
     input: str = ""
-    namespace: str | None = None
 
 
 class _Output(Struct, frozen=True):
@@ -194,11 +194,10 @@ class _Reader:
                 self._message(_convert(placed, _Message), placed)
             case "function_call":
                 call = _convert(placed, _FunctionCall)
-                self._call(call.call_id, call.name, call.namespace or "", call.arguments, placed)
+                self._call(call, call.arguments, placed)
             case "custom_tool_call":
                 custom = _convert(placed, _CustomCall)
-                arguments = arguments_of(custom.input)
-                self._call(custom.call_id, custom.name, custom.namespace or "", arguments, placed)
+                self._call(custom, arguments_of(custom.input), placed)
             case "function_call_output" | "custom_tool_call_output":
                 output = _convert(placed, _Output)
                 text, names = self._content(output.output, placed, "output")
@@ -241,9 +240,9 @@ class _Reader:
         self._new_answer(AssistantMessage(""), placed)
         self.references[self._answered] = answer
 
-    def _call(self, id: str, name: str, namespace: str, arguments: str, placed: Placed) -> None:
-        call = Call(id, self._forms.flat_name(name, namespace), arguments)
-        self._called[id] = call.name
+    def _call(self, item: _AnyCall, arguments: str, placed: Placed) -> None:
+        call = Call(item.call_id, self._forms.flat_name(item.name, item.namespace or ""), arguments)
+        self._called[call.id] = call.name
         before = self._open_answer(placed)
         if before is None:
             self._new_answer(AssistantMessage("", (call,)), placed)

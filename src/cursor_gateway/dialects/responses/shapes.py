@@ -140,6 +140,14 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
     estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
 
 
+def estimated_input(tokens: int) -> ResponseUsage:
+    """Of a request that no model has read."""
+    details = InputTokensDetails(cached_tokens=0)
+    return ResponseUsage(
+        input_tokens=tokens, input_tokens_details=details, output_tokens=0, total_tokens=tokens, estimated=True
+    )
+
+
 class ResponseError(Struct, frozen=True):
     code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
