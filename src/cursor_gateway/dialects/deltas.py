@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.actions import action_of
+from cursor_gateway.dialects.actions import action_of, action_text
 from cursor_gateway.dialects.marked import question_of
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -27,9 +27,8 @@ from cursor_gateway.model.document_events import (
     context_usage,
     source_text,
 )
-from cursor_gateway.model.documents import Document, PlanDocument, ToolCallDocument, Usage, WaitingCall
+from cursor_gateway.model.documents import Document, Usage
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
@@ -114,8 +113,8 @@ class Translator:
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
             case Paused(envelope=envelope):
-                waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
-                deltas += [Called(index, _asked(call)) for index, call in waiting]
+                for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
+                    deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
                 self.end = Ended(context_usage(event), reason="tool_calls")
                 deltas.append(self.end)
             case Done(envelope=envelope, failure=failure):
@@ -140,15 +139,11 @@ class Translator:
 
     def _action(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
-        if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
-            return []  # who ran it knows
         match self._agent_tools:
             case "reasoning":
-                line = one_line(document)
+                line = action_text(document)
                 if line is None:
                     return []
-                if isinstance(document, PlanDocument):
-                    line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
                 return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
             case "tool_calls":
                 action = action_of(document)
@@ -211,10 +206,6 @@ class ReplyState:
     @property
     def failure(self) -> Failure | None:
         return None if self.deltas.end is None else self.deltas.end.failure
-
-
-def _asked(call: WaitingCall) -> Call:
-    return _call(call.tool_call_id, call.tool_name, call.arguments)
 
 
 def _call(id: str, name: str, arguments: dict[str, Any]) -> Call:

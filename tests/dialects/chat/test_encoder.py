@@ -11,7 +11,6 @@ from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    answer_frames,
     completion_of,
     encode_completion,
     error_frames,
@@ -444,7 +443,7 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
 ) -> None:
     events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
     answer = answer_of(events, agent_tools)
-    frames = answer_frames(HEAD, answer, include_usage)
+    frames = ChunkEncoder(HEAD, include_usage=include_usage).whole(answer)
     expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     usage, cursor = expected.pop("usage"), expected.pop("cursor")
     found = fold_chunks(frames, include_usage=include_usage)
@@ -455,7 +454,7 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
 
 def test_a_whole_answer_without_text_has_its_reason() -> None:
     answer = answer_of([*words("one two"), done()], cutter=Cutter((), 1))
-    frames = answer_frames(HEAD, msgspec.structs.replace(answer, text=""))
+    frames = ChunkEncoder(HEAD).whole(msgspec.structs.replace(answer, text=""))
     role, finish, _ = (frame.data for frame in SseDecoder().push(frames))
     assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
@@ -778,7 +777,7 @@ def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
     answer = answer_of([paused("k", "l", arguments={"a": "x" * 2000})])
     expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     del expected["usage"]
-    assert fold_chunks(answer_frames(HEAD, answer), include_usage=False) == expected
+    assert fold_chunks(ChunkEncoder(HEAD).whole(answer), include_usage=False) == expected
 
 
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:

@@ -24,7 +24,6 @@ from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    answer_frames,
     completion_of,
     encode_completion,
     error_frames,
@@ -102,8 +101,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
         )
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
-        head, prompt_tokens = completion_head(run, start.after), self.prompt_tokens(run, start)
-        return AnswerFold(head.run, self.agent_tools, self.cutter(), prompt_tokens)
+        return self.whole(run, start)
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         return encode_completion(completion_of(completion_head(run, start.after), answer))
@@ -111,7 +109,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
         if isinstance(answer, Failure):
             return error_frames(answer)
-        return answer_frames(completion_head(run, start.after), answer, self.include_usage)
+        return ChunkEncoder(completion_head(run, start.after), include_usage=self.include_usage).whole(answer)
 
     def cutter(self) -> Cutter | None:
         return Cutter(self.stop, self.max_tokens) if self._is_limited else None

@@ -123,11 +123,6 @@ def error_frames(failure: Failure) -> bytes:
     return frame(encode_error(failure)) + _DONE
 
 
-def answer_frames(head: CompletionHead, answer: Answer, include_usage: bool = False) -> bytes:
-    """A whole answer as a stream, for one that had to be checked before it could be shown."""
-    return ChunkEncoder(head, include_usage=include_usage).whole(answer)
-
-
 def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
     """A failed run's says `length` (it is cut short) and carries the error."""
     end = answer.end
@@ -229,7 +224,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
         return joined if self.deltas.cutter is not None else numbered(joined, self._number)
 
     def whole(self, answer: Answer) -> bytes:
-        """All frames of an answer that is there already."""
+        """All frames of an answer that had to be checked before it could be shown."""
         return b"".join([self._role(), *map(self._frames, answer.deltas())])
 
     def _role(self) -> bytes:

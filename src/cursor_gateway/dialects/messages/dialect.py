@@ -10,7 +10,6 @@ from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
-    AnswerId,
     CheckedReply,
     ComputedRoute,
     Dialect,
@@ -38,7 +37,7 @@ from cursor_gateway.dialects.messages.claude_code import (
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, stream_error
-from cursor_gateway.dialects.messages.ids import message_id, run_of_message
+from cursor_gateway.dialects.messages.ids import answer_id, message_id
 from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
@@ -62,13 +61,8 @@ def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
         errors=ANTHROPIC_ERRORS,
         header="anthropic-version",
         describe=described_in("cursor_gateway.dialects.messages.openapi"),
-        answer_id=_answer_id,
+        answer_id=answer_id,
     )
-
-
-def _answer_id(id: str) -> AnswerId | None:
-    found = run_of_message(id)
-    return None if found is None else AnswerId(*found)
 
 
 # --- replies ----------------------------------------------------------------------------------------

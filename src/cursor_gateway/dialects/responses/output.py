@@ -11,7 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.actions import Action, action_of, action_text
 from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
 from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.citations import citations
@@ -23,8 +23,7 @@ from cursor_gateway.dialects.responses.shapes import Event
 from cursor_gateway.dialects.responses.toolbox import Declared, input_of
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
-from cursor_gateway.model.documents import Document, PlanDocument, Usage
-from cursor_gateway.stages.summary import one_line
+from cursor_gateway.model.documents import Document, Usage
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
@@ -248,9 +247,7 @@ class Output:
 
     def _comment(self, document: Document) -> Iterator[Event]:
         """Codex drops MCP calls; a commentary stays on its screen."""
-        text = one_line(document) or ""
-        if isinstance(document, PlanDocument):
-            text = f"{text}\n\n{document.content}"
+        text = action_text(document) or ""
         part, empty = shapes.OutputText(text=text), shapes.OutputText(text="")
         item = shapes.MessageItem(id=self._id("msg"), status="completed", content=(part,), phase="commentary")
         yield self._added(replace(item, status="in_progress", content=()))

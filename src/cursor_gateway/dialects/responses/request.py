@@ -7,7 +7,6 @@ here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.invalid import convert_field, invalid
@@ -197,7 +196,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     return ResponsesRequest(
         asked=Asked(
             model=wire.model or "",
-            echo=_echo(wire) if codex is None else _brief_echo(wire),
+            echo=_echo(wire, is_brief=codex is not None),
             input=received,
             forms=toolbox.forms,
             max_tokens=wire.max_output_tokens,
@@ -271,8 +270,9 @@ def _format(wire: Body) -> Format | None:
 _DEFAULT_FORMAT: dict[str, Any] = {"format": {"type": "text"}}
 
 
-def _echo(wire: Body) -> Echo:
-    """What was not sent has the default of `Echo`."""
+def _echo(wire: Body, *, is_brief: bool) -> Echo:
+    """What was not sent has the default of `Echo`. A brief one is without what Codex sends much of, and does not read:
+    it would come three times in each stream."""
     given = {name: value for name in Echo.__struct_fields__ if (value := getattr(wire, name)) is not None}
     conversation, reasoning = _conversation_id(wire), wire.reasoning or {}
     completed: dict[str, Any] = {
@@ -283,12 +283,7 @@ def _echo(wire: Body) -> Echo:
         "tools": [_echoed(tool) for tool in wire.tools or ()],
         "truncation": wire.truncation or "disabled",
     }
-    return Echo(**{**given, **completed})
-
-
-def _brief_echo(wire: Body) -> Echo:
-    """Without what Codex sends much of, and does not read: it would come three times in each stream."""
-    return msgspec.structs.replace(_echo(wire), tools=[], instructions=None)
+    return Echo(**{**given, **completed, **({"tools": [], "instructions": None} if is_brief else {})})
 
 
 def _echoed(tool: dict[str, Any]) -> dict[str, Any]:
