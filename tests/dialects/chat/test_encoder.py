@@ -800,21 +800,23 @@ def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
 def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: Scenario) -> None:
     events = list(read_events(scenario.lines, scenario.run))
     whole = SseDecoder().push(b"".join(map(ChunkEncoder(HEAD, include_usage=True).push, events)))
-    numbered = Resumed(one_reply, 0)
+    numbered = Resumed(one_reply, 0, has_numbers=True)
     pieces = [SseDecoder().push(numbered.push(event)) for event in events]
     assert numbered.is_over
     assert [frame.data for piece in pieces for frame in piece] == [frame.data for frame in whole]
     for number, piece in enumerate(pieces, 1):
         assert [frame.id for frame in piece] == ["" for _ in piece[1:]] + [str(number) for _ in piece[:1]]
     for after in range(len(events) + 1):
-        again = Resumed(one_reply, after)
+        again = Resumed(one_reply, after, has_numbers=True)
         rest = [SseDecoder().push(again.push(event)) for event in events]
         assert rest == [[] for _ in pieces[:after]] + pieces[after:]
 
 
 def test_the_stream_itself_has_the_numbers_that_a_reader_resumes_with() -> None:
     events: list[DocumentEvent] = [*TEXT, Reasoning("hm", opens=True), Reasoning("so"), ended(CALL), done()]
-    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == Resumed(one_reply, 0).push_all(events)
+    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == Resumed(one_reply, 0, has_numbers=True).push_all(
+        events
+    )
     later = SseDecoder().push(ChunkEncoder(HEAD, after=40).push_all(events))
     assert [frame.id for frame in later if frame.id][-1] == str(40 + len(events))
 
@@ -829,8 +831,8 @@ def test_a_stream_that_may_be_cut_has_no_numbers() -> None:
 def test_events_may_come_together() -> None:
     events: list[DocumentEvent] = [*TEXT, ended(CALL), done()]
     assert ChunkEncoder(HEAD).push_all(events) == b"".join(map(ChunkEncoder(HEAD).push, events))
-    one_by_one = Resumed(one_reply, 2)
-    assert Resumed(one_reply, 2).push_all(events) == b"".join(map(one_by_one.push, events))
+    one_by_one = Resumed(one_reply, 2, has_numbers=True)
+    assert Resumed(one_reply, 2, has_numbers=True).push_all(events) == b"".join(map(one_by_one.push, events))
 
 
 def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
@@ -846,7 +848,7 @@ def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_event
     for start, end in zip([0, *ends], ends, strict=False):
         for after in range(start, end):
             made.clear()
-            numbered = Resumed(encoder, after)
+            numbered = Resumed(encoder, after, has_numbers=True)
             pieces = [SseDecoder().push(numbered.push(event)) for event in events]
             assert made[-1] == start
             assert numbered.is_over

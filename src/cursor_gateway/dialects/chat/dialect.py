@@ -128,7 +128,7 @@ def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder
         head = completion_head(run, pause)
         return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
 
-    return Resumed(chunks, after), 0
+    return Resumed(chunks, after, has_numbers=True), 0
 
 
 # --- requests ---------------------------------------------------------------------------------------

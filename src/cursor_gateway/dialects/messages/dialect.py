@@ -76,7 +76,7 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     form: Form = MESSAGE_STREAM
 
     def stream(self, run: RunView, start: Start) -> Encoder:
-        return MessageEncoder(_head(run, start, self.model), self.composer(run, start), after=start.after)
+        return MessageEncoder(_head(run, start, self.model), self.composer(run, start))
 
     def whole(self, run: RunView, start: Start) -> "WholeMessage":
         return WholeMessage(self, run, start)
@@ -139,7 +139,7 @@ def _resumed(run: RunView, after: int, actions: ActionDisplay) -> tuple[Encoder,
 
     def message(pause: int) -> MessageEncoder:
         head = _head(run, Start(pause), run.info.model or "")
-        return MessageEncoder(head, Composer(run.info.id, display), after=pause, is_numbered=True)
+        return MessageEncoder(head, Composer(run.info.id, display))
 
     return Resumed(message, after), 0
 

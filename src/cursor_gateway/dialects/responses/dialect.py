@@ -30,7 +30,6 @@ from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
 from cursor_gateway.dialects.responses.encoder import (
-    NumberedResponse,
     ResponseStream,
     WholeResponse,
     failure_frames,
@@ -129,7 +128,7 @@ def _head(asked: Asked, run: RunView, after: int) -> Head:
 
 
 def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
-    return Resumed(lambda pause: NumberedResponse(_head(Asked(), run, pause)), after), 0
+    return Resumed(lambda pause: ResponseStream(_head(Asked(), run, pause)), after), 0
 
 
 def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:

@@ -20,8 +20,7 @@ from cursor_gateway.dialects.deltas import (
 )
 from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.responses.output import Growing, Head, Output
-from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
-from cursor_gateway.dialects.resuming import numbered
+from cursor_gateway.dialects.responses.shapes import Event, ItemEvent, Response
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -164,7 +163,7 @@ class ResponseStream(ReplyState, EventEncoder):
     def _frame(self, event: Event) -> bytes:
         if not self._sends_all and (event.sequence_number <= self._after or self._is_known(event)):
             return b""
-        if isinstance(event, ItemDone):
+        if event.type == "response.output_item.done":
             item = msgspec.Raw(_encode(event.item))
             self._output.keep_encoded(event.output_index, item)
             event = replace(event, item=item)
@@ -172,21 +171,9 @@ class ResponseStream(ReplyState, EventEncoder):
         return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
     def _is_known(self, event: Event) -> bool:
-        if isinstance(event, ItemAdded | ItemDone):
+        if isinstance(event, ItemEvent):
             return event.item.id in self._known
         return getattr(event, "item_id", "") in self._known
-
-
-class NumberedResponse(ReplyState, EventEncoder):
-    """The stream with the numbers of the run's events as ids, for readers that resume."""
-
-    def __init__(self, head: Head) -> None:
-        self._stream, self._number = ResponseStream(head), head.after
-        super().__init__(self._stream.deltas)
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        return numbered(self._stream.push(event), self._number)
 
 
 class WholeResponse(ReplyState):

@@ -322,10 +322,14 @@ class Output:
         return {"sequence_number": self._number(), **self._at(id)}
 
     def _added(self, item: shapes.Item) -> Event:
-        return shapes.ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
+        return shapes.ItemEvent(
+            type="response.output_item.added", sequence_number=self._number(), output_index=self.index, item=item
+        )
 
     def _finished(self, item: shapes.Item) -> Event:
-        event = shapes.ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
+        event = shapes.ItemEvent(
+            type="response.output_item.done", sequence_number=self._number(), output_index=self.index, item=item
+        )
         self._items.append(item)
         self.index, self.item_id = self.index + 1, item.id
         return event
