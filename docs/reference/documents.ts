@@ -1,5 +1,5 @@
 // The documents of cursor-gateway. Written by `cursor-gateway schema --typescript` from the types
-// that the gateway itself uses; what a comment calls "ours" is not in the specification.
+// that the gateway itself uses. What a comment calls an extension is not in the specification.
 
 /** One answer of the agent: the non-streaming reply, and the fold of the stream. */
 export interface ChatResponse {

@@ -12,7 +12,6 @@ from cursor_gateway.dialects.deltas import (
     Call,
     Called,
     Content,
-    CutDeltas,
     Delta,
     Ended,
     Thought,
@@ -150,7 +149,7 @@ def test_other_documents_are_no_calls() -> None:
 
 
 def cut(events: list[DocumentEvent], cutter: Cutter) -> list[Delta]:
-    pushed = CutDeltas(Translator("run", "tool_calls"), cutter, 100)
+    pushed = Translator("run", "tool_calls", cutter, 100)
     return [delta for event in events for delta in pushed.push(event)]
 
 
@@ -189,8 +188,7 @@ def test_a_question_takes_the_place_of_text() -> None:
 
 
 def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
-    ask, translator = ended(QUESTION), Translator("run", "none")
-    whole = CutDeltas(translator, Cutter(("x",), None), 0)
+    ask, whole = ended(QUESTION), Translator("run", "none", Cutter(("x",), None))
     events: list[DocumentEvent] = [ask, done()]
     assert [delta for event in events for delta in whole.push(event)] == [
         Asked("Which?"),

@@ -1,6 +1,6 @@
 """The parts of an OpenAPI document: parameters, replies, errors, and schemas made from types."""
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
@@ -115,8 +115,24 @@ def test_the_schema_of_a_request() -> None:
     assert found["WallPaint"]["minProperties"] == 2
     assert found["WallPaint"]["properties"]["litres"] == {"enum": [1, 2], "default": 1}
     assert found["WallPaint"]["properties"]["note"] == api.NAME
-    assert found["WallPaint"]["properties"]["colour"] == api.ref("WallColour")
+    assert found["WallPaint"]["properties"]["colour"] == {**api.ref("WallColour"), "description": "A colour."}
     assert found["WallColour"]["properties"]["name"]["description"] == "The name."
+
+
+def test_a_field_without_a_sentence_has_that_of_its_value() -> None:
+    class Wall(Struct):
+        paint: Paint | None
+        kind: Literal["wall"]
+        door: None
+        height: int
+
+    found = api.read_schemas([Wall], {"Wall.height": "Its height."})["Wall"]["properties"]
+    assert {name: field["description"] for name, field in found.items()} == {
+        "paint": "A paint.",
+        "kind": "Always `wall`.",
+        "door": "Always null.",
+        "height": "Its height.",
+    }
 
 
 def test_a_reply_always_has_the_fields_with_defaults() -> None:

@@ -1,11 +1,12 @@
 """A stream that goes on after any of its events, also after a pause."""
 
+from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from tests.dialects.runs import done, paused, words
 
 
-class Letters:
+class Letters(EventEncoder):
     """One letter an event, and where its reply begins."""
 
     is_cut = False
@@ -27,13 +28,17 @@ ALL = [b"0D ", b"0C ", b"0D ", b"0P ", b"4D ", b"4C ", b"4D ", b"4D "]
 
 def test_what_the_reader_had_is_left_out_and_the_reply_after_a_pause_is_another() -> None:
     for after in range(4, len(EVENTS)):
-        resumed = Resumed(Letters, after)
+        resumed = Resumed(Letters, after, has_numbers=True)
         assert resumed.push_all(EVENTS) == b"".join(ALL[after:])
         assert (resumed.is_over, resumed.is_cut, resumed.is_slow) == (True, False, False)
 
 
+def test_each_event_has_its_number_as_its_id() -> None:
+    assert Resumed(Letters, 5).push_all(EVENTS) == b"id: 6\n4C id: 7\n4D id: 8\n4D "
+
+
 def test_a_reader_who_has_not_had_the_pause_reads_the_first_reply() -> None:
-    resumed = Resumed(Letters, 1)
+    resumed = Resumed(Letters, 1, has_numbers=True)
     assert resumed.push_all(EVENTS[:4]) == b"".join(ALL[1:4])
     assert not resumed.is_over
     assert resumed.keep_alive() == b"alive"

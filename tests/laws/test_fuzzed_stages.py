@@ -28,7 +28,8 @@ from cursor_gateway.dialects.documents.request import (
 from cursor_gateway.dialects.messages.claude_code import folder_of, session_of
 from cursor_gateway.dialects.messages.errors import encode_error as encode_anthropic_error
 from cursor_gateway.dialects.messages.errors import stream_error
-from cursor_gateway.dialects.messages.ids import message_id, run_of_message
+from cursor_gateway.dialects.messages.ids import answer_id as message_answer_id
+from cursor_gateway.dialects.messages.ids import message_id
 from cursor_gateway.dialects.options import CursorOptions, with_headers
 from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.codex import read_codex
@@ -197,6 +198,7 @@ PROPERTIES: dict[str, str] = {
     "dialects.responses.conversation": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.responses.dialect": "laws.test_responses_requests:test_any_body_is_computed_or_refused",
     "dialects.responses.request": "laws.test_responses_requests:test_any_body_is_read_or_refused",
+    "dialects.invalid": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.attempts": "dialects.test_attempts:test_any_headers_have_an_attempt",
     "dialects.deltas": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
 }
@@ -523,8 +525,8 @@ def test_an_answers_id_names_its_run_in_each_dialect(run: str, after: int, index
     answer = AnswerId(f"chat_{run}", after)
     assert answer_id(response_id(answer.run_id, after)) == answer
     assert read_item_id(item_id("msg", answer.run_id, after, index)) == ItemId(answer, index)
-    assert run_of_message(message_id(answer.run_id, after)) == (answer.run_id, after)
-    answer_id(strange), read_item_id(strange), run_of_message(strange)
+    assert message_answer_id(message_id(answer.run_id, after)) == AnswerId(answer.run_id, after)
+    answer_id(strange), read_item_id(strange), message_answer_id(strange)
 
 
 _declared = st.fixed_dictionaries(

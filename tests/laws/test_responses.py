@@ -5,11 +5,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.responses.encoder import NumberedResponse, ResponseStream, WholeResponse
+from cursor_gateway.dialects.responses.encoder import ResponseStream, WholeResponse
 from cursor_gateway.dialects.responses.output import Head
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
-from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.run_info import RunInfo
@@ -144,13 +144,14 @@ def test_known_items_are_left_out_and_nothing_else(
 def test_a_reader_that_resumes_gets_what_it_lacks(events: list[AgentEvent], run: RunInfo, after: int) -> None:
     assembled = assemble(events, run)
 
-    def make(pause: int) -> NumberedResponse:
-        return NumberedResponse(head(Asked(), pause))
+    def make(pause: int) -> ResponseStream:
+        return ResponseStream(head(Asked(), pause))
 
     everything = b""
     for reply in replies(assembled):
         encoder = make(reply.after)
-        everything += b"".join(map(encoder.push, reply.events))
+        for number, event in enumerate(reply.events, reply.after + 1):
+            everything += numbered(encoder.push(event), number)
     resumed = Resumed(make, after).push_all(assembled)
     assert resumed in everything
     if after >= len(assembled):

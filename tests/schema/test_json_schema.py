@@ -10,6 +10,7 @@ from jsonschema import Draft202012Validator
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.schema import json_schema, openapi_components
+from cursor_gateway.schema.json_schema import _schema
 from tests.schema.validation import SCHEMA, complaints, replaced, without
 from tools.reference import examples
 
@@ -133,3 +134,9 @@ def test_openapi_tells_documents_and_events_apart_by_type() -> None:
             assert schemas[ref.rpartition("/")[2]]["properties"]["type"]["const"] == tag
         assert [{"$ref": ref} for ref in discriminator["mapping"].values()] == schemas[name]["oneOf"]
     assert [name for name, schema in schemas.items() if "discriminator" in schema] == ["Document", "StreamEvent"]
+
+
+@pytest.mark.parametrize("hint", [set[str], tuple[int, str]])
+def test_a_type_that_has_no_schema_is_refused(hint: Any) -> None:
+    with pytest.raises(TypeError, match="no schema"):
+        _schema(hint, "")

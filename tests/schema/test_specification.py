@@ -1,7 +1,7 @@
 """The specification's own words are the test: its examples validate, and its interfaces are in ours."""
 
-from cursor_gateway.schema import typescript
-from cursor_gateway.schema.catalogue import Record, definitions
+from cursor_gateway.schema import json_schema, typescript
+from cursor_gateway.schema.json_schema import is_extension
 from tests.schema.specification import event_examples, json_examples, needs_specification, typescript_source
 from tests.schema.typescript_reader import (
     Declarations,
@@ -151,10 +151,8 @@ def test_a_changed_todo_has_one_of_the_states_where_it_says_string() -> None:
 
 def test_what_is_called_ours_is_what_it_does_not_have() -> None:
     specified = theirs()
-    for record in definitions():
-        if not isinstance(record, Record) or record.name not in specified:
-            continue
-        shape = specified[record.name]
-        if isinstance(shape, Shape):
-            marked = {field.name for field in record.fields if field.ours}
-            assert marked == {field.name for field in record.fields} - shape.properties.keys(), record.name
+    for name, record in json_schema()["$defs"].items():
+        shape = specified.get(name)
+        if "properties" in record and isinstance(shape, Shape):
+            marked = {field for field, its in record["properties"].items() if is_extension(its)}
+            assert marked == record["properties"].keys() - shape.properties.keys(), name

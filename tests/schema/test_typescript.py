@@ -1,24 +1,16 @@
 """The TypeScript is well formed, complete and the same every time."""
 
 import re
+from typing import Any
 
 import pytest
 
-from cursor_gateway.schema import typescript
-from cursor_gateway.schema.catalogue import (
-    Alternatives,
-    Anything,
-    Choice,
-    Choices,
-    ListOf,
-    MapOf,
-    OneOf,
-    Record,
-    Scalar,
-    definitions,
-)
-from cursor_gateway.schema.typescript import _type
+from cursor_gateway.schema import json_schema, typescript
+from cursor_gateway.schema.json_schema import is_extension
+from cursor_gateway.schema.typescript import type_of
 from tests.schema.typescript_reader import Array, Dictionary, Either, Shape, Text, Word, names_in, read
+
+DEFINITIONS: dict[str, dict[str, Any]] = json_schema()["$defs"]
 
 
 def test_it_is_the_same_every_time() -> None:
@@ -28,24 +20,26 @@ def test_it_is_the_same_every_time() -> None:
 
 def test_every_declaration_is_well_formed_and_every_name_is_declared() -> None:
     declarations = read(typescript())
-    assert list(declarations) == [definition.name for definition in definitions()]
+    assert list(declarations) == list(DEFINITIONS)
     for type in declarations.values():
         assert names_in(type) <= declarations.keys()
 
 
 def test_a_declaration_has_the_fields_of_its_definition() -> None:
     declarations = read(typescript())
-    for definition in definitions():
-        declared = declarations[definition.name]
+    for name, definition in DEFINITIONS.items():
+        declared = declarations[name]
         match definition:
-            case Record(fields=fields):
+            case {"properties": dict(fields), "required": list(required)}:
                 assert isinstance(declared, Shape)
                 found = {name: property.optional for name, property in declared.properties.items()}
-                assert found == {field.name: field.optional for field in fields}
-            case Choices(values=values):
+                assert found == {field: field not in required for field in fields}
+            case {"enum": list(values)}:
                 assert declared == Either(tuple(Text(value) for value in values))
-            case Alternatives(members=members):
-                assert declared == Either(tuple(Word(member.name) for member in members))
+            case {"anyOf": list(members)} | {"oneOf": list(members)}:
+                assert declared == Either(tuple(Word(member["$ref"].rpartition("/")[2]) for member in members))
+            case _:
+                pytest.fail(name)
 
 
 def test_comments_end_where_they_should() -> None:
@@ -55,26 +49,31 @@ def test_comments_end_where_they_should() -> None:
 
 
 def test_what_is_ours_says_so() -> None:
-    ours = sum(field.ours for record in definitions() if isinstance(record, Record) for field in record.fields)
+    fields = [field for record in DEFINITIONS.values() for field in record.get("properties", {}).values()]
+    ours = sum(map(is_extension, fields))
     assert len(re.findall(r"^  /\*\* Extension: ", typescript(), re.MULTILINE)) == ours > 20
 
 
 @pytest.mark.parametrize(
-    ("shape", "written", "read_back"),
+    ("schema", "written", "read_back"),
     [
-        (Scalar("integer"), "number", Word("number")),
-        (Anything(), "unknown", Word("unknown")),
-        (ListOf(Choice(("a", "b"))), '("a" | "b")[]', Array(Either((Text("a"), Text("b"))))),
+        ({"type": "integer"}, "number", Word("number")),
+        ({}, "unknown", Word("unknown")),
+        ({"type": "array", "items": {"enum": ["a", "b"]}}, '("a" | "b")[]', Array(Either((Text("a"), Text("b"))))),
         (
-            ListOf(OneOf((Scalar("string"), Scalar("null")))),
+            {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "null"}]}},
             "(string | null)[]",
             Array(Either((Word("string"), Word("null")))),
         ),
-        (MapOf(ListOf(Anything())), "Record<string, unknown[]>", Dictionary(Array(Word("unknown")))),
+        (
+            {"type": "object", "additionalProperties": {"type": "array", "items": {}}},
+            "Record<string, unknown[]>",
+            Dictionary(Array(Word("unknown"))),
+        ),
     ],
 )
-def test_types_bind_as_they_are_meant(shape: ListOf, written: str, read_back: Array) -> None:
-    assert _type(shape) == written
+def test_types_bind_as_they_are_meant(schema: dict[str, Any], written: str, read_back: Array) -> None:
+    assert type_of(schema) == written
     assert read(f"type X = {written};") == {"X": read_back}
 
 

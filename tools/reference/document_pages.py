@@ -3,11 +3,11 @@
 import msgspec
 
 from cursor_gateway import Document, NdjsonEncoder, SseEncoder, read_events
-from cursor_gateway.schema.catalogue import Alternatives, Choices, Field, ListOf, Named, Record, definitions
+from cursor_gateway.schema.json_schema import Json, json_schema
 from tools.reference import examples
 from tools.reference.markdown import code, fields_table, page, table
 
-_DEFINED = {definition.name: definition for definition in definitions()}
+_DEFINED: dict[str, Json] = json_schema()["$defs"]
 
 
 def documents_page() -> str:
@@ -25,46 +25,43 @@ def documents_page() -> str:
         "Each document has a `type`, an `id` (`doc_001`, `doc_002`, …), a position `sequence` (from 1),\n"
         "`content` and `metadata`.",
         _types_table(),
-        *(part for name in _members("Document") for part in _document(_the_record(name))),
+        *(part for name in _members("Document") for part in _document(name)),
     )
 
 
 def _types_table() -> str:
     rows = []
     for name in _members("Document"):
-        record = _the_record(name)
-        rows.append((f"[`{_tag(name)}`](#{_tag(name)})", record.meaning, _field(record, "content").meaning))
+        content = _field(name, "content")["description"]
+        rows.append((f"[`{_tag(name)}`](#{_tag(name)})", _meaning(name), content))
     return table(["type", "description", "`content`"], rows)
 
 
-def _document(record: Record) -> list[str]:
-    content, metadata = _field(record, "content"), _field(record, "metadata")
-    assert isinstance(metadata.shape, Named)
-    example = next(document for document in examples.response().documents if _is(document, record.name))
-    parts = [f"## {_tag(record.name)}", record.meaning, f"`content`: {content.meaning}"]
-    parts += _record(metadata.shape.name, level=3)
+def _document(name: str) -> list[str]:
+    example = next(document for document in examples.response().documents if _is(document, name))
+    parts = [f"## {_tag(name)}", _meaning(name), f"`content`: {_field(name, 'content')['description']}"]
+    parts += _record(_referred(_field(name, "metadata")), level=3)
     return [*parts, "Example:", code(_pretty(msgspec.json.encode(example)), "json")]
 
 
 def _record(name: str, *, level: int) -> list[str]:
     """A record, and below it what its fields are made of."""
-    record = _the_record(name)
-    parts = [f"{'#' * level} {name}", record.meaning, fields_table(record)]
-    for field in record.fields:
-        shape = field.shape.item if isinstance(field.shape, ListOf) else field.shape
-        if isinstance(shape, Named) and name != "ChatResponse":
-            parts += _definition(shape.name, level=level + 1)
+    parts = [f"{'#' * level} {name}", _meaning(name), fields_table(_DEFINED[name])]
+    for field in _DEFINED[name]["properties"].values():
+        item = field.get("items", field)
+        if "$ref" in item and name != "ChatResponse":
+            parts += _definition(_referred(item), level=level + 1)
     return parts
 
 
 def _definition(name: str, *, level: int) -> list[str]:
     match _DEFINED[name]:
-        case Record():
+        case {"properties": _}:
             return _record(name, level=level)
-        case Choices(meaning=meaning, values=values):
-            return [f"{'#' * level} {name}", meaning, ", ".join(f"`{value}`" for value in values)]
-        case Alternatives(meaning=meaning):
-            return [f"{'#' * level} {name}", f"{meaning} See [documents](documents.md)."]
+        case {"enum": list(values)}:
+            return [f"{'#' * level} {name}", _meaning(name), ", ".join(f"`{value}`" for value in values)]
+        case _:
+            return [f"{'#' * level} {name}", f"{_meaning(name)} See [documents](documents.md)."]
 
 
 def events_page() -> str:
@@ -94,38 +91,36 @@ def events_page() -> str:
 
 def _events_table() -> str:
     rows = [
-        (f"`{_tag(name)}`", _the_record(name).meaning, f"[{_payload(name)}](#{_payload(name).lower()})")
+        (f"`{_tag(name)}`", _meaning(name), f"[{_payload(name)}](#{_payload(name).lower()})")
         for name in _members("StreamEvent")
     ]
     return table(["event", "when", "payload"], rows)
 
 
 def _payload(event: str) -> str:
-    data = _field(_the_record(event), "data").shape
-    assert isinstance(data, Named)
-    return data.name
+    return _referred(_field(event, "data"))
 
 
 def _members(name: str) -> list[str]:
-    definition = _DEFINED[name]
-    assert isinstance(definition, Alternatives)
-    return [member.name for member in definition.members]
+    return [_referred(member) for member in _DEFINED[name]["oneOf"]]
 
 
 def _tag(name: str) -> str:
     """The `type` of one of the alternatives."""
-    alternatives = [definition for definition in _DEFINED.values() if isinstance(definition, Alternatives)]
-    return next(member.tag for one in alternatives for member in one.members if member.name == name and member.tag)
+    return str(_field(name, "type")["const"])
 
 
-def _the_record(name: str) -> Record:
-    definition = _DEFINED[name]
-    assert isinstance(definition, Record)
-    return definition
+def _meaning(name: str) -> str:
+    return str(_DEFINED[name]["description"])
 
 
-def _field(record: Record, name: str) -> Field:
-    return next(field for field in record.fields if field.name == name)
+def _field(name: str, field: str) -> Json:
+    schema: Json = _DEFINED[name]["properties"][field]
+    return schema
+
+
+def _referred(schema: Json) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
 
 
 def _is(document: Document, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from cursor_gateway.schema.catalogue import Anything, Choice, Field, ListOf, MapOf, Named, OneOf, Record, Scalar, Shape
+from cursor_gateway.schema.json_schema import Json, is_extension
 
 NOTE = "<!-- Written by `make docs` from the source; change that, not this page. -->"
 
@@ -25,38 +25,44 @@ def code(text: str, language: str) -> str:
     return f"```{language}\n{lines}\n```"
 
 
-def fields_table(record: Record) -> str:
-    rows = [(f"`{field.name}`", type_words(field.shape), _there(field), _meaning(field)) for field in record.fields]
+def fields_table(record: Json) -> str:
+    rows = [
+        (f"`{name}`", type_words(field), _there(field, is_required=name in record["required"]), _meaning(field))
+        for name, field in record["properties"].items()
+    ]
     return table(["field", "type", "present", "meaning"], rows)
 
 
-def _there(field: Field) -> str:
-    if not field.optional:
+def _there(field: Json, *, is_required: bool) -> str:
+    if is_required:
         return "always"
-    return "extension" if field.ours else "optional"
+    return "extension" if is_extension(field) else "optional"
 
 
-def _meaning(field: Field) -> str:
-    text = field.meaning.removeprefix("Extension: ")
+def _meaning(field: Json) -> str:
+    text = str(field.get("description", "")).removeprefix("Extension: ")
     return text[:1].upper() + text[1:]
 
 
-def type_words(shape: Shape) -> str:
-    match shape:
-        case Scalar(name=name):
-            return name
-        case Anything():
-            return "any value"
-        case Choice(values=values):
-            return one_of([f'`"{value}"`' for value in values])
-        case ListOf(item=item):
-            return f"list of {type_words(item)}"
-        case MapOf(value=value):
-            return f"object of {type_words(value)}"
-        case OneOf(members=members):
-            return one_of([type_words(member) for member in members])
-        case Named(name=name):
+def type_words(schema: Json) -> str:
+    match schema:
+        case {"$ref": str(ref)}:
+            name = ref.rpartition("/")[2]
             return f"[{name}](#{name.lower()})"
+        case {"const": value}:
+            return f'`"{value}"`'
+        case {"enum": list(values)}:
+            return one_of([f'`"{value}"`' for value in values])
+        case {"type": "array", "items": dict(item)}:
+            return f"list of {type_words(item)}"
+        case {"type": "object", "additionalProperties": value}:
+            return f"object of {'any value' if value is True else type_words(value)}"
+        case {"anyOf": list(members)}:
+            return one_of([type_words(member) for member in members])
+        case {"type": str(name)}:
+            return name
+        case _:
+            return "any value"
 
 
 def one_of(words: Sequence[str]) -> str:

@@ -154,6 +154,18 @@ class _AnyReply(Protocol):
         ...
 
 
+class JsonReply:
+    """What the replies of most dialects have in common."""
+
+    form: Form = SSE
+    media_type = "application/json"
+    streams_failures = False
+    is_resumable = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
+
+
 class Reply(_AnyReply, Protocol):
     """How one request wants its answer."""
 
@@ -308,14 +320,6 @@ class Description(Struct, frozen=True):
     schemas: Mapping[str, dict[str, Any]] = {}
 
 
-def _no_answer(id: str) -> AnswerId | None:
-    return None
-
-
-def _no_description(sample: Sample) -> Description | None:
-    return None
-
-
 def described_in(module: str) -> Callable[[Sample], Description]:
     """By the function `describe` of this module. It is imported late: few gateways are asked for it."""
     return lambda sample: import_module(module).describe(sample)
@@ -328,8 +332,8 @@ class Dialect(Struct, frozen=True, kw_only=True):
     header: str = ""  # that its clients send with every request: `errors` are then used on all paths
     computed: Sequence[ComputedRoute] = ()
     answers: StoredAnswers | None = None
-    answer_id: Callable[[str], AnswerId | None] = _no_answer  # None: it is no id of this dialect
-    describe: Callable[[Sample], Description | None] = _no_description
+    answer_id: Callable[[str], AnswerId | None] = lambda answer: None  # None: it is no id of this dialect
+    describe: Callable[[Sample], Description | None] = lambda sample: None
 
 
 class Dialects:

@@ -1,16 +1,16 @@
 """Translate document events into the deltas that every text dialect encodes, and join them into an answer.
 
 Five kinds: the agent's text, its reasoning, a tool call, a question that is left open, and the end. The end is where
-the run is done, where it pauses for its caller, or where a cutter says so. `Translator` makes deltas of events,
-`CutDeltas` ends them early, `AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
+the run is done, where it pauses for its caller, or where a cutter says so. `Translator` makes deltas of events, and
+`AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
 """
 
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.actions import action_of
+from cursor_gateway.dialects.actions import action_of, action_text
 from cursor_gateway.dialects.marked import question_of
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -27,9 +27,8 @@ from cursor_gateway.model.document_events import (
     context_usage,
     source_text,
 )
-from cursor_gateway.model.documents import Document, PlanDocument, ToolCallDocument, Usage, WaitingCall
+from cursor_gateway.model.documents import Document, Usage
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
@@ -73,15 +72,19 @@ class Ended(Struct, frozen=True):
 Delta: TypeAlias = Content | Thought | Called | Asked | Ended
 
 
-class Deltas(Protocol):
-    def push(self, event: DocumentEvent, /) -> list[Delta]: ...
-
-
 class Translator:
-    """Document events to deltas."""
+    """Document events to deltas, up to where a cutter ends the answer, if there is one.
 
-    def __init__(self, run: str, agent_tools: AgentTools) -> None:
+    What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
+    beside `prompt_tokens`, which estimates the context.
+    """
+
+    def __init__(self, run: str, agent_tools: AgentTools, cutter: Cutter | None = None, prompt_tokens: int = 0) -> None:
         """`run` is part of the ids of the agent's own calls."""
+        self.end: Ended | None = None  # the last delta
+        self.cutter = cutter
+        self._prompt_tokens = prompt_tokens
+        self._said: list[str] = []  # if there is a cutter
         self._agent_tools = agent_tools
         self._run = run[:_ID_CHARACTERS]
         self._thinking = ""  # the id of the open document of thinking
@@ -110,16 +113,18 @@ class Translator:
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
             case Paused(envelope=envelope):
-                waiting = enumerate(envelope.metadata.waiting_for or (), self._calls)
-                deltas += [Called(index, _asked(call)) for index, call in waiting]
-                deltas.append(Ended(context_usage(event), reason="tool_calls"))
+                for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
+                    deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
+                self.end = Ended(context_usage(event), reason="tool_calls")
+                deltas.append(self.end)
             case Done(envelope=envelope, failure=failure):
                 if self._question and not self._has_text and failure is None:
                     deltas.append(Asked(self._question))
-                deltas.append(Ended(context_usage(event), envelope.usage, failure))
+                self.end = Ended(context_usage(event), envelope.usage, failure)
+                deltas.append(self.end)
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
-        return deltas
+        return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
     def thinks_on(self, text: str) -> None:
         self._reasoned = True
@@ -134,15 +139,11 @@ class Translator:
 
     def _action(self, document: Document) -> list[Delta]:
         """What one of the agent's own tools did."""
-        if isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller":
-            return []  # who ran it knows
         match self._agent_tools:
             case "reasoning":
-                line = one_line(document)
+                line = action_text(document)
                 if line is None:
                     return []
-                if isinstance(document, PlanDocument):
-                    line = f"{line}\n\n{document.content}"  # it stands nowhere else in this dialect
                 return [self._thought(("\n" if self._mid_line else "") + line + "\n")]
             case "tool_calls":
                 action = action_of(document)
@@ -155,35 +156,22 @@ class Translator:
             case "none":
                 return []
 
-
-class CutDeltas:
-    """Document events to deltas, up to where a cutter ends the answer.
-
-    What the agent had used when its answer was cut is not known, so the usage is then an estimate: of what was said,
-    beside the estimate of the context that is handed in.
-    """
-
-    def __init__(self, translator: Translator, cutter: Cutter, prompt_tokens: int) -> None:
-        self._translator = translator
-        self._cutter = cutter
-        self._prompt_tokens = prompt_tokens
-        self._said: list[str] = []
-
-    def push(self, event: DocumentEvent) -> list[Delta]:
-        deltas: list[Delta] = []
-        for delta in self._translator.push(event):
+    def _cut(self, deltas: list[Delta], cutter: Cutter) -> list[Delta]:
+        kept: list[Delta] = []
+        for delta in deltas:
             match delta:
                 case Content(text=text):
-                    deltas += self._say(self._cutter.push(text))
+                    kept += self._say(cutter.push(text))
                 case Called() | Asked() | Ended():
-                    deltas += self._say(self._cutter.flush())
-                    if self._cutter.reason is None:
-                        deltas.append(delta)
+                    kept += self._say(cutter.flush())
+                    if cutter.reason is None:
+                        kept.append(delta)
                 case Thought():
-                    deltas.append(delta)
-            if self._cutter.reason is not None:
-                return [*deltas, self._cut_short(self._cutter.reason)]
-        return deltas
+                    kept.append(delta)
+            if cutter.reason is not None:
+                self.end = self._cut_short(cutter.reason)
+                return [*kept, self.end]
+        return kept
 
     def _say(self, text: str) -> list[Delta]:
         self._said.append(text)
@@ -200,8 +188,24 @@ class CutDeltas:
         return Ended(usage, reason=reason)
 
 
-def _asked(call: WaitingCall) -> Call:
-    return _call(call.tool_call_id, call.tool_name, call.arguments)
+class ReplyState:
+    """Whether a reply that is made of deltas is over, cut or failed."""
+
+    def __init__(self, deltas: Translator) -> None:
+        self.deltas = deltas
+
+    @property
+    def is_over(self) -> bool:
+        return self.deltas.end is not None
+
+    @property
+    def is_cut(self) -> bool:
+        """It is over although the run is not: the rest of the run is not needed."""
+        return self.deltas.cutter is not None and self.deltas.cutter.reason is not None
+
+    @property
+    def failure(self) -> Failure | None:
+        return None if self.deltas.end is None else self.deltas.end.failure
 
 
 def _call(id: str, name: str, arguments: dict[str, Any]) -> Call:
@@ -217,36 +221,31 @@ class Answer(Struct, frozen=True):
     end: Ended
     question: str = ""  # that is open
 
+    def deltas(self) -> list[Delta]:
+        """The deltas of the same answer, joined. The question is not one of them."""
+        deltas: list[Delta] = [Thought(self.reasoning)] if self.reasoning else []
+        deltas += [Content(self.text)] if self.text else []
+        return [*deltas, *(Called(index, call) for index, call in enumerate(self.calls)), self.end]
 
-class AnswerFold:
+
+class AnswerFold(ReplyState):
     """Deltas joined. It is over where the run pauses; with a cutter perhaps before."""
 
     def __init__(
         self, run: str, agent_tools: AgentTools = "reasoning", cutter: Cutter | None = None, prompt_tokens: int = 0
     ) -> None:
         """`prompt_tokens` estimates the context of a reply that is cut."""
-        self._run, self._agent_tools, self._cutter = run, agent_tools, cutter
-        translator = Translator(run, agent_tools)
-        self._deltas: Deltas = translator if cutter is None else CutDeltas(translator, cutter, prompt_tokens)
+        super().__init__(Translator(run, agent_tools, cutter, prompt_tokens))
+        self._run, self._agent_tools = run, agent_tools
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[Call] = []
         self._question = ""
-        self._end: Ended | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._end is not None
-
-    @property
-    def is_cut(self) -> bool:
-        """It is over, and the rest of the run is of no use."""
-        return self._cutter is not None and self._cutter.reason is not None
 
     def push(self, event: DocumentEvent, /) -> None:
         if self.is_over:
             return
-        for delta in self._deltas.push(event):
+        for delta in self.deltas.push(event):
             match delta:
                 case Content(text=text):
                     self._text.append(text)
@@ -257,7 +256,7 @@ class AnswerFold:
                 case Asked(text=text):
                     self._question = text
                 case Ended():
-                    self._end = delta
+                    pass
 
     def again(self) -> "AnswerFold":
         """For another run that is to give the same reply. It is not cut."""
@@ -265,9 +264,10 @@ class AnswerFold:
 
     def answer(self) -> Answer | None:
         """None until it is over."""
-        if self._end is None:
+        end = self.deltas.end
+        if end is None:
             return None
-        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), self._end, self._question)
+        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:

@@ -36,16 +36,12 @@ def encode_error(failure: Failure, beside: Mapping[str, object] | None = None) -
     return msgspec.json.encode({"error": error_body(failure), **(beside or {})})
 
 
-def _is_retryable(failure: Failure) -> bool:
-    return failure.retryable
-
-
 class Errors(Struct, frozen=True):
     """How the failures of a path are encoded."""
 
     encode: Callable[[Failure, str], bytes]  # of a failure and the id of the request
     media_type: str = "application/json"
-    is_worth_retrying: Callable[[Failure], bool] = _is_retryable  # as the path's clients decide it
+    is_worth_retrying: Callable[[Failure], bool] = lambda failure: failure.retryable  # as the path's clients decide it
 
 
 OPENAI_ERRORS = Errors(lambda failure, request_id: encode_error(failure))  # the id is in a header

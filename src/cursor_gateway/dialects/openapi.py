@@ -5,6 +5,8 @@ puts everything together. Schemas come from the msgspec types, errors from the c
 of replies from a sample run through the dialect's own encoders, so none of them can fall behind.
 """
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +36,12 @@ IMAGE: Json = {
     "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{4}|[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)$",
 }
 TOOL_PARAMETERS: Json = {"anyOf": [{"type": "object", "properties": {"type": {"const": "object"}}}, NULL]}
+
+WEATHER: Json = {  # a caller's tool, in examples
+    "name": "weather",
+    "description": "The weather in a town.",
+    "parameters": {"type": "object", "properties": {"town": TEXT}, "required": ["town"]},
+}
 
 
 # --- operations -------------------------------------------------------------------------------------
@@ -161,8 +169,8 @@ def stream(about: str, item: Json, example: str) -> Json:
 def sse_event(data: Iterable[str], **fields: Json) -> Json:
     """A Server-Sent Event whose data is JSON of one of these schemas."""
     content = {"anyOf": [ref(name) for name in data]}
-    json = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
-    return {"type": "object", "properties": {**fields, "data": json}, "required": [*fields, "data"]}
+    payload = {"type": "string", "contentMediaType": "application/json", "contentSchema": content}
+    return {"type": "object", "properties": {**fields, "data": payload}, "required": [*fields, "data"]}
 
 
 def whole_example(sample: Sample, reply: Reply) -> Json:
@@ -322,29 +330,33 @@ class ErrorReply(Struct, frozen=True):
 def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix: str) -> dict[str, Json]:
     _, found = msgspec.json.schema_components(types, ref_template=_REFS + "{name}")
     renamed = {name: names.get(name) or prefix + name.lstrip("_") for name in found}
-    refs = {_REFS + old: _REFS + new for old, new in renamed.items()}
-    return {new: {**_with_refs(found[old], refs), "title": new} for old, new in renamed.items()}
-
-
-def _with_refs(value: Any, refs: Mapping[str, str]) -> Any:
-    match value:
-        case dict():
-            return {key: _with_refs(item, refs) for key, item in value.items()}
-        case list():
-            return [_with_refs(item, refs) for item in value]
-        case str():
-            return refs.get(value, value)
-        case _:
-            return value
+    text = re.sub(rf'"{_REFS}(\w+)"', lambda ref: f'"{_REFS}{renamed[ref[1]]}"', json.dumps(found))
+    return {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}
 
 
 def _described(schemas: dict[str, Json], meanings: Meanings) -> dict[str, Json]:
     for name, schema in schemas.items():
         schema["description"] = meanings.get(name) or schema.get("description", "")
+    for name, schema in schemas.items():
         for field, shape in schema["properties"].items():
-            if meaning := meanings.get(f"{name}.{field}") or meanings.get(f".{field}"):
+            meaning = meanings.get(f"{name}.{field}") or meanings.get(f".{field}") or _own_meaning(shape, schemas)
+            if meaning:
                 shape["description"] = meaning
     return schemas
+
+
+def _own_meaning(shape: Json, schemas: Mapping[str, Json]) -> str:
+    """Of a constant; or that of the schema that it refers to."""
+    match shape:
+        case {"type": "null"}:
+            return "Always null."
+        case {"enum": [value]}:
+            return f"Always `{value}`."
+        case {"$ref": str(ref)} | {"anyOf": [{"$ref": str(ref)}, *_]}:
+            about: str = schemas.get(ref.removeprefix(_REFS), {}).get("description", "")
+            return about
+        case _:
+            return ""
 
 
 RUN_OPTIONS: Meanings = {
@@ -362,7 +374,6 @@ RUN_OPTIONS: Meanings = {
 }
 _CURSOR_MEANINGS: Meanings = {
     **RUN_OPTIONS,
-    "CursorOptions": "Gateway options.",
     ".conversationId": "Continues this conversation.",
     ".source": "The backend to use, one of those listed by `/health`. The default is the operator's setting.",
 }

@@ -15,7 +15,7 @@ NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
 class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The request's `cursor`."""
+    """Gateway options."""
 
     mode: Mode | None = None
     workspace: NonEmpty | None = None

@@ -3,31 +3,26 @@
 from collections.abc import Callable
 from typing import Protocol
 
-from cursor_gateway.dialects.base import EventEncoder
+from cursor_gateway.dialects.base import Encoder, EventEncoder
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 
 
-class NumberedEncoder(Protocol):
-    """Of one reply, with the number of the run's event in each frame."""
+class ReplyEncoder(Encoder, Protocol):
+    """Of one reply."""
 
     def push(self, event: DocumentEvent, /) -> bytes: ...
-
-    def keep_alive(self) -> bytes: ...
-
-    @property
-    def is_over(self) -> bool: ...
-
-    @property
-    def is_cut(self) -> bool: ...
 
 
 class Resumed(EventEncoder):
     """All events are pushed, also those before: what was sent already decides how it continues.
 
-    A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it.
+    A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it. Each
+    event's number is its id, so that the reader can resume again.
     """
 
-    def __init__(self, encoder: Callable[[int], NumberedEncoder], after: int) -> None:
+    def __init__(self, encoder: Callable[[int], ReplyEncoder], after: int, *, has_numbers: bool = False) -> None:
+        """`has_numbers`: the encoder writes them itself."""
+        self._has_numbers = has_numbers
         self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
 
     @property
@@ -45,7 +40,7 @@ class Resumed(EventEncoder):
         self._number += 1
         frames = self._encoder.push(event)
         if self._number > self._after:
-            return frames
+            return frames if self._has_numbers else numbered(frames, self._number)
         if isinstance(event, Paused):
             self._encoder = self._make(self._number)
         return b""

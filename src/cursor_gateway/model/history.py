@@ -10,7 +10,7 @@ RunState: TypeAlias = Literal["running", "completed", "error"]
 
 
 class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One conversation, in short."""
+    """A conversation without its messages."""
 
     id: str
     title: str
@@ -33,27 +33,27 @@ class ConversationList(Struct, frozen=True, kw_only=True):
 
 
 class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
-    """What to change of a conversation; what is left out stays."""
+    """Changes to a conversation. Omitted fields do not change."""
 
     title: Annotated[str, Meta(max_length=200)] | None = None
     pinned: bool | None = None
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The files to revert: one, all of a run, or one as a run changed it."""
+    """The files to revert: one of the conversation, all of a run, or one as a run changed it."""
 
     path: Annotated[str, Meta(max_length=4096)] | None = None
     chat_id: str | None = None
 
 
 class RemovalPending(Struct, frozen=True):
-    """A conversation was deleted, and agents keep some of it for now."""
+    """A conversation that is deleted, except for the copies of some agents."""
 
     message: str
 
 
 class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A message; the documents of an answer are at /v1/chat/{chatId}."""
+    """A message."""
 
     role: Literal["user", "assistant"]
     text: str
@@ -62,7 +62,7 @@ class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One run of a conversation."""
+    """A run."""
 
     id: str
     state: RunState
@@ -76,7 +76,7 @@ class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
-    """One run of any conversation."""
+    """A run with its conversation."""
 
     conversation_id: str
     title: str  # of the conversation
@@ -86,13 +86,13 @@ class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
 
 
 class RunList(Struct, frozen=True, kw_only=True):
-    """The newest runs."""
+    """The most recent runs of all conversations."""
 
     runs: list[RecentRun]
 
 
 class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="camel"):
-    """One conversation with all that was said in it."""
+    """A conversation with all its messages."""
 
     messages: list[MessageEntry]
     runs: list[RunEntry]

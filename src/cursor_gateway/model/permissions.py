@@ -17,7 +17,7 @@ class Permission(Struct, frozen=True):
 
 
 class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One decision. `conversation` and `workspace` are rules: they hold until they are revoked."""
+    """A decision. `conversation` and `workspace` are rules that apply until they are revoked."""
 
     id: str
     decision: Decision
@@ -42,7 +42,7 @@ class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class PermissionList(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What is allowed besides the agent's own configuration, and what was decided."""
+    """The caller's decisions and the operator's rules."""
 
     permissions: list[PermissionEntry]  # the newest first
     settings: list[str]  # the operator's rules, which cannot be revoked here

@@ -38,7 +38,7 @@ class FileEdits(Struct, frozen=True):
 
 
 class RevertedFile(Struct, frozen=True):
-    """A file that is as it was before."""
+    """A reverted file."""
 
     path: str
     action: Literal["restored", "deleted"]  # deleted: the agent had created it

@@ -1,89 +1,179 @@
-"""Write the definitions as JSON Schema 2020-12, or as the schemas of an OpenAPI 3.1 document."""
+"""Write the msgspec types as JSON Schema 2020-12, or as the schemas of an OpenAPI 3.1 document."""
 
-from typing import Any
+from functools import reduce
+from operator import or_
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
-from cursor_gateway.schema.catalogue import (
-    Alternatives,
-    Anything,
-    Choice,
-    Choices,
-    Definition,
-    Field,
-    ListOf,
-    MapOf,
-    Named,
-    OneOf,
-    Record,
-    Scalar,
-    Shape,
-    definitions,
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from cursor_gateway.model.documents import (
+    METADATA_TYPES,
+    ChatResponse,
+    Document,
+    DocumentType,
+    Envelope,
+    Metadata,
+    Usage,
 )
+from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
+from cursor_gateway.schema.meanings import MEANINGS
+
+Json: TypeAlias = dict[str, Any]
 
 _DEFS = "#/$defs/"
 _COMPONENTS = "#/components/schemas/"
+# Unions and literals have no name of their own at run time.
+_NAMED: dict[str, Any] = {
+    "Document": Document,
+    "DocumentMetadata": Metadata,
+    "DocumentType": DocumentType,
+    "StreamEvent": StreamEvent,
+    "StreamEventType": StreamEventType,
+}
+_RENAMED: dict[type[Struct], str] = {Usage: "UsageInfo", Envelope: "DonePayload"}
+_ROOTS = (ChatResponse, DocumentType, Document, StreamEventType, StreamEvent)
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> Json:
     """A response validates against the whole, a line of NDJSON against `#/$defs/StreamEvent`."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "cursor-gateway",
         "description": "A ChatResponse. A line of the NDJSON stream is a `#/$defs/StreamEvent`.",
         "$ref": f"{_DEFS}ChatResponse",
-        "$defs": {definition.name: _schema(definition, _DEFS) for definition in definitions()},
+        "$defs": {name: _definition(name, hint, _DEFS) for name, hint in _definitions().items()},
     }
 
 
-def openapi_components() -> dict[str, Any]:
-    schemas: dict[str, Any] = {}
-    for definition in definitions():
-        schemas[definition.name] = _schema(definition, _COMPONENTS)
-        if isinstance(definition, Alternatives) and definition.tag_field is not None:
-            schemas[definition.name]["discriminator"] = {
-                "propertyName": definition.tag_field,
-                "mapping": {member.tag: f"{_COMPONENTS}{member.name}" for member in definition.members},
-            }
+def openapi_components() -> Json:
+    schemas = {}
+    for name, hint in _definitions().items():
+        schemas[name] = _definition(name, hint, _COMPONENTS)
+        if "oneOf" in schemas[name]:
+            tags = {str(member.__struct_config__.tag): f"{_COMPONENTS}{_name(member)}" for member in get_args(hint)}
+            schemas[name]["discriminator"] = {"propertyName": "type", "mapping": tags}
     return {"schemas": schemas}
 
 
-def _schema(definition: Definition, refs: str) -> dict[str, Any]:
-    head = {"title": definition.name, "description": definition.meaning}
-    match definition:
-        case Record(fields=fields):
-            return {
-                **head,
-                "type": "object",
-                "properties": {field.name: _property(field, refs) for field in fields},
-                "required": [field.name for field in fields if not field.optional],
-            }
-        case Choices(values=values):
-            return {**head, **_of(Choice(values), refs)}
-        case Alternatives(members=members, tag_field=tag_field):
-            # Without a tag, a value may match several.
-            keyword = "anyOf" if tag_field is None else "oneOf"
-            return {**head, keyword: [{"$ref": f"{refs}{member.name}"} for member in members]}
+def is_extension(field: Json) -> bool:
+    """Whether the specification does not have this property."""
+    return str(field.get("description", "")).startswith("Extension:")
 
 
-def _property(field: Field, refs: str) -> dict[str, Any]:
-    schema = _of(field.shape, refs)
-    return {**schema, "description": field.meaning} if field.meaning else schema
+# --- definitions --------------------------------------------------------------------------------
 
 
-def _of(shape: Shape, refs: str) -> dict[str, Any]:
-    match shape:
-        case Scalar(name=name):
-            return {"type": name}
-        case Anything():
-            return {}
-        case Choice(values=(only,)):
-            return {"type": "string", "const": only}
-        case Choice(values=values):
-            return {"type": "string", "enum": list(values)}
-        case ListOf(item=item):
-            return {"type": "array", "items": _of(item, refs)}
-        case MapOf(value=value):
-            return {"type": "object", "additionalProperties": _of(value, refs) or True}
-        case OneOf(members=members):
-            return {"anyOf": [_of(member, refs) for member in members]}
-        case Named(name=name):
-            return {"$ref": f"{refs}{name}"}
+def _definitions() -> dict[str, Any]:
+    """The types that a response or a stream is made of, by name, each before what it refers to."""
+    found: dict[str, Any] = {}
+    waiting: list[Any] = list(_ROOTS)
+    while waiting:
+        hint = waiting.pop(0)
+        name = _name(hint)
+        if name is None:
+            waiting = [*get_args(hint), *waiting]
+        elif name not in found:
+            found[name] = hint
+            parts = msgspec.structs.fields(hint) if _is_record(hint) else ()
+            waiting = [*(_present(field.type) for field in parts), *get_args(hint), *waiting]
+    return found
+
+
+def _name(hint: Any) -> str | None:
+    if _is_record(hint):
+        return _RENAMED.get(hint) or str(hint.__name__)
+    return next((name for name, named in _NAMED.items() if named == hint), None)
+
+
+def _is_record(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Struct)
+
+
+def _present(hint: Any) -> Any:
+    """The type of a field that is there."""
+    members = [member for member in get_args(hint) if member is not UnsetType]
+    return reduce(or_, members) if len(members) < len(get_args(hint)) else hint
+
+
+def _definition(name: str, hint: Any, refs: str) -> Json:
+    if _is_record(hint):
+        return _record(name, hint, refs)
+    head = {"title": name, "description": MEANINGS[name]}
+    if get_origin(hint) is Literal:
+        return {**head, **_literal(get_args(hint))}
+    members = get_args(hint)
+    # Without a tag, a value may match several.
+    keyword = "oneOf" if all(member.__struct_config__.tag_field for member in members) else "anyOf"
+    return {**head, keyword: [_schema(member, refs) for member in members]}
+
+
+def _record(name: str, type: type[Struct], refs: str) -> Json:
+    """The fields of the specification come first."""
+    fields = msgspec.structs.fields(type)
+    properties = {field.encode_name: _property(name, type, field, refs) for field in fields}
+    config = type.__struct_config__
+    if config.tag_field is not None:
+        properties = {config.tag_field: _literal((config.tag,)), **properties}
+    optional = {field.encode_name for field in fields if field.default is UNSET}  # any other default is written out
+    ordered = dict(sorted(properties.items(), key=lambda item: is_extension(item[1])))
+    return {
+        "title": name,
+        "description": _about(name, type),
+        "type": "object",
+        "properties": ordered,
+        "required": [field for field in ordered if field not in optional],
+    }
+
+
+def _about(name: str, type: type[Struct]) -> str:
+    own = type.__dict__.get("__doc__")  # without what it inherits
+    if about := own or MEANINGS.get(name):
+        return " ".join(about.split())
+    kind = next(kind for kind, metadata in METADATA_TYPES.items() if metadata is type)
+    return f"The metadata of {'an' if kind[0] in 'aeiou' else 'a'} `{kind}` document."
+
+
+def _property(name: str, type: type[Struct], field: msgspec.structs.FieldInfo, refs: str) -> Json:
+    schema = _schema(_present(field.type), refs)
+    owners = (name, *(base.__name__ for base in type.__mro__), "")
+    meanings = (MEANINGS.get(f"{owner}.{field.encode_name}") for owner in owners)
+    constant = "Always null." if schema == {"type": "null"} else None
+    about = next(filter(None, meanings), constant)
+    return {**schema, "description": about} if about else schema
+
+
+# --- values -------------------------------------------------------------------------------------
+
+
+def _schema(hint: Any, refs: str) -> Json:
+    if (name := _name(hint)) is not None:
+        return {"$ref": f"{refs}{name}"}
+    parts = get_args(hint)
+    match get_origin(hint):
+        case None:
+            return dict(_PLAIN[hint])
+        case origin if origin is Literal:
+            return _literal(parts)
+        case origin if origin is list:
+            return {"type": "array", "items": _schema(parts[0], refs)}
+        case origin if origin is dict:
+            return {"type": "object", "additionalProperties": _schema(parts[1], refs) or True}
+        case origin if origin in (Union, UnionType):
+            return {"anyOf": [_schema(part, refs) for part in parts]}
+        case _:
+            raise TypeError(f"no schema for {hint!r}")
+
+
+def _literal(values: tuple[Any, ...]) -> Json:
+    return {"type": "string", **({"const": values[0]} if len(values) == 1 else {"enum": list(values)})}
+
+
+_PLAIN: dict[Any, Json] = {
+    Any: {},
+    NoneType: {"type": "null"},
+    bool: {"type": "boolean"},
+    int: {"type": "integer"},
+    str: {"type": "string"},
+}

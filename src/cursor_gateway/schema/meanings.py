@@ -1,7 +1,8 @@
 """The meaning of each definition and field, in a sentence: `Type`, `Type.field`, or `.field` in any type.
 
-A sentence that begins with `Extension:` is about something that the specification does not have.
-A definition with a docstring needs no entry. The schema tests see to it that nothing lacks a sentence.
+A sentence that begins with `Extension:` is about something that the specification does not have. `Type` may also be the
+class that a field is inherited from. A definition with a docstring needs no entry, and neither does the metadata of a
+document, nor a field that is always null. The schema tests check that nothing lacks a sentence.
 """
 
 MEANINGS: dict[str, str] = {
@@ -50,26 +51,19 @@ MEANINGS: dict[str, str] = {
     "CodeReferenceDocument.content": "The lines quoted, without the fence.",
     "CodeBlockDocument.content": "The code, without the fence.",
     "FileEditDocument.content": "The new lines of an edit, or the whole new file; null for a deletion and a rename.",
-    "ToolCallDocument.content": "Always null.",
-    "TerminalCommandDocument.content": "Always null.",
     "PlanDocument.content": "The plan, as Markdown.",
     "ClarificationDocument.content": "An introduction to the questions, or null.",
     "ErrorDocument.content": "What happened.",
-    "TodoUpdateDocument.content": "Always null.",
     "ThinkingDocument.content": "The thinking, as reported by the agent.",
     # --- their metadata
-    "TextMetadata": "The metadata of a `text` document.",
     "TextMetadata.format": "The format of the content. The agent writes Markdown.",
-    "CodeReferenceMetadata": "The metadata of a `code_reference` document.",
     "CodeReferenceMetadata.startLine": "The first line quoted, from 1.",
     "CodeReferenceMetadata.endLine": "The last line quoted.",
     ".filePath": "The file's path, as given by the agent.",
     ".language": "The language; `text` if unknown.",
     ".indent": "Extension: the indentation removed from each line, if the code was in a list item.",
-    "CodeBlockMetadata": "The metadata of a `code_block` document.",
     "CodeBlockMetadata.language": "The language of the code fence.",
     ".purpose": "`new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask.",
-    "FileEditMetadata": "The metadata of a `file_edit` document.",
     "FileEditMetadata.filePath": "The file's path, as given by the agent; after a rename, the new path.",
     "FileEditMetadata.operation": "The operation.",
     "FileEditMetadata.diff": "What an edit replaced. Omitted for other operations, and if the agent reports none.",
@@ -79,7 +73,6 @@ MEANINGS: dict[str, str] = {
     "Diff.newString": "The lines after.",
     "Diff.startLine": "The first replaced line in the old file, from 1.",
     "Diff.endLine": "The last replaced line in the old file.",
-    "ToolCallMetadata": "The metadata of a `tool_call` document.",
     ".toolName": "The tool's name as in Cursor's editor, or the name of an MCP tool.",
     ".toolCallId": "The call's id.",
     ".arguments": "The arguments of the call.",
@@ -91,13 +84,11 @@ MEANINGS: dict[str, str] = {
     "ToolCallResult": "The result of a tool call.",
     "ToolCallResult.status": "Whether the call succeeded.",
     "ToolCallResult.data": "The value, such as a file's content or search results; or the reason for the failure.",
-    "TerminalCommandMetadata": "The metadata of a `terminal_command` document.",
     ".command": "The command line.",
     ".workingDirectory": "Where it ran, if known.",
     "TerminalCommandMetadata.exitCode": "The exit status; -1 if the command did not complete.",
     "TerminalCommandMetadata.output": "Its output: standard output and standard error, in order if known.",
     "TerminalCommandMetadata.permissions": "What the sandbox allowed: `network`, `git_write`, or `all`.",
-    "PlanMetadata": "The metadata of a `plan` document.",
     ".title": "The plan's name.",
     "PlanMetadata.overview": "The plan in a sentence or two.",
     "PlanMetadata.todos": "The steps.",
@@ -107,7 +98,6 @@ MEANINGS: dict[str, str] = {
     "PlanTodo.content": "A description of the step.",
     "PlanTodo.status": "The state of the step.",
     "PlanTodo.dependencies": "The ids of the steps it depends on.",
-    "ClarificationMetadata": "The metadata of a `clarification` document.",
     "ClarificationMetadata.questions": "The questions.",
     "ClarificationMetadata.answers": "Extension: the answers, if any.",
     "ClarificationQuestion": "One question.",
@@ -122,11 +112,9 @@ MEANINGS: dict[str, str] = {
     "ClarificationOption": "One answer to choose.",
     "ClarificationOption.id": "The option's id.",
     "ClarificationOption.label": "The text of the option.",
-    "ErrorMetadata": "The metadata of an `error` document.",
     "ErrorMetadata.errorCode": "A stable error code.",
     "ErrorMetadata.source": "What failed: a tool's name, `agent` or `gateway`.",
     "ErrorMetadata.details": "Details; may be empty.",
-    "TodoUpdateMetadata": "The metadata of a `todo_update` document.",
     "TodoUpdateMetadata.todos": "The steps that changed.",
     "TodoUpdateMetadata.merge": "Extension: false if these steps replace the whole list.",
     "TodoChange": "One step that changed.",
@@ -148,19 +136,8 @@ MEANINGS: dict[str, str] = {
     "StreamEvent": "One line of an NDJSON stream. In a Server-Sent Event, `type` is the event name and `data` its "
     "data.",
     "StreamEventType": "The names of the streaming events.",
-    **{
-        f"{name}Event.id": "Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it "
-        "with `?after=`. Always sent by this gateway."
-        for name in (
-            "DocumentStart",
-            "ContentDelta",
-            "ToolCallStart",
-            "ToolCallArguments",
-            "ToolResult",
-            "DocumentEnd",
-            "Done",
-        )
-    },
+    "_Event.id": "Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with "
+    "`?after=`. Always sent by this gateway.",
     ".documentId": "The document's id.",
     ".data": "The payload.",
     ".type": "The document's type.",

@@ -1,72 +1,55 @@
-"""Write the definitions as TypeScript, with the names of the specification's own interfaces."""
+"""Write the definitions of the JSON Schema as TypeScript, with the names of the specification's own interfaces."""
 
 import json
 
-from cursor_gateway.schema.catalogue import (
-    Alternatives,
-    Anything,
-    Choice,
-    Choices,
-    Definition,
-    Field,
-    ListOf,
-    MapOf,
-    Named,
-    OneOf,
-    Record,
-    Scalar,
-    Shape,
-    definitions,
-)
+from cursor_gateway.schema.json_schema import Json, json_schema
 
 _HEAD = """\
 // The documents of cursor-gateway. Written by `cursor-gateway schema --typescript` from the types
-// that the gateway itself uses; what a comment calls "ours" is not in the specification.
+// that the gateway itself uses. What a comment calls an extension is not in the specification.
 """
 
 _SCALARS = {"string": "string", "integer": "number", "boolean": "boolean", "null": "null"}
 
 
 def typescript() -> str:
-    return "\n".join([_HEAD, *(f"{_declaration(definition)}\n" for definition in definitions())])
+    return "\n".join([_HEAD, *(f"{_declaration(definition)}\n" for definition in json_schema()["$defs"].values())])
 
 
-def _declaration(definition: Definition) -> str:
-    about = f"/** {definition.meaning} */\nexport"
-    match definition:
-        case Record(name=name, fields=fields):
-            return "\n".join([f"{about} interface {name} {{", *map(_field, fields), "}"])
-        case Choices(name=name, values=values):
-            return f"{about} type {name} ={_listed([json.dumps(value) for value in values])};"
-        case Alternatives(name=name, members=members):
-            return f"{about} type {name} ={_listed([member.name for member in members])};"
+def _declaration(definition: Json) -> str:
+    name, about = definition["title"], f"/** {definition['description']} */\nexport"
+    if "properties" in definition:
+        fields = [_field(name, field, definition["required"]) for name, field in definition["properties"].items()]
+        return "\n".join([f"{about} interface {name} {{", *fields, "}"])
+    members = "".join(f"\n  | {member}" for member in _members(definition))
+    return f"{about} type {name} ={members};"
 
 
-def _listed(members: list[str]) -> str:
-    return "".join(f"\n  | {member}" for member in members)
+def _field(name: str, schema: Json, required: list[str]) -> str:
+    about = f"  /** {schema['description']} */\n" if "description" in schema else ""
+    return f"{about}  {name}{'' if name in required else '?'}: {type_of(schema)};"
 
 
-def _field(field: Field) -> str:
-    about = f"  /** {field.meaning} */\n" if field.meaning else ""
-    mark = "?" if field.optional else ""
-    return f"{about}  {field.name}{mark}: {_type(field.shape)};"
+def type_of(schema: Json) -> str:
+    return " | ".join(_members(schema))
 
 
-def _type(shape: Shape) -> str:
-    match shape:
-        case Scalar(name=name):
-            return _SCALARS[name]
-        case Anything():
-            return "unknown"
-        case Choice(values=values):
-            return " | ".join(map(json.dumps, values))
-        case ListOf(item=Choice() | OneOf() as item):
-            return f"({_type(item)})[]"
-        case ListOf(item=item):
-            return f"{_type(item)}[]"
-        case MapOf(value=value):
-            return f"Record<string, {_type(value)}>"
-        case OneOf(members=members):
-            return " | ".join(map(_type, members))
-        case Named(name=name):
-            return name
+def _members(schema: Json) -> list[str]:
+    """Of the union that it is; most are unions of one."""
+    match schema:
+        case {"const": value}:
+            return [json.dumps(value)]
+        case {"enum": list(values)}:
+            return [json.dumps(value) for value in values]
+        case {"anyOf": list(members)} | {"oneOf": list(members)}:
+            return [type_of(member) for member in members]
+        case {"$ref": str(ref)}:
+            return [ref.rpartition("/")[2]]
+        case {"type": "array", "items": dict(items)}:
+            return [f"({type_of(items)})[]" if len(_members(items)) > 1 else f"{type_of(items)}[]"]
+        case {"type": "object", "additionalProperties": value}:
+            return [f"Record<string, {'unknown' if value is True else type_of(value)}>"]
+        case {"type": str(name)}:
+            return [_SCALARS[name]]
+        case _:
+            return ["unknown"]

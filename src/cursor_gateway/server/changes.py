@@ -27,7 +27,7 @@ class ConversationChanges(Struct, frozen=True):
 
 
 class RevertedFiles(Struct, frozen=True):
-    """The files that are as they were before."""
+    """The files that were reverted."""
 
     files: list[RevertedFile]
 

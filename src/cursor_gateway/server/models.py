@@ -39,7 +39,7 @@ class TruncationPolicy(Struct, frozen=True):
 
 
 class CodexModel(Struct, frozen=True, kw_only=True):
-    """An entry of Codex's catalogue."""
+    """A model in Codex's catalogue."""
 
     slug: str
     display_name: str
@@ -71,7 +71,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
 
 
 class ModelPage(Struct, frozen=True, kw_only=True):
-    """For Anthropic's clients."""
+    """The models in Anthropic's form, for requests with `anthropic-version`."""
 
     data: list[ModelEntry]
     has_more: bool

@@ -11,13 +11,13 @@ _MOST = 20
 
 
 class WorkspaceFiles(Struct, frozen=True):
-    """Paths below the workspace, best match first."""
+    """Files of a workspace."""
 
     files: list[str]
 
 
 class WorkspaceFolders(Struct, frozen=True):
-    """Folders that a conversation may use as its workspace."""
+    """Folders that a conversation may use."""
 
     folders: list[str]
 

@@ -8,7 +8,7 @@ from cursor_gateway.model.documents import Diff, Document, FileEditDocument
 
 
 class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What happened to a file."""
+    """The changes to a file."""
 
     path: str
     operation: str  # create, edit, delete or rename: the first that counts

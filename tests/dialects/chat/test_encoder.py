@@ -11,7 +11,6 @@ from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    answer_frames,
     completion_of,
     encode_completion,
     error_frames,
@@ -444,7 +443,7 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
 ) -> None:
     events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
     answer = answer_of(events, agent_tools)
-    frames = answer_frames(HEAD, answer, include_usage)
+    frames = ChunkEncoder(HEAD, include_usage=include_usage).whole(answer)
     expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     usage, cursor = expected.pop("usage"), expected.pop("cursor")
     found = fold_chunks(frames, include_usage=include_usage)
@@ -455,7 +454,7 @@ def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
 
 def test_a_whole_answer_without_text_has_its_reason() -> None:
     answer = answer_of([*words("one two"), done()], cutter=Cutter((), 1))
-    frames = answer_frames(HEAD, msgspec.structs.replace(answer, text=""))
+    frames = ChunkEncoder(HEAD).whole(msgspec.structs.replace(answer, text=""))
     role, finish, _ = (frame.data for frame in SseDecoder().push(frames))
     assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
     assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
@@ -778,7 +777,7 @@ def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
     answer = answer_of([paused("k", "l", arguments={"a": "x" * 2000})])
     expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
     del expected["usage"]
-    assert fold_chunks(answer_frames(HEAD, answer), include_usage=False) == expected
+    assert fold_chunks(ChunkEncoder(HEAD).whole(answer), include_usage=False) == expected
 
 
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
@@ -801,21 +800,23 @@ def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:
 def test_a_reader_who_comes_back_after_any_event_has_all_frames_once(scenario: Scenario) -> None:
     events = list(read_events(scenario.lines, scenario.run))
     whole = SseDecoder().push(b"".join(map(ChunkEncoder(HEAD, include_usage=True).push, events)))
-    numbered = Resumed(one_reply, 0)
+    numbered = Resumed(one_reply, 0, has_numbers=True)
     pieces = [SseDecoder().push(numbered.push(event)) for event in events]
     assert numbered.is_over
     assert [frame.data for piece in pieces for frame in piece] == [frame.data for frame in whole]
     for number, piece in enumerate(pieces, 1):
         assert [frame.id for frame in piece] == ["" for _ in piece[1:]] + [str(number) for _ in piece[:1]]
     for after in range(len(events) + 1):
-        again = Resumed(one_reply, after)
+        again = Resumed(one_reply, after, has_numbers=True)
         rest = [SseDecoder().push(again.push(event)) for event in events]
         assert rest == [[] for _ in pieces[:after]] + pieces[after:]
 
 
 def test_the_stream_itself_has_the_numbers_that_a_reader_resumes_with() -> None:
     events: list[DocumentEvent] = [*TEXT, Reasoning("hm", opens=True), Reasoning("so"), ended(CALL), done()]
-    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == Resumed(one_reply, 0).push_all(events)
+    assert ChunkEncoder(HEAD, include_usage=True).push_all(events) == Resumed(one_reply, 0, has_numbers=True).push_all(
+        events
+    )
     later = SseDecoder().push(ChunkEncoder(HEAD, after=40).push_all(events))
     assert [frame.id for frame in later if frame.id][-1] == str(40 + len(events))
 
@@ -830,8 +831,8 @@ def test_a_stream_that_may_be_cut_has_no_numbers() -> None:
 def test_events_may_come_together() -> None:
     events: list[DocumentEvent] = [*TEXT, ended(CALL), done()]
     assert ChunkEncoder(HEAD).push_all(events) == b"".join(map(ChunkEncoder(HEAD).push, events))
-    one_by_one = Resumed(one_reply, 2)
-    assert Resumed(one_reply, 2).push_all(events) == b"".join(map(one_by_one.push, events))
+    one_by_one = Resumed(one_reply, 2, has_numbers=True)
+    assert Resumed(one_reply, 2, has_numbers=True).push_all(events) == b"".join(map(one_by_one.push, events))
 
 
 def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_events_are() -> None:
@@ -847,7 +848,7 @@ def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_event
     for start, end in zip([0, *ends], ends, strict=False):
         for after in range(start, end):
             made.clear()
-            numbered = Resumed(encoder, after)
+            numbered = Resumed(encoder, after, has_numbers=True)
             pieces = [SseDecoder().push(numbered.push(event)) for event in events]
             assert made[-1] == start
             assert numbered.is_over

@@ -8,6 +8,7 @@ import pytest
 from cursor_gateway.dialects.deltas import Answer, Ended
 from cursor_gateway.dialects.messages.blocks import Composer, Display
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
+from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import TerminalCommandMetadata
@@ -118,9 +119,9 @@ def test_a_whole_answer_is_one_stream() -> None:
 
 def test_numbers_stand_in_the_last_frame_of_each_event() -> None:
     plain = stream([*RUN, done()])
-    numbered = MessageEncoder(HEAD, composer(), after=5, is_numbered=True)
-    pieces = [numbered.push(event) for event in [*RUN, done()]]
-    for number, piece in enumerate(pieces, 6):
+    resumed = Resumed(lambda pause: MessageEncoder(HEAD, composer()), 0)
+    pieces = [resumed.push(event) for event in [*RUN, done()]]
+    for number, piece in enumerate(pieces, 1):
         frames = SseDecoder().push(piece)
         assert piece.count(b"\nid: ") + piece.startswith(b"id: ") == (1 if frames else 0)
         assert not frames or frames[-1].id == str(number)

@@ -2,19 +2,20 @@
 
 import pytest
 
-from cursor_gateway.dialects.messages.ids import message_id, run_of_message, server_tool_id
+from cursor_gateway.dialects.base import AnswerId
+from cursor_gateway.dialects.messages.ids import answer_id, message_id, server_tool_id
 
 
 @pytest.mark.parametrize("after", [0, 7])
 def test_a_messages_id_leads_to_its_run(after: int) -> None:
     id = message_id("chat_0a1b", after)
     assert id == ("msg_0a1b-7" if after else "msg_0a1b")
-    assert run_of_message(id) == ("chat_0a1b", after)
+    assert answer_id(id) == AnswerId("chat_0a1b", after)
 
 
 @pytest.mark.parametrize("id", ["chat_0a1b", "msg_", "msg_0a1b-x", "msg_0a1b-", "msg_0a1b-²", "chatcmpl-0a1b"])
 def test_other_ids_lead_nowhere(id: str) -> None:
-    assert run_of_message(id) is None
+    assert answer_id(id) is None
 
 
 def test_server_tools_are_numbered_in_letters_that_anthropic_accepts() -> None:

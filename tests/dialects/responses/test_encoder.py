@@ -8,7 +8,6 @@ from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import Answer, Call, Ended
 from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.encoder import (
-    NumberedResponse,
     ResponseStream,
     WholeResponse,
     failure_frames,
@@ -16,6 +15,7 @@ from cursor_gateway.dialects.responses.encoder import (
 )
 from cursor_gateway.dialects.responses.output import Head
 from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -159,7 +159,7 @@ def test_a_reader_gets_only_what_it_lacks() -> None:
 
 
 def test_events_are_numbered_for_readers_that_resume() -> None:
-    numbered = NumberedResponse(head())
+    numbered = Resumed(lambda pause: ResponseStream(head()), 0)
     frames = SseDecoder().push(b"".join(map(numbered.push, RUN)))
     assert [frame.id for frame in frames if frame.id][-1] == str(len(RUN))
     assert (numbered.is_over, numbered.is_cut) == (True, False)

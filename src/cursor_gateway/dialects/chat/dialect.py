@@ -11,7 +11,7 @@ from cursor_gateway.dialects.base import (
     CheckedReply,
     Dialect,
     Encoder,
-    Form,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -24,7 +24,6 @@ from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    answer_frames,
     completion_of,
     encode_completion,
     error_frames,
@@ -76,18 +75,11 @@ def answer_id(id: str) -> AnswerId | None:
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class ChatReply(Struct, frozen=True, kw_only=True):
+class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     agent_tools: AgentTools
     include_usage: bool = False
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    form: Form = SSE
-    media_type: str = "application/json"
-    streams_failures: bool = False
-    is_resumable: bool = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         return ChunkEncoder(
@@ -109,8 +101,7 @@ class ChatReply(Struct, frozen=True, kw_only=True):
         )
 
     def fold(self, run: RunView, start: Start) -> AnswerFold:
-        head, prompt_tokens = completion_head(run, start.after), self.prompt_tokens(run, start)
-        return AnswerFold(head.run, self.agent_tools, self.cutter(), prompt_tokens)
+        return self.whole(run, start)
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         return encode_completion(completion_of(completion_head(run, start.after), answer))
@@ -118,7 +109,7 @@ class ChatReply(Struct, frozen=True, kw_only=True):
     def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
         if isinstance(answer, Failure):
             return error_frames(answer)
-        return answer_frames(completion_head(run, start.after), answer, self.include_usage)
+        return ChunkEncoder(completion_head(run, start.after), include_usage=self.include_usage).whole(answer)
 
     def cutter(self) -> Cutter | None:
         return Cutter(self.stop, self.max_tokens) if self._is_limited else None
@@ -137,7 +128,7 @@ def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder
         head = completion_head(run, pause)
         return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
 
-    return Resumed(chunks, after), 0
+    return Resumed(chunks, after, has_numbers=True), 0
 
 
 # --- requests ---------------------------------------------------------------------------------------

@@ -20,11 +20,10 @@ from cursor_gateway.dialects.deltas import (
     Call,
     Called,
     Content,
-    CutDeltas,
     Delta,
-    Deltas,
     Ended,
     FinishReason,
+    ReplyState,
     Thought,
     Translator,
     cached_tokens,
@@ -103,7 +102,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
 
 
 class CursorFields(Struct, frozen=True, kw_only=True):
-    """Ours: what OpenAI's API has no place for."""
+    """Gateway data."""
 
     usage: CompletionUsage  # all model calls of the run added up, as the agent reports it
 
@@ -122,11 +121,6 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
 def error_frames(failure: Failure) -> bytes:
     """The end of a stream that failed."""
     return frame(encode_error(failure)) + _DONE
-
-
-def answer_frames(head: CompletionHead, answer: Answer, include_usage: bool = False) -> bytes:
-    """A whole answer as a stream, for one that had to be checked before it could be shown."""
-    return ChunkEncoder(head, include_usage=include_usage)._whole(answer)
 
 
 def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
@@ -170,7 +164,7 @@ def _usage(usage: Usage) -> CompletionUsage:
 # --- the two replies --------------------------------------------------------------------------------
 
 
-class ChunkEncoder(EventEncoder):
+class ChunkEncoder(ReplyState, EventEncoder):
     """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
 
     It ends where the run pauses for its caller. With a cutter it may be over before the run is, which then serves
@@ -192,13 +186,8 @@ class ChunkEncoder(EventEncoder):
         after: int = 0,
     ) -> None:
         """`after` is the number of the last event before this reply."""
-        self.is_over = False
+        super().__init__(Translator(head.run, agent_tools, cutter, prompt_tokens))
         self._number = after
-        self._cutter = cutter
-        self._translator = Translator(head.run, agent_tools)
-        self._deltas: Deltas = self._translator
-        if cutter is not None:
-            self._deltas = CutDeltas(self._translator, cutter, prompt_tokens)
         self._include_usage = include_usage
         self._begun = False
         self._says_all = False  # begun, not over, and without a cutter
@@ -214,42 +203,29 @@ class ChunkEncoder(EventEncoder):
         self._after = b',"finish_reason":null}]}\n\n'
         self._content_end = b"}" + self._after
 
-    @property
-    def is_cut(self) -> bool:
-        """The rest is of no use."""
-        return self._cutter is not None and self._cutter.reason is not None
-
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         if event.__class__ is ContentDelta and event.raw is None and self._says_all:  # nearly every event
             return b"id: %d\n%b%b%b" % (self._number, self._content, _encode(event.text), self._content_end)
         if event.__class__ is Reasoning and not event.opens and self._says_all:
-            self._translator.thinks_on(event.text)
+            self.deltas.thinks_on(event.text)
             return b"id: %d\n%b%b%b" % (self._number, self._reasoning, _encode(event.text), self._content_end)
         if self.is_over:
             return b""
-        deltas = self._deltas.push(event)
+        deltas = self.deltas.push(event)
         if not deltas and self._begun:
             return b""
         frames = [self._frames(delta) for delta in deltas]
         if not self._begun:
             self._begun = True
             frames.insert(0, self._role())
-        self.is_over = bool(deltas) and isinstance(deltas[-1], Ended)
-        self._says_all = self._deltas is self._translator and not self.is_over
+        self._says_all = self.deltas.cutter is None and not self.is_over
         joined = b"".join(frames)
-        return joined if self._cutter is not None else numbered(joined, self._number)
+        return joined if self.deltas.cutter is not None else numbered(joined, self._number)
 
-    def _whole(self, answer: Answer) -> bytes:
-        """All frames of an answer that is there already."""
-        deltas: list[Delta] = []
-        if answer.reasoning:
-            deltas.append(Thought(answer.reasoning))
-        if answer.text:
-            deltas.append(Content(answer.text))
-        deltas += [Called(index, call) for index, call in enumerate(answer.calls)]
-        self.is_over = True
-        return b"".join([self._role(), *map(self._frames, deltas), self._frames(answer.end)])
+    def whole(self, answer: Answer) -> bytes:
+        """All frames of an answer that had to be checked before it could be shown."""
+        return b"".join([self._role(), *map(self._frames, answer.deltas())])
 
     def _role(self) -> bytes:
         return self._chunk(b'{"role":"assistant","content":""}')
@@ -283,7 +259,7 @@ class ChunkEncoder(EventEncoder):
         return self._before + delta + self._after
 
 
-class CompletionFold:
+class CompletionFold(AnswerFold):
     """The non-streaming reply. It is over where the run pauses; with a cutter perhaps before."""
 
     def __init__(
@@ -296,29 +272,13 @@ class CompletionFold:
         after: int = 0,
     ) -> None:
         """`after` is the number of the last event before this reply."""
+        super().__init__(head.run, agent_tools, cutter, prompt_tokens)
         self.after = after
         self._head = head
-        self._fold = AnswerFold(head.run, agent_tools, cutter, prompt_tokens)
-
-    @property
-    def is_over(self) -> bool:
-        return self._fold.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._fold.is_cut
-
-    @property
-    def failure(self) -> Failure | None:
-        answer = self._fold.answer()
-        return None if answer is None else answer.end.failure
-
-    def push(self, event: DocumentEvent, /) -> None:
-        self._fold.push(event)
 
     def completion(self) -> ChatCompletion | None:
         """None until the run is done, or cut."""
-        answer = self._fold.answer()
+        answer = self.answer()
         return None if answer is None else completion_of(self._head, with_question(answer))
 
     def error_body(self, failure: Failure) -> bytes | None:

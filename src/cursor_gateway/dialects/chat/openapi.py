@@ -86,16 +86,7 @@ _BODY = api.json_body(
                 },
                 {"role": "tool", "tool_call_id": "call_5d1e", "content": "Rain."},
             ],
-            "tools": [
-                {
-                    "type": "function",
-                    "function": {
-                        "name": "weather",
-                        "description": "The weather in a town.",
-                        "parameters": {"type": "object", "properties": {"town": api.TEXT}, "required": ["town"]},
-                    },
-                }
-            ],
+            "tools": [{"type": "function", "function": api.WEATHER}],
         },
     ),
 )
@@ -129,8 +120,8 @@ class ChunkChoice(Struct, frozen=True):
     finish_reason: FinishReason | None
 
 
-class Chunk(Struct, frozen=True):
-    """The encoder writes it from templates."""
+class Chunk(Struct, frozen=True):  # the encoder writes it from templates
+    """One event of a stream."""
 
     id: str
     object: Literal["chat.completion.chunk"]
@@ -184,7 +175,6 @@ MEANINGS: Meanings = {
     "ChatCompletionRequest.messages": "The conversation. At least one message must not be empty.",
     "ChatCompletionRequest.model": "A model id from `GET /v1/models`. The default is the operator's setting.",
     "ChatCompletionRequest.stream": "Whether to stream the answer.",
-    "ChatCompletionRequest.stream_options": "Options of a stream.",
     "ChatCompletionRequest.max_tokens": "The maximum length of the answer. If both limits are given, the smaller "
     "one applies.",
     "ChatCompletionRequest.max_completion_tokens": "The maximum length of the answer.",
@@ -242,8 +232,6 @@ MEANINGS: Meanings = {
     "ChatCompletionFunctionName": "A function's name.",
     "ChatCompletionStreamOptions": "Options of a stream.",
     "ChatCompletionStreamOptions.include_usage": "Whether a last chunk contains the usage.",
-    "ChatCompletionTextFormat": "Any text.",
-    "ChatCompletionJsonObjectFormat": "Any JSON object.",
     "ChatCompletionJsonSchemaFormat": "JSON that is valid against a schema.",
     "ChatCompletionJsonSchemaFormat.json_schema": "The schema, and its name.",
     "ChatCompletionJsonSchema": "A schema, and its name.",
@@ -257,28 +245,21 @@ MEANINGS: Meanings = {
     "ChatCompletion.id": "The id of this answer, `chatcmpl-…`.",
     "ChatCompletion.choices": "The answer; always one choice.",
     "ChatCompletionChoice": "The answer.",
-    "ChatCompletionChoice.message": "The message.",
     "ChatCompletionMessage": "The message.",
     "ChatCompletionMessage.content": "The agent's own text, byte for byte; null if there are only tool calls.",
-    "ChatCompletionMessage.refusal": "Always null.",
     "ChatCompletionToolCall": "A tool call.",
     "ChatCompletionFunction": "The function and its arguments.",
     "ChatCompletion.usage": "The tokens of the last model call: the size of the conversation.",
-    "ChatCompletion.cursor": "Gateway data.",
-    "ChatCompletionCursor": "Gateway data.",
     "ChatCompletionCursor.usage": "The total of all model calls of the run, as reported by the agent.",
     "ChatCompletionUsage": "Tokens read and written.",
     "ChatCompletionUsage.prompt_tokens": "Tokens read, including those from the cache.",
     "ChatCompletionUsage.completion_tokens": "Tokens written.",
     "ChatCompletionUsage.total_tokens": "The sum of both.",
-    "ChatCompletionUsage.prompt_tokens_details": "More about the tokens read.",
-    "ChatCompletionUsage.completion_tokens_details": "More about the tokens written.",
     "ChatCompletionUsage.estimated": "Gateway extension: true if these are not the agent's own figures.",
     "ChatCompletionPromptTokensDetails": "More about the tokens read.",
     "ChatCompletionPromptTokensDetails.cached_tokens": "Tokens from the cache.",
     "ChatCompletionCompletionTokensDetails": "More about the tokens written.",
     "ChatCompletionCompletionTokensDetails.reasoning_tokens": "Always 0, because the agent does not report it.",
-    "ChatCompletionChunk": "One event of a stream.",
     "ChatCompletionChunk.id": "The same for all chunks.",
     "ChatCompletionChunk.choices": "The changes; empty in the chunk with the usage.",
     "ChatCompletionChunk.usage": "The tokens of the last model call, in the last chunk, if requested.",
@@ -299,7 +280,6 @@ MEANINGS: Meanings = {
     ".created": "When the run started, in seconds since 1970.",
     ".model": "The model that answered.",
     ".index": "Always 0.",
-    ".logprobs": "Always null.",
     ".finish_reason": "`stop`, `length` if the answer was cut off, or `tool_calls` if the caller has to run tools; "
     "the run then waits for their results.",
     ".reasoning_content": "Thinking, and a line for each of the agent's actions. An extension that many clients read.",

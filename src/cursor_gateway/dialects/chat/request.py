@@ -9,9 +9,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
-from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -210,11 +210,11 @@ class _StreamOptions(Struct, frozen=True):
 
 
 class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
-    pass
+    """Any text."""
 
 
 class _JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"):
-    pass
+    """Any JSON object."""
 
 
 class _JsonSchema(Struct, frozen=True):
@@ -278,21 +278,17 @@ _HINTS = {
 }
 
 
-def _refused(field: str, param: str) -> InvalidRequest:
-    return InvalidRequest(f"{param}: {REFUSED[field]}", param=param)
-
-
 def _refuse_what_would_be_wrong(wire: _Request) -> None:
-    if wire.n not in (None, 1):
-        raise _refused("n", "n")
-    if wire.logprobs:
-        raise _refused("logprobs", "logprobs")
-    if wire.top_logprobs:
-        raise _refused("top_logprobs", "top_logprobs")
-    if set(wire.modalities or ()) - {"text"}:
-        raise _refused("modalities", "modalities")
-    if wire.functions:
-        raise _refused("functions", "functions")
+    is_refused = {
+        "n": wire.n not in (None, 1),
+        "logprobs": wire.logprobs,
+        "top_logprobs": wire.top_logprobs,
+        "modalities": set(wire.modalities or ()) - {"text"},
+        "functions": wire.functions,
+    }
+    for field, is_wrong in is_refused.items():
+        if is_wrong:
+            raise invalid(field, REFUSED[field])
 
 
 # --- messages ---------------------------------------------------------------------------------------
@@ -305,10 +301,7 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
     for number, message in enumerate(wire):
         text, found = _content(message.content, number)
         if found and not isinstance(message, _UserMessage | _ToolMessage):
-            raise InvalidRequest(
-                f"messages[{number}].content: Images are only allowed in user and tool messages.",
-                param=f"messages[{number}].content",
-            )
+            raise invalid(f"messages[{number}].content", "Images are only allowed in user and tool messages.")
         images += found
         names = tuple(image.name for image in found)
         match message:
@@ -358,7 +351,7 @@ def _offer(wire: _Request) -> Offer | None:
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
         if offered.name in tools:
-            raise InvalidRequest(f"{param}.name: Two tools have this name; rename one.", param=f"{param}.name")
+            raise invalid(f"{param}.name", "Two tools have this name; rename one.")
         tools[offered.name] = make_tool(
             offered.name, offered.description, offered.parameters, param, strict=offered.strict or False
         )
@@ -376,14 +369,12 @@ def _tool_choice(wire: _Request, names: list[str]) -> ToolChoice:
             return AutoTool()
         case "required":
             if not names:
-                raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
+                raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
             return RequiredTool()
         case _ToolChoice(function=_FunctionName(name=name)):
             if name not in names:
                 there = f"there are {', '.join(names)}" if names else "there are none"
-                raise InvalidRequest(
-                    f"tool_choice: {name[:100]!r} is not one of the tools; {there}.", param="tool_choice"
-                )
+                raise invalid("tool_choice", f"{name[:100]!r} is not one of the tools; {there}.")
             return NamedTool(name)
 
 

@@ -13,6 +13,7 @@ from cursor_gateway.dialects.base import (
     Dialect,
     Encoder,
     Form,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -55,14 +56,9 @@ def documents_dialect(max_images: int) -> Dialect:
     )
 
 
-class DocumentsReply(Struct, frozen=True):
+class DocumentsReply(JsonReply, Struct, frozen=True):
     form: Form
-    media_type: str = "application/json"
-    streams_failures: bool = False
     is_resumable: bool = True
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         """Up to the end of the run, or to where it pauses."""

@@ -36,13 +36,25 @@ class _Payload(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class _Payloads:
-    """Translates document events into events of the specification."""
+class _PayloadEncoder(EventEncoder):
+    is_cut = False  # it encodes all events
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
+        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
+        self.is_over = False
+        self._until_pause = until_pause
         self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON
+        self._number = after
 
-    def of(self, event: DocumentEvent) -> _Payload | None:
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        payload = None if self.is_over else self._payload(event)
+        if payload is None:
+            return b""
+        self.is_over = self._until_pause and isinstance(event, Paused)
+        return self._framed(payload)
+
+    def _payload(self, event: DocumentEvent) -> _Payload | None:
         """None for what the specification has no event for."""
         match event:
             case ContentDelta(id=id, text=text):
@@ -78,25 +90,6 @@ class _Payloads:
             fields: dict[str, Any] = {"result": msgspec.Raw(encoded)}
             return _encode(msgspec.structs.replace(document.metadata, **fields))
         return _encode(document.metadata)
-
-
-class _PayloadEncoder(EventEncoder):
-    is_cut = False  # it encodes all events
-
-    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
-        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
-        self.is_over = False
-        self._until_pause = until_pause
-        self._payloads = _Payloads()
-        self._number = after
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        payload = None if self.is_over else self._payloads.of(event)
-        if payload is None:
-            return b""
-        self.is_over = self._until_pause and isinstance(event, Paused)
-        return self._framed(payload)
 
     @abstractmethod
     def _framed(self, payload: _Payload) -> bytes: ...

@@ -1,11 +1,14 @@
 """The description of the documents dialect: `POST /v1/chat` and `/v1/chat/{id}/answer`, and the paths of runs."""
 
+from typing import get_args
+
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.openapi import Json, Meanings
 from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, LogReset, MediaTypeRefused
+from cursor_gateway.model.stream_events import StreamEventType
 
 
 def describe(sample: Sample) -> Description:
@@ -17,6 +20,12 @@ def _operations(sample: Sample) -> dict[str, Json]:
     begun = api.json_content(api.ref("ChatResponse"), {**answer, "status": "streaming", "documents": []})
     cancelled = {name: value for name, value in answer.items() if name != "documents"} | {"status": "error"}
     whole, streams = api.json_content(api.ref("ChatResponse"), answer), _streams(sample)
+
+    def replies(at_once: str) -> Json:
+        about = f"{at_once} (with `Prefer: respond-async`). Read it at `/v1/chat/{{id}}/events`."
+        accepted = api.reply(about, begun, (*api.RUN_HEADERS, "Location"))
+        return {**api.ok("The answer.", whole | streams, api.RUN_HEADERS), "202": accepted}
+
     return {
         "POST /v1/chat": api.operation(
             "createChat",
@@ -33,16 +42,9 @@ def _operations(sample: Sample) -> dict[str, Json]:
                     "The next message of a conversation",
                     {"message": "Now in Rust.", "conversationId": "conv_9e8d7c6b"},
                 ),
-                tools=("A caller's tool", {"message": "Do I need an umbrella in Bergen?", "tools": [_WEATHER]}),
+                tools=("A caller's tool", {"message": "Do I need an umbrella in Bergen?", "tools": [api.WEATHER]}),
             ),
-            replies={
-                **api.ok("The answer.", whole | streams, api.RUN_HEADERS),
-                "202": api.reply(
-                    "The run has started (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
-                    begun,
-                    (*api.RUN_HEADERS, "Location"),
-                ),
-            },
+            replies=replies("The run has started"),
             errors=api.run_errors() - {AnswerUnfit},
             failed_run="FailedChatResponse",
             parameters=[api.IDEMPOTENCY_KEY, _PREFER],
@@ -80,14 +82,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
                     {"permissions": [{"documentId": "doc_002", "decision": "deny", "reason": "Use pnpm here."}]},
                 ),
             ),
-            replies={
-                **api.ok("The answer.", whole | streams, api.RUN_HEADERS),
-                "202": api.reply(
-                    "The run continues (with `Prefer: respond-async`). Read it at `/v1/chat/{id}/events`.",
-                    begun,
-                    (*api.RUN_HEADERS, "Location"),
-                ),
-            },
+            replies=replies("The run continues"),
             errors=api.run_errors() - {AnswerUnfit, IdempotencyMismatch},
             failed_run="FailedChatResponse",
             parameters=[_CHAT_ID, _PREFER],
@@ -168,21 +163,8 @@ def _streams(sample: Sample) -> Json:
     }
 
 
-_PAYLOADS = (
-    "DocumentStartPayload",
-    "ContentDeltaPayload",
-    "ToolCallStartPayload",
-    "ToolCallArgumentsPayload",
-    "ToolResultPayload",
-    "DocumentEndPayload",
-    "DonePayload",
-)
+_PAYLOADS = [f"{type.title().replace('_', '')}Payload" for type in get_args(StreamEventType)]
 _QUESTION = "What does this project do?"
-_WEATHER: Json = {
-    "name": "weather",
-    "description": "The weather in a town.",
-    "parameters": {"type": "object", "properties": {"town": api.TEXT}, "required": ["town"]},
-}
 _NUMBER: Json = {**api.COUNT, "maximum": 1_000_000_000}
 _CHAT_ID = api.path_id(
     "The run's id, from `X-Chat-Id` or the `id` of the answer. The id of a chat completion works too.", "chat_7f3a2b1c"
@@ -246,14 +228,11 @@ MEANINGS: Meanings = {
     "ChatRequest.toolChoice": "Whether the agent may call the caller's tools, must call one, or must call the named "
     "one.",
     "ChatRequest.parallelToolCalls": "Whether a reply may contain several tool calls.",
-    "OfferedTool": "A tool that the caller runs, either with these fields or in OpenAI's form in `function`.",
     "OfferedTool.function": "The tool in OpenAI's form; the other fields are then ignored.",
-    "OfferedFunction": "A tool that the caller runs, in OpenAI's form.",
     ".name": "The tool's name.",
     ".description": "What it does, for the model.",
     ".parameters": "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
     "ChosenTool.name": "The name of one of `tools`.",
-    "AnswerRequest": "What a run waits for or has asked: one of `toolResults`, `answers`, `plan` and `permissions`.",
     "AnswerRequest.toolResults": "The results of the caller's tools. Missing ones are requested again.",
     "AnswerRequest.answers": "Answers to the questions of a `clarification` document.",
     "AnswerRequest.plan": "The decision on a `plan` document. An accepted plan is carried out.",
@@ -261,17 +240,14 @@ MEANINGS: Meanings = {
     "what was rejected before is tried again in the next turn.",
     "AnswerRequest.text": "A comment on the plan.",
     "AnswerRequest.stream": "Whether to stream the reply, from where the run paused.",
-    "PermissionAnswer": "A decision about one document.",
     "PermissionAnswer.documentId": "The document with `metadata.permission`.",
     "PermissionAnswer.decision": "`once`, `conversation` (from now on in this conversation), `workspace` (from now on "
     "in this folder), or `deny`.",
     "PermissionAnswer.reason": "With `deny`: the reason, which the agent gets.",
-    "ToolAnswer": "The result of one of the caller's tools.",
     "ToolAnswer.toolCallId": "The call's id, from `metadata.waitingFor`.",
     "ToolAnswer.content": "A string, a list of parts (`text` and `image_url`, as in OpenAI's API), or any other JSON "
     "value.",
     "ToolAnswer.isError": "Whether the tool failed.",
-    "QuestionAnswer": "An answer to one question.",
     "QuestionAnswer.questionId": "The question's id.",
     "QuestionAnswer.selectedOptionIds": "The ids of the chosen options.",
     "QuestionAnswer.text": "A written answer, in addition to options or instead of them.",

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Decision
@@ -30,7 +31,7 @@ from cursor_gateway.wire.payload import too_deep
 
 
 class OfferedFunction(Struct, frozen=True, kw_only=True):
-    """A tool in OpenAI's form, below `function`."""
+    """A tool that the caller runs, in OpenAI's form."""
 
     name: NonEmpty
     description: str | None = None
@@ -38,7 +39,7 @@ class OfferedFunction(Struct, frozen=True, kw_only=True):
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True):
-    """A tool that the caller runs: its name and what belongs to it; or all of that in `function`, as OpenAI has it."""
+    """A tool that the caller runs, either with these fields or in OpenAI's form in `function`."""
 
     name: NonEmpty | None = None
     description: str | None = None
@@ -76,7 +77,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What one of the caller's tools gave."""
+    """The result of one of the caller's tools."""
 
     tool_call_id: NonEmpty
     content: Any  # a text; a list of parts, text and images as OpenAI has them; or any other JSON value
@@ -84,7 +85,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkno
 
 
 class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The answer to one of the agent's questions."""
+    """An answer to one question."""
 
     question_id: NonEmpty
     selected_option_ids: list[str] = []
@@ -92,7 +93,7 @@ class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_u
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The decision about a document with `metadata.permission`."""
+    """A decision about one document."""
 
     document_id: NonEmpty
     decision: PermissionDecision
@@ -100,8 +101,7 @@ class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid
 
 
 class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """What a run waits for, or what its agent has asked: one of `toolResults`, `answers`, `plan` and
-    `permissions`."""
+    """What a run waits for or has asked: one of `toolResults`, `answers`, `plan` and `permissions`."""
 
     tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
     answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None
@@ -132,7 +132,7 @@ def offer_of(request: ChatRequest) -> Offer | None:
         if tool.name is None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
         if tool.name in tools:
-            raise InvalidRequest(f"{param}: Two tools have this name; rename one.", param=param)
+            raise invalid(param, "Two tools have this name; rename one.")
         tools[tool.name] = make_tool(tool.name, tool.description, tool.parameters, param)
     choice = _choice(request, tools)
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
@@ -172,11 +172,9 @@ def permissions_of(answers: Sequence[PermissionAnswer]) -> dict[str, Permission]
     for number, answer in enumerate(answers):
         param = f"permissions[{number}]"
         if answer.reason and answer.decision != "deny":
-            raise InvalidRequest(
-                f"{param}.reason: A reason can only be sent with `deny`; omit it.", param=f"{param}.reason"
-            )
+            raise invalid(f"{param}.reason", "A reason can only be sent with `deny`; omit it.")
         if answer.document_id in decided:
-            raise InvalidRequest(f"{param}: This document is decided twice; send one decision.", param=param)
+            raise invalid(param, "This document is decided twice; send one decision.")
         decided[answer.document_id] = Permission(answer.decision, answer.reason)
     return decided
 
@@ -221,7 +219,7 @@ def _result(answer: ToolAnswer, param: str) -> ToolResult:
         case [{"type": "text" | "image_url"}, *_]:
             return _of_parts(answer, param)
         case value if too_deep(value):
-            raise InvalidRequest(f"{param}: The value is nested too deeply; send a string.", param=param)
+            raise invalid(param, "The value is nested too deeply; send a string.")
         case value:
             text = msgspec.json.encode(value).decode()
             return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
@@ -239,7 +237,7 @@ def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:
     try:
         parts = msgspec.convert(answer.content, list[_Text | _ImageUrl])
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{param}: {error}; send parts of type text or image_url.", param=param) from None
+        raise invalid(param, f"{error}; send parts of type text or image_url.") from None
     urls = [part.image_url for part in parts if isinstance(part, _ImageUrl)]
     return ToolResult(
         text="\n".join(part.text for part in parts if isinstance(part, _Text)),

@@ -9,6 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
+from cursor_gateway.dialects.actions import action_text
 from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.message import (
     BashError,
@@ -33,7 +34,7 @@ from cursor_gateway.model.documents import (
     TerminalCommandDocument,
     ToolCallDocument,
 )
-from cursor_gateway.stages.summary import main_argument, one_line
+from cursor_gateway.stages.summary import main_argument
 from cursor_gateway.wire.payload import Fields
 
 NOTHING_SAID = "The agent finished without a message."
@@ -44,19 +45,13 @@ ServerToolBlocks: TypeAlias = tuple[ServerToolUseBlock, ServerToolResult]
 
 def text_of(document: Document) -> str | None:
     """What was done; None for documents that are not about a tool of the agent's own."""
-    line = None if _is_the_callers(document) else one_line(document)
-    if line is not None and isinstance(document, PlanDocument):
-        line = f"{line}\n\n{document.content}"
+    line = action_text(document)
     return None if line is None else f"{MARK}{line}\n"
 
 
 def closing_text(document: Document) -> str | None:
     """What a reader must see of this document even if the agent says nothing; None: nothing."""
-    match document:
-        case PlanDocument(content=content):
-            return content
-        case _:
-            return None
+    return document.content if isinstance(document, PlanDocument) else None
 
 
 def search_of(document: Document, id: str) -> ServerToolBlocks | None:
@@ -125,7 +120,3 @@ def _replaced(diff: Diff) -> ReplaceOutput:
 
 def _use(id: str, name: ServerTool, given: dict[str, str]) -> ServerToolUseBlock:
     return ServerToolUseBlock(id, name, Raw(msgspec.json.encode(given)))
-
-
-def _is_the_callers(document: Document) -> bool:
-    return isinstance(document, ToolCallDocument) and document.metadata.ran_by == "caller"

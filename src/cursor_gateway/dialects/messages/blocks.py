@@ -18,10 +18,9 @@ from cursor_gateway.dialects.deltas import (
     Asked,
     Called,
     Content,
-    CutDeltas,
     Delta,
-    Deltas,
     Ended,
+    ReplyState,
     Thought,
     Translator,
 )
@@ -77,49 +76,36 @@ class Finished(Struct, frozen=True):
 Step: TypeAlias = Opened | Grew | Closed | Whole | Finished
 
 
-class Composer:
+class Composer(ReplyState):
     """One message's. With a cutter it may be finished before the run is."""
 
     def __init__(self, run_id: str, display: Display, cutter: Cutter | None = None, prompt_tokens: int = 0) -> None:
         """`prompt_tokens` estimates the context of a message that is cut."""
-        self.open: Growing | None = None
-        self.is_over = False
-        self.failure: Failure | None = None
-        self._run_id, self._display, self._cutter = run_id, display, cutter
         in_thinking = display.thinking and display.actions == "thinking"
-        self.translator = Translator(run_id, "reasoning" if in_thinking else "none")
-        self._deltas: Deltas = self.translator
-        if cutter is not None:
-            self._deltas = CutDeltas(self.translator, cutter, prompt_tokens)
+        super().__init__(Translator(run_id, "reasoning" if in_thinking else "none", cutter, prompt_tokens))
+        self.open: Growing | None = None
+        self._run_id, self._display = run_id, display
         self._space: list[str] = []  # white space that belongs to the next block of text
         self._is_visible = self._has_text = False
         self._closing_text = NOTHING_SAID
         self._server_tools = 0
 
     @property
-    def is_cut(self) -> bool:
-        """The rest of the run is of no use."""
-        return self._cutter is not None and self._cutter.reason is not None
-
-    @property
     def is_plain(self) -> bool:
         """What is pushed grows the open block as it is."""
-        return self._cutter is None and not self.is_over
+        return self.deltas.cutter is None and not self.is_over
 
     def push(self, event: DocumentEvent, /) -> list[Step]:
         if self.is_over:
             return []
-        steps = [step for delta in self._deltas.push(event) for step in self._take(delta)]
+        steps = [step for delta in self.deltas.push(event) for step in self._take(delta)]
         if isinstance(event, DocumentEnded) and not self.is_over:
             steps += self._acted(event.document)
         return steps
 
     def whole(self, answer: Answer) -> list[Step]:
         """All steps of an answer that is there already."""
-        deltas: list[Delta] = [Thought(answer.reasoning)] if answer.reasoning else []
-        deltas += [Content(answer.text)] if answer.text else []
-        deltas += [*(Called(number, call) for number, call in enumerate(answer.calls)), answer.end]
-        return [step for delta in deltas for step in self._take(delta)]
+        return [step for delta in answer.deltas() for step in self._take(delta)]
 
     def _take(self, delta: Delta) -> list[Step]:
         match delta:
@@ -184,7 +170,6 @@ class Composer:
         return [*self._begin("text"), Grew(line), *self._close()]
 
     def _finish(self, end: Ended) -> list[Step]:
-        self.is_over, self.failure = True, end.failure
         reason, sequence = self._reason(end)
         steps: list[Step] = []
         if end.failure is None:
@@ -195,8 +180,9 @@ class Composer:
         return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure)]
 
     def _reason(self, end: Ended) -> tuple[StopReason, str | None]:
-        if self._cutter is not None and self._cutter.stop_sequence is not None:
-            return "stop_sequence", self._cutter.stop_sequence
+        cutter = self.deltas.cutter
+        if cutter is not None and cutter.stop_sequence is not None:
+            return "stop_sequence", cutter.stop_sequence
         match end.reason:
             case "stop":
                 return "end_turn", None

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.marked import is_marked
-from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
@@ -182,7 +182,7 @@ def _image(source: Fields, param: str) -> str | Image:
         case "url":
             return f"[Image: {source.text('url')}]"  # never fetched here; the agent may be able to
         case _:
-            raise InvalidRequest(f"{param}: Files are not stored here; send the image as base64.", param=param)
+            raise invalid(param, "Files are not stored here; send the image as base64.")
 
 
 def _document(block: Fields) -> str:

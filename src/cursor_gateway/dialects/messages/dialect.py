@@ -10,12 +10,12 @@ from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
-    AnswerId,
     CheckedReply,
     ComputedRoute,
     Dialect,
     Encoder,
     Form,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -24,7 +24,7 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.deltas import Answer, AnswerFold, ReplyState
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
@@ -37,7 +37,7 @@ from cursor_gateway.dialects.messages.claude_code import (
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, stream_error
-from cursor_gateway.dialects.messages.ids import message_id, run_of_message
+from cursor_gateway.dialects.messages.ids import answer_id, message_id
 from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
@@ -61,33 +61,22 @@ def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
         errors=ANTHROPIC_ERRORS,
         header="anthropic-version",
         describe=described_in("cursor_gateway.dialects.messages.openapi"),
-        answer_id=_answer_id,
+        answer_id=answer_id,
     )
-
-
-def _answer_id(id: str) -> AnswerId | None:
-    found = run_of_message(id)
-    return None if found is None else AnswerId(*found)
 
 
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class MessagesReply(Struct, frozen=True, kw_only=True):
+class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     model: str  # as the client calls it
     display: Display
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     form: Form = MESSAGE_STREAM
-    media_type: str = "application/json"
-    streams_failures: bool = False
-    is_resumable: bool = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
 
     def stream(self, run: RunView, start: Start) -> Encoder:
-        return MessageEncoder(_head(run, start, self.model), self.composer(run, start), after=start.after)
+        return MessageEncoder(_head(run, start, self.model), self.composer(run, start))
 
     def whole(self, run: RunView, start: Start) -> "WholeMessage":
         return WholeMessage(self, run, start)
@@ -118,24 +107,15 @@ class MessagesReply(Struct, frozen=True, kw_only=True):
         return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
 
 
-class WholeMessage:
+class WholeMessage(ReplyState):
     def __init__(self, reply: MessagesReply, run: RunView, start: Start) -> None:
         self.after = start.after
-        self.failure: Failure | None = None
         self._head, self._composer = _head(run, start, reply.model), reply.composer(run, start)
+        super().__init__(self._composer.deltas)
         self._steps: list[Step] = []
-
-    @property
-    def is_over(self) -> bool:
-        return self._composer.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._composer.is_cut
 
     def push(self, event: DocumentEvent, /) -> None:
         self._steps += self._composer.push(event)
-        self.failure = self._composer.failure
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None
@@ -159,7 +139,7 @@ def _resumed(run: RunView, after: int, actions: ActionDisplay) -> tuple[Encoder,
 
     def message(pause: int) -> MessageEncoder:
         head = _head(run, Start(pause), run.info.model or "")
-        return MessageEncoder(head, Composer(run.info.id, display), after=pause, is_numbered=True)
+        return MessageEncoder(head, Composer(run.info.id, display))
 
     return Resumed(message, after), 0
 

@@ -14,7 +14,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
-from cursor_gateway.dialects.deltas import Answer
+from cursor_gateway.dialects.deltas import Answer, ReplyState
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
     Composer,
@@ -35,7 +35,6 @@ from cursor_gateway.dialects.messages.message import (
     ThinkingBlock,
     ToolUseBlock,
 )
-from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.wire.sse import frame
@@ -91,51 +90,34 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
     )
 
 
-class MessageEncoder(EventEncoder):
-    """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed.
+class MessageEncoder(ReplyState, EventEncoder):
+    """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed."""
 
-    A numbered stream has the number of the event of the run as the id of the last frame that the event gives, so that
-    a reader can resume after it.
-    """
-
-    def __init__(self, head: MessageHead, composer: Composer, *, after: int = 0, is_numbered: bool = False) -> None:
-        """`after` is the number of the last event before this reply."""
+    def __init__(self, head: MessageHead, composer: Composer) -> None:
+        super().__init__(composer.deltas)
         self._head, self._composer = head, composer
-        self._number, self._is_numbered = after, is_numbered
         self._has_begun = False
         self._index = -1  # of the latest block
         self._is_thinking = False  # the latest block is
         self._before_text = b""  # in a delta of the open block
 
-    @property
-    def is_over(self) -> bool:
-        return self._composer.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._composer.is_cut
-
     def keep_alive(self) -> bytes:
         return self._begin() + PING
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        if not self._has_begun or self._is_numbered:
-            return self._numbered(self._begin() + self._frames(self._composer.push(event)))
+        if not self._has_begun:
+            return self._begin() + self._frames(self._composer.push(event))
         composer = self._composer
         if event.__class__ is ContentDelta and event.raw is None and composer.open == "text" and composer.is_plain:
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))  # nearly every event
         if event.__class__ is Reasoning and not event.opens and composer.open == "thinking" and composer.is_plain:
-            composer.translator.thinks_on(event.text)
+            self.deltas.thinks_on(event.text)
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
         return self._frames(composer.push(event))
 
     def whole(self, answer: Answer) -> bytes:
         """All frames of an answer that is there already."""
         return self._begin() + self._frames(self._composer.whole(answer))
-
-    def _numbered(self, frames: bytes) -> bytes:
-        return numbered(frames, self._number) if self._is_numbered else frames
 
     def _begin(self) -> bytes:
         if self._has_begun:

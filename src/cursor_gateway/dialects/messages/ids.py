@@ -1,5 +1,7 @@
 """The ids of messages and server tool calls, made from the run's id, and back."""
 
+from cursor_gateway.dialects.base import AnswerId
+
 _PREFIX = "msg_"
 _RUN_PREFIX = "chat_"
 _SEPARATOR = "-"
@@ -11,12 +13,12 @@ def message_id(run_id: str, after: int = 0) -> str:
     return f"{_PREFIX}{run_id.removeprefix(_RUN_PREFIX)}{reply}"
 
 
-def run_of_message(id: str) -> tuple[str, int] | None:
-    """The run of a message's id, and `after`; None if it is no message's id."""
+def answer_id(id: str) -> AnswerId | None:
+    """None: it is no message's."""
     run, separator, after = id.removeprefix(_PREFIX).partition(_SEPARATOR)
     if not id.startswith(_PREFIX) or not run or (separator and not (after.isascii() and after.isdecimal())):
         return None
-    return _RUN_PREFIX + run, int(after[:18] or "0")
+    return AnswerId(_RUN_PREFIX + run, int(after[:18] or "0"))
 
 
 def server_tool_id(run_id: str, number: int) -> str:

@@ -102,9 +102,7 @@ _CONTENT: Json = {"anyOf": [api.TEXT, {"type": "array", "items": api.OBJECT}]}
 
 
 def _schemas() -> dict[str, Json]:
-    options = api.read_schemas(
-        [MessagesOptions], {"MessagesOptions": "Gateway options.", ".actions": "How the agent's own actions are shown."}
-    )
+    options = api.read_schemas([MessagesOptions], {".actions": "How the agent's own actions are shown."})
     return {
         **api.record("MessagesRequest", "A request of Anthropic's Messages API.", _REQUEST | _OPTIONS, _REQUIRED),
         **api.record("MessagesCountRequest", "A request to count tokens.", _REQUEST, ["messages"]),

@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
 from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
-from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -54,7 +54,7 @@ _NO_LIMIT = 16_000
 
 
 class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """The request's `cursor`."""
+    """Gateway options."""
 
     actions: ActionDisplay | None = None
 
@@ -154,15 +154,13 @@ def _offer(wire: _Body) -> Offer | None:
             continue
         fields, param = Fields(offered), f"tools[{number}]"
         if (name := fields.text("name")) in tools:
-            raise InvalidRequest(f"{param}.name: Two tools have this name; rename one.", param=f"{param}.name")
+            raise invalid(f"{param}.name", "Two tools have this name; rename one.")
         if not isinstance(offered.get("input_schema", {}), dict):
-            raise InvalidRequest(
-                f"{param}.input_schema: Send a JSON Schema, which is an object.", param=f"{param}.input_schema"
-            )
+            raise invalid(f"{param}.input_schema", "Send a JSON Schema, which is an object.")
         tools[name] = make_tool(name, fields.text("description"), fields.object("input_schema").all, param)
     asked = Fields(wire.tool_choice)
     if not wire.tools and asked.text("type") in ("any", "tool"):
-        raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
+        raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
     if not tools:
         return None
     choice = _choice(asked, list(tools), [Fields(tool).text("name") for tool in wire.tools or ()])
@@ -181,15 +179,12 @@ def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice
         case "tool" if name in names:
             return NamedTool(name)
         case "tool" if name not in all_names:
-            raise InvalidRequest(
-                f"tool_choice.name: {name[:100]!r} is not one of the tools; there are {', '.join(names)}.",
-                param="tool_choice.name",
-            )
+            there = f"there are {', '.join(names)}"
+            raise invalid("tool_choice.name", f"{name[:100]!r} is not one of the tools; {there}.")
         case "tool":
             return AutoTool()  # one of Anthropic's own tools
         case _:
-            hint = one_of(("auto", "any", "tool", "none"))
-            raise InvalidRequest(f"tool_choice.type: {hint}", param="tool_choice.type")
+            raise invalid("tool_choice.type", one_of(("auto", "any", "tool", "none")))
 
 
 def _format(wire: _Body) -> Format | None:
@@ -199,5 +194,5 @@ def _format(wire: _Body) -> Format | None:
     if not format.all:
         return None
     if format.text("type") != "json_schema":
-        raise InvalidRequest(f"{param}.type: Send json_schema.", param=f"{param}.type")
+        raise invalid(f"{param}.type", "Send json_schema.")
     return read_format(format.object("schema").all, f"{param}.schema", strict=True)

@@ -6,6 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from cursor_gateway.wire.payload import Fields
+
 _TURN = "x-codex-turn-metadata"
 _PARENT = "x-codex-parent-thread-id"
 
@@ -27,20 +29,15 @@ def read_codex(headers: Mapping[str, str], metadata: Mapping[str, Any], cache_ke
     """None: it is another client."""
     if not is_codex(headers):
         return None
-    turn = {**_object(metadata.get(_TURN)), **_object(headers.get(_TURN))}
+    turn = Fields({**_object(metadata.get(_TURN)), **_object(headers.get(_TURN))})
     thread = headers.get("session-id") or headers.get("thread-id") or cache_key or ""
-    subagent = (_text(turn.get("agent_name")), headers.get(_PARENT) or _text(metadata.get(_PARENT)))
-    workspaces = turn.get("workspaces")
+    subagent = (turn.text("agent_name"), headers.get(_PARENT) or Fields(metadata).text(_PARENT))
     return Codex(
         session="/".join(filter(None, (thread, *subagent))),
-        turn=_text(turn.get("turn_id")),
-        workspace=next(iter(workspaces), None) if isinstance(workspaces, dict) else None,
-        is_compaction=turn.get("request_kind") == "compaction",
+        turn=turn.text("turn_id"),
+        workspace=next(iter(turn.object("workspaces").all), None),
+        is_compaction=turn.text("request_kind") == "compaction",
     )
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
 
 
 def _object(value: Any) -> dict[str, Any]:

@@ -8,13 +8,13 @@ known are skipped.
 
 import base64
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import AnswerId
+from cursor_gateway.dialects.invalid import convert_field, invalid
 from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
 from cursor_gateway.dialects.responses.ids import MESSAGE, read_item_id
@@ -30,6 +30,8 @@ from cursor_gateway.model.messages import (
     UserMessage,
     has_content,
 )
+
+T = TypeVar("T")
 
 _MOST_ITEMS = 50_000
 _CALLS = ("function_call", "custom_tool_call")
@@ -68,9 +70,7 @@ def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
     if isinstance(input, str):
         return [Placed({"type": "message", "role": "user", "content": input}, "input")]
     if len(input) > _MOST_ITEMS:
-        raise InvalidRequest(
-            f"input: The limit is {_MOST_ITEMS:,} items; start a new conversation, or compact it.", param="input"
-        )
+        raise invalid("input", f"The limit is {_MOST_ITEMS:,} items; start a new conversation, or compact it.")
     items = [_placed(item, f"input[{number}]") for number, item in enumerate(input)]
     compactions = [number for number, placed in enumerate(items) if placed.type == "compaction"]
     if not compactions:
@@ -83,7 +83,7 @@ def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
 
 def _placed(item: Any, param: str) -> Placed:
     if not isinstance(item, dict):
-        raise InvalidRequest(f"{param}: An item must be an object.", param=param)
+        raise invalid(param, "An item must be an object.")
     return Placed(item, param)
 
 
@@ -132,18 +132,18 @@ class _Message(Struct, frozen=True):
     phase: str | None = None
 
 
-class _FunctionCall(Struct, frozen=True):
+class _AnyCall(Struct, frozen=True):
     call_id: str
     name: str
+    namespace: str | None = None
+
+
+class _FunctionCall(_AnyCall, frozen=True):
     arguments: str = ""
-    namespace: str | None = None
 
 
-class _CustomCall(Struct, frozen=True):
-    call_id: str
-    name: str
+class _CustomCall(_AnyCall, frozen=True):
     input: str = ""
-    namespace: str | None = None
 
 
 class _Output(Struct, frozen=True):
@@ -174,7 +174,7 @@ def converse(items: Sequence[Placed], instructions: str, forms: Forms, max_image
         reader.read(placed)
     # A result may be empty.
     if not any(isinstance(message, ToolMessage) or has_content(message) for message in reader.messages[first:]):
-        raise InvalidRequest("input: It contains no text and no image; add a user message.", param="input")
+        raise invalid("input", "It contains no text and no image; add a user message.")
     return Conversation(tuple(reader.messages), tuple(reader.images), reader.references)
 
 
@@ -194,11 +194,10 @@ class _Reader:
                 self._message(_convert(placed, _Message), placed)
             case "function_call":
                 call = _convert(placed, _FunctionCall)
-                self._call(call.call_id, call.name, call.namespace or "", call.arguments, placed)
+                self._call(call, call.arguments, placed)
             case "custom_tool_call":
                 custom = _convert(placed, _CustomCall)
-                arguments = arguments_of(custom.input)
-                self._call(custom.call_id, custom.name, custom.namespace or "", arguments, placed)
+                self._call(custom, arguments_of(custom.input), placed)
             case "function_call_output" | "custom_tool_call_output":
                 output = _convert(placed, _Output)
                 text, names = self._content(output.output, placed, "output")
@@ -211,8 +210,7 @@ class _Reader:
     def _message(self, message: _Message, placed: Placed) -> None:
         text, names = self._content(message.content, placed, "content")
         if names and message.role != "user":
-            param = f"{placed.param}.content"
-            raise InvalidRequest(f"{param}: Images are only allowed in user messages and tool results.", param=param)
+            raise invalid(f"{placed.param}.content", "Images are only allowed in user messages and tool results.")
         match message.role:
             case "user":
                 self.messages.append(UserMessage(text, names))
@@ -223,10 +221,8 @@ class _Reader:
                 if not is_comment and not _is_thinking(text):
                     self._say(without_marked(text), placed)
             case role:
-                raise InvalidRequest(
-                    f"{placed.param}.role: {role[:100]!r} is unknown; send user, assistant, system or developer.",
-                    param=f"{placed.param}.role",
-                )
+                hint = "send user, assistant, system or developer"
+                raise invalid(f"{placed.param}.role", f"{role[:100]!r} is unknown; {hint}.")
 
     def _say(self, text: str, placed: Placed) -> None:
         before = self._open_answer(placed)
@@ -244,9 +240,9 @@ class _Reader:
         self._new_answer(AssistantMessage(""), placed)
         self.references[self._answered] = answer
 
-    def _call(self, id: str, name: str, namespace: str, arguments: str, placed: Placed) -> None:
-        call = Call(id, self._forms.flat_name(name, namespace), arguments)
-        self._called[id] = call.name
+    def _call(self, item: _AnyCall, arguments: str, placed: Placed) -> None:
+        call = Call(item.call_id, self._forms.flat_name(item.name, item.namespace or ""), arguments)
+        self._called[call.id] = call.name
         before = self._open_answer(placed)
         if before is None:
             self._new_answer(AssistantMessage("", (call,)), placed)
@@ -304,13 +300,8 @@ def _is_thinking(text: str) -> bool:
     return text.startswith("<think>") and text.endswith("</think>")
 
 
-def _convert(placed: Placed, shape: Any) -> Any:
-    try:
-        return msgspec.convert(placed.item, shape)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        field = path.removesuffix("`")
-        raise InvalidRequest(f"{placed.param}{field}: {reason}.", param=f"{placed.param}{field}") from None
+def _convert(placed: Placed, shape: type[T]) -> T:
+    return convert_field(placed.item, shape, placed.param)
 
 
 def _image_address(part: Placed) -> str:
@@ -320,12 +311,12 @@ def _image_address(part: Placed) -> str:
             f"{part.param}: This gateway stores no files; send the image as a data: URI in `image_url`.",
             param=f"{part.param}.file_id",
         )
-    return str(image.image_url)
+    return image.image_url
 
 
-def _file(part: Placed) -> "str | _FilePart":
+def _file(part: Placed) -> str | _FilePart:
     """The file's text, or the file itself if it is an image."""
-    file: _FilePart = _convert(part, _FilePart)
+    file = _convert(part, _FilePart)
     if file.file_data is None:
         raise InvalidRequest(
             f"{part.param}: This gateway neither stores nor fetches files; send the text in `file_data`.",
@@ -337,10 +328,8 @@ def _file(part: Placed) -> "str | _FilePart":
     try:
         text = base64.b64decode("".join(data.split()), validate=True).decode()
     except ValueError:
-        raise InvalidRequest(
-            f"{part.param}.file_data: Only text files and images can be read; send the base64 of UTF-8 text.",
-            param=f"{part.param}.file_data",
-        ) from None
+        hint = "Only text files and images can be read; send the base64 of UTF-8 text."
+        raise invalid(f"{part.param}.file_data", hint) from None
     return f"File {file.filename}:\n\n{text}" if file.filename else text
 
 

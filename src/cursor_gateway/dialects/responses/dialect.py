@@ -30,7 +30,6 @@ from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
 from cursor_gateway.dialects.responses.encoder import (
-    NumberedResponse,
     ResponseStream,
     WholeResponse,
     failure_frames,
@@ -41,6 +40,7 @@ from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
 from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.output import Head
 from cursor_gateway.dialects.responses.request import Asked, ResponsesRequest, read_body, read_request
+from cursor_gateway.dialects.responses.shapes import CompactionItem, estimated_input
 from cursor_gateway.dialects.responses.stored import deleted, list_items, starting_after
 from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.dialects.resuming import Resumed
@@ -128,7 +128,7 @@ def _head(asked: Asked, run: RunView, after: int) -> Head:
 
 
 def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
-    return Resumed(lambda pause: NumberedResponse(_head(Asked(), run, pause)), after), 0
+    return Resumed(lambda pause: ResponseStream(_head(Asked(), run, pause)), after), 0
 
 
 def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:
@@ -240,20 +240,11 @@ def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) 
     packed = pack(packed_items)
     tokens = _tokens(items, "")
     name = hashlib.sha256(packed.encode()).hexdigest()[:32]
-    usage = {
-        "input_tokens": tokens,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": tokens,
-        "estimated": True,
+    compacted = {
+        "id": f"resp_{name}",
+        "object": "response.compaction",
+        "created_at": int(now()),
+        "output": [CompactionItem(id=f"cmp_{name}", encrypted_content=packed)],
+        "usage": estimated_input(tokens),
     }
-    return msgspec.json.encode(
-        {
-            "id": f"resp_{name}",
-            "object": "response.compaction",
-            "created_at": int(now()),
-            "output": [{"type": "compaction", "id": f"cmp_{name}", "encrypted_content": packed}],
-            "usage": usage,
-        }
-    )
+    return msgspec.json.encode(compacted)

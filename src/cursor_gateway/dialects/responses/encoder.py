@@ -12,17 +12,15 @@ from cursor_gateway.dialects.deltas import (
     Asked,
     Called,
     Content,
-    CutDeltas,
     Delta,
-    Deltas,
     Ended,
+    ReplyState,
     Thought,
     Translator,
 )
 from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.responses.output import Growing, Head, Output
-from cursor_gateway.dialects.responses.shapes import Event, ItemAdded, ItemDone, Response
-from cursor_gateway.dialects.resuming import numbered
+from cursor_gateway.dialects.responses.shapes import Event, ItemEvent, Response
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -42,36 +40,29 @@ _TEXT_DELTA = _DELTA % ((b"response.output_text.delta",) * 2)
 _SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
 
 
-class ResponseEvents:
+class ResponseEvents(ReplyState):
     """A run's events to those of its response, up to where the run pauses, is cut or ends."""
 
     def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
         """`prompt_tokens` estimates the context of a response that is cut."""
         asked = self._asked = head.asked
         self.output = Output(head)
-        self.failure: Failure | None = None
-        self.is_over = False
-        cutter = self._cutter = None if asked.max_tokens is None else Cutter((), asked.max_tokens)
-        self._translator = translator = Translator(head.run_id, "none")
-        self._deltas: Deltas = translator if cutter is None else CutDeltas(translator, cutter, prompt_tokens)
+        cutter = None if asked.max_tokens is None else Cutter((), asked.max_tokens)
         # The whole text of these becomes something else.
         self._fold: AnswerFold | None = None
         if asked.is_compaction or asked.is_json:
             self._fold = AnswerFold(head.run_id, "reasoning", cutter, prompt_tokens)
-
-    @property
-    def is_cut(self) -> bool:
-        return self._cutter is not None and self._cutter.reason is not None
+        super().__init__(self._fold.deltas if self._fold else Translator(head.run_id, "none", cutter, prompt_tokens))
 
     @property
     def growing(self) -> Growing | None:
         """The item to which the next text of its kind is only added."""
-        is_plain = self._cutter is None and self._fold is None
+        is_plain = self.deltas.cutter is None and self._fold is None
         return self.output.open_item if is_plain else None
 
     def think_on(self, text: str) -> int:
         """More of the open reasoning; the number of the delta."""
-        self._translator.thinks_on(text)
+        self.deltas.thinks_on(text)
         return self.output.grow(text)
 
     def push(self, event: DocumentEvent, /) -> list[Event]:
@@ -80,9 +71,10 @@ class ResponseEvents:
         events = self.output.begin()
         if self._fold is not None:
             return events + self._folded(self._fold, event)
-        deltas = self._deltas.push(event)
+        duration = event.envelope.metadata.duration_ms if isinstance(event, Done) else 0
+        deltas = self.deltas.push(event)
         for delta in deltas:
-            events += self._delta(delta, event)
+            events += _delta_events(self.output, delta, duration)
         if deltas and isinstance(deltas[-1], Ended):
             return events
         match event:
@@ -93,26 +85,11 @@ class ResponseEvents:
             case _:
                 return events
 
-    def _delta(self, delta: Delta, event: DocumentEvent) -> list[Event]:
-        match delta:
-            case Content(text=text):
-                return self.output.say(text)
-            case Thought(text=text):
-                return self.output.think(text)
-            case Called(call=call):
-                return self.output.call(call)
-            case Asked(text=text):
-                return [*self.output.close(), *self.output.say(marked(text))]
-            case Ended(failure=failure):
-                self.is_over, self.failure = True, failure
-                return self.output.end(delta, event.envelope.metadata.duration_ms if isinstance(event, Done) else 0)
-
     def _folded(self, fold: AnswerFold, event: DocumentEvent) -> list[Event]:
         fold.push(event)
         answer = fold.answer()
         if answer is None:
             return []
-        self.is_over, self.failure = True, answer.end.failure
         if self._asked.is_compaction:
             return [*self.output.compact(answer.text), *self.output.end(answer.end)]
         return answer_events(self.output, replace(answer, text=extract_json(answer.text) or answer.text))
@@ -120,14 +97,27 @@ class ResponseEvents:
 
 def answer_events(output: Output, answer: Answer) -> list[Event]:
     """Of an answer that is there already."""
-    events = [*output.begin(), *output.think(answer.reasoning)]
-    events += output.say(answer.text) if answer.text else []
-    for call in answer.calls:
-        events += output.call(call)
-    return [*events, *output.end(answer.end)]
+    events = output.begin()
+    for delta in answer.deltas():
+        events += _delta_events(output, delta)
+    return events
 
 
-class ResponseStream(EventEncoder):
+def _delta_events(output: Output, delta: Delta, duration_ms: int = 0) -> list[Event]:
+    match delta:
+        case Content(text=text):
+            return output.say(text)
+        case Thought(text=text):
+            return output.think(text)
+        case Called(call=call):
+            return output.call(call)
+        case Asked(text=text):
+            return [*output.close(), *output.say(marked(text))]
+        case Ended():
+            return output.end(delta, duration_ms)
+
+
+class ResponseStream(ReplyState, EventEncoder):
     """The streaming reply. It begins with `response.created` and ends with one event that has the whole response.
 
     `known` are items that the client has already got: their events are left out. `after` is the number of the last
@@ -136,20 +126,13 @@ class ResponseStream(EventEncoder):
 
     def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
         self._events = ResponseEvents(head, prompt_tokens)
+        super().__init__(self._events.deltas)
         self._output = self._events.output
         self._known, self._after, self._is_codex = known, after, head.asked.is_codex
         self._sends_all = not known and after < 0
         # The item that grows, if one does and all of it is sent, and what is the same in each of its deltas.
         self._growing: Growing | None = None
         self._before = b""
-
-    @property
-    def is_over(self) -> bool:
-        return self._events.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._events.is_cut
 
     def push(self, event: DocumentEvent, /) -> bytes:
         if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":  # nearly every event
@@ -180,7 +163,7 @@ class ResponseStream(EventEncoder):
     def _frame(self, event: Event) -> bytes:
         if not self._sends_all and (event.sequence_number <= self._after or self._is_known(event)):
             return b""
-        if isinstance(event, ItemDone):
+        if event.type == "response.output_item.done":
             item = msgspec.Raw(_encode(event.item))
             self._output.keep_encoded(event.output_index, item)
             event = replace(event, item=item)
@@ -188,49 +171,19 @@ class ResponseStream(EventEncoder):
         return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
     def _is_known(self, event: Event) -> bool:
-        if isinstance(event, ItemAdded | ItemDone):
+        if isinstance(event, ItemEvent):
             return event.item.id in self._known
         return getattr(event, "item_id", "") in self._known
 
 
-class NumberedResponse(EventEncoder):
-    """The stream with the numbers of the run's events as ids, for readers that resume."""
-
-    def __init__(self, head: Head) -> None:
-        self._stream, self._number = ResponseStream(head), head.after
-
-    @property
-    def is_over(self) -> bool:
-        return self._stream.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._stream.is_cut
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._number += 1
-        return numbered(self._stream.push(event), self._number)
-
-
-class WholeResponse:
+class WholeResponse(ReplyState):
     """The whole reply; as far as it is there before it is over."""
 
     def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
         self.after = head.after
         self._events = ResponseEvents(head, prompt_tokens)
+        super().__init__(self._events.deltas)
         self._growing: Growing | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self._events.is_over
-
-    @property
-    def is_cut(self) -> bool:
-        return self._events.is_cut
-
-    @property
-    def failure(self) -> Failure | None:
-        return self._events.failure
 
     def push(self, event: DocumentEvent, /) -> None:
         if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":

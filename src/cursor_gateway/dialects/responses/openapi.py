@@ -5,13 +5,15 @@ The schemas are written here, not generated: the reader is lenient, and a descri
 
 from typing import get_args
 
+import msgspec
+
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Description, Sample
 from cursor_gateway.dialects.openapi import Fields, Json
 from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.dialects.responses.dialect import ResponsesReply
 from cursor_gateway.dialects.responses.request import IGNORED, Asked
-from cursor_gateway.dialects.responses.shapes import ResponseStatus
+from cursor_gateway.dialects.responses.shapes import ResponseStatus, estimated_input
 from cursor_gateway.errors import MediaTypeRefused, TooManyRequests, WebSocketRefused
 
 
@@ -149,14 +151,7 @@ _COMPACTED: Json = {
     "object": "response.compaction",
     "created_at": 1771842600,
     "output": [{"type": "compaction", "id": "cmp_0d1f", "encrypted_content": "cg1.eJyL…"}],
-    "usage": {
-        "input_tokens": 6,
-        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-        "output_tokens": 0,
-        "output_tokens_details": {"reasoning_tokens": 0},
-        "total_tokens": 6,
-        "estimated": True,
-    },
+    "usage": msgspec.to_builtins(estimated_input(6)),
 }
 _ITEMS: Json = {
     "object": "list",

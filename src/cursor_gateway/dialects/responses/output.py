@@ -4,13 +4,14 @@ A response begins once, has one item open at a time, and ends once. The stream s
 response of the last one.
 """
 
+from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.actions import Action, action_of, action_text
 from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
 from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.citations import citations
@@ -19,11 +20,10 @@ from cursor_gateway.dialects.responses.failures import response_error
 from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.dialects.responses.shapes import Event
-from cursor_gateway.dialects.responses.toolbox import input_of
+from cursor_gateway.dialects.responses.toolbox import Declared, input_of
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
-from cursor_gateway.model.documents import Document, PlanDocument, Usage
-from cursor_gateway.stages.summary import one_line
+from cursor_gateway.model.documents import Document, Usage
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
@@ -44,17 +44,11 @@ class Head(Struct, frozen=True):
         return response_id(self.run_id, self.after)
 
 
-class _Message(Struct):
-    item: shapes.MessageItem
+class _Open(Struct):
+    item: shapes.MessageItem | shapes.ReasoningItem
     pieces: list[str]
 
 
-class _Reasoning(Struct):
-    item: shapes.ReasoningItem
-    pieces: list[str]
-
-
-_Open: TypeAlias = _Message | _Reasoning
 Growing: TypeAlias = Literal["message", "reasoning"]
 
 
@@ -139,21 +133,25 @@ class Output:
 
     def say(self, text: str) -> list[Event]:
         events: list[Event] = []
-        if not isinstance(self._open, _Message):
+        if self.open_item != "message":
             events += self.close()
-            events += self._open_message_item()
+            item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
+            self._open, self.open_item, self.item_id = _Open(item, []), "message", item.id
+            events.append(self._added(item))
+            part = shapes.OutputText(text="")
+            events.append(shapes.PartEvent(type="response.content_part.added", part=part, **self._next_at()))
         return [*events, shapes.TextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def think(self, text: str) -> list[Event]:
         events: list[Event] = []
-        if not isinstance(self._open, _Reasoning):
+        if self.open_item != "reasoning":
             text = text.lstrip("\n")
             if not text:
                 return []
             events += self.close()
             id = self._id("rs")
             item = shapes.ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
-            self._open, self.open_item, self.item_id = _Reasoning(item, []), "reasoning", id
+            self._open, self.open_item, self.item_id = _Open(item, []), "reasoning", id
             events.append(self._added(item))
             part, place = shapes.SummaryText(text=""), self._next_at()
             events.append(shapes.SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
@@ -190,38 +188,7 @@ class Output:
 
     def call(self, call: Call) -> list[Event]:
         """A tool of the client's, in the form in which the client declared it."""
-        declared = self._asked.forms.of(call.name)
-        namespace = declared.namespace or UNSET
-        events = self.close()
-        match declared.kind:
-            case "function":
-                item = shapes.FunctionCallItem(
-                    id=self._id("fc"),
-                    call_id=call.id,
-                    name=declared.name,
-                    namespace=namespace,
-                    arguments=call.arguments,
-                    status="completed",
-                )
-                events.append(self._added(replace(item, arguments="", status="in_progress")))
-                events += self._deltas("response.function_call_arguments.delta", call.arguments, item.id)
-                place = self._next_at(item.id)
-                events.append(shapes.FunctionArgumentsDone(name=item.name, arguments=call.arguments, **place))
-                return [*events, self._finished(item)]
-            case "custom":
-                text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
-                custom = shapes.CustomToolCallItem(
-                    id=self._id("ctc"),
-                    call_id=call.id,
-                    name=declared.name,
-                    namespace=namespace,
-                    input=text,
-                    status="completed",
-                )
-                events.append(self._added(replace(custom, input="", status="in_progress")))
-                events += self._deltas("response.custom_tool_call_input.delta", text, custom.id)
-                events.append(shapes.CustomInputDone(input=text, **self._next_at(custom.id)))
-                return [*events, self._finished(custom)]
+        return [*self.close(), *self._call(call, self._asked.forms.of(call.name))]
 
     def start_action(self, started: DocumentStarted) -> list[Event]:
         """Codex shows the newest line of reasoning as its status."""
@@ -235,10 +202,10 @@ class Output:
             return []
         web = web_action(action) if self._asked.knows_searches or self._asked.is_codex else None
         if web is not None:
-            events = self._web_search(web, action.error)
+            events = [*self.close(), *self._web_search(web, action.error)]
             self._pages |= pages_of(action)  # only now: what was written before does not cite them
             return events
-        return self._comment(document) if self._asked.is_codex else self._mcp_call(action)
+        return [*self.close(), *(self._comment(document) if self._asked.is_codex else self._mcp_call(action))]
 
     def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
         events = self.close()
@@ -253,37 +220,44 @@ class Output:
         item = shapes.CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
         return [self._added(item), self._finished(item)]
 
-    # --- items --------------------------------------------------------------------------------------
+    # --- items that are whole from the start; none other is open ------------------------------------
 
-    def _open_message_item(self) -> list[Event]:
-        item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
-        self._open, self.open_item, self.item_id = _Message(item, []), "message", item.id
-        return [
-            self._added(item),
-            shapes.PartEvent(type="response.content_part.added", part=shapes.OutputText(text=""), **self._next_at()),
-        ]
+    def _call(self, call: Call, declared: Declared) -> Iterator[Event]:
+        known: dict[str, Any] = {
+            "call_id": call.id,
+            "name": declared.name,
+            "namespace": declared.namespace or UNSET,
+            "status": "completed",
+        }
+        match declared.kind:
+            case "function":
+                item = shapes.FunctionCallItem(id=self._id("fc"), arguments=call.arguments, **known)
+                yield self._added(replace(item, arguments="", status="in_progress"))
+                yield from self._deltas("response.function_call_arguments.delta", call.arguments, item.id)
+                place = self._next_at(item.id)
+                yield shapes.FunctionArgumentsDone(name=item.name, arguments=call.arguments, **place)
+                yield self._finished(item)
+            case "custom":
+                text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
+                custom = shapes.CustomToolCallItem(id=self._id("ctc"), input=text, **known)
+                yield self._added(replace(custom, input="", status="in_progress"))
+                yield from self._deltas("response.custom_tool_call_input.delta", text, custom.id)
+                yield shapes.CustomInputDone(input=text, **self._next_at(custom.id))
+                yield self._finished(custom)
 
-    def _comment(self, document: Document) -> list[Event]:
+    def _comment(self, document: Document) -> Iterator[Event]:
         """Codex drops MCP calls; a commentary stays on its screen."""
-        text = one_line(document) or ""
-        if isinstance(document, PlanDocument):
-            text = f"{text}\n\n{document.content}"
-        part = shapes.OutputText(text=text)
-        item = shapes.MessageItem(
-            id=self._id("msg", after_open=True), status="completed", content=(part,), phase="commentary"
-        )
-        events = [*self.close(), self._added(replace(item, status="in_progress", content=()))]
-        empty = shapes.OutputText(text="")
-        events += [
-            shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
-            shapes.TextDelta(delta=text, **self._next_at(item.id)),
-            shapes.TextDone(text=text, **self._next_at(item.id)),
-            shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
-        ]
-        return [*events, self._finished(item)]
+        text = action_text(document) or ""
+        part, empty = shapes.OutputText(text=text), shapes.OutputText(text="")
+        item = shapes.MessageItem(id=self._id("msg"), status="completed", content=(part,), phase="commentary")
+        yield self._added(replace(item, status="in_progress", content=()))
+        yield shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id))
+        yield shapes.TextDelta(delta=text, **self._next_at(item.id))
+        yield shapes.TextDone(text=text, **self._next_at(item.id))
+        yield shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id))
+        yield self._finished(item)
 
-    def _mcp_call(self, action: Action) -> list[Event]:
-        events = self.close()
+    def _mcp_call(self, action: Action) -> Iterator[Event]:
         arguments = msgspec.json.encode(action.arguments).decode()
         item = shapes.McpCallItem(
             id=self._id("mcp"),
@@ -294,27 +268,25 @@ class Output:
             output=_shortened(action.output),
             error=None if action.error is None else shapes.McpError(content=(shapes.McpText(text=action.error),)),
         )
-        events.append(self._added(replace(item, status="in_progress", arguments="", output=None, error=None)))
-        events.append(shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)))
-        events += self._deltas("response.mcp_call_arguments.delta", arguments, item.id)
-        events.append(shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id)))
+        yield self._added(replace(item, status="in_progress", arguments="", output=None, error=None))
+        yield shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id))
+        yield from self._deltas("response.mcp_call_arguments.delta", arguments, item.id)
+        yield shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id))
         if action.error is None:
-            events.append(shapes.CallProgress(type="response.mcp_call.completed", **self._next_at(item.id)))
+            yield shapes.CallProgress(type="response.mcp_call.completed", **self._next_at(item.id))
         else:
-            events.append(shapes.CallProgress(type="response.mcp_call.failed", **self._next_at(item.id)))
-        return [*events, self._finished(item)]
+            yield shapes.CallProgress(type="response.mcp_call.failed", **self._next_at(item.id))
+        yield self._finished(item)
 
-    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[Event]:
-        events = self.close()
-        item = shapes.WebSearchCallItem(
-            id=self._id("ws"), status="completed" if error is None else "failed", action=action
-        )
-        events.append(self._added(replace(item, status="in_progress")))
-        events.append(shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)))
-        events.append(shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)))
+    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> Iterator[Event]:
+        status: Literal["completed", "failed"] = "completed" if error is None else "failed"
+        item = shapes.WebSearchCallItem(id=self._id("ws"), status=status, action=action)
+        yield self._added(replace(item, status="in_progress"))
+        yield shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id))
+        yield shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id))
         if error is None:
-            events.append(shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
-        return [*events, self._finished(item)]
+            yield shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id))
+        yield self._finished(item)
 
     def _deltas(self, name: shapes.ArgumentsEvent, text: str, id: str) -> list[shapes.ArgumentsDelta]:
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
@@ -322,11 +294,11 @@ class Output:
 
     def _done(self, opened: _Open) -> shapes.MessageItem | shapes.ReasoningItem:
         text = "".join(opened.pieces)
-        match opened:
-            case _Message(item=message):
+        match opened.item:
+            case shapes.MessageItem() as message:
                 part = shapes.OutputText(text=text, annotations=citations(text, self._pages) if self._pages else ())
                 return replace(message, status="completed", content=(part,))
-            case _Reasoning(item=reasoning):
+            case shapes.ReasoningItem() as reasoning:
                 return replace(reasoning, summary=(shapes.SummaryText(text=text),))
 
     def _grown(self, opened: _Open) -> shapes.Item:
@@ -340,9 +312,8 @@ class Output:
         self._next += 1
         return self._next - 1
 
-    def _id(self, prefix: Prefix, *, after_open: bool = False) -> str:
-        index = self.index + (1 if after_open and self._open is not None else 0)
-        return item_id(prefix, self._head.run_id, self._head.after, index)
+    def _id(self, prefix: Prefix) -> str:
+        return item_id(prefix, self._head.run_id, self._head.after, self.index)
 
     def _at(self, id: str = "") -> dict[str, Any]:
         return {"item_id": id or self.item_id, "output_index": self.index}
@@ -351,10 +322,14 @@ class Output:
         return {"sequence_number": self._number(), **self._at(id)}
 
     def _added(self, item: shapes.Item) -> Event:
-        return shapes.ItemAdded(sequence_number=self._number(), output_index=self.index, item=item)
+        return shapes.ItemEvent(
+            type="response.output_item.added", sequence_number=self._number(), output_index=self.index, item=item
+        )
 
     def _finished(self, item: shapes.Item) -> Event:
-        event = shapes.ItemDone(sequence_number=self._number(), output_index=self.index, item=item)
+        event = shapes.ItemEvent(
+            type="response.output_item.done", sequence_number=self._number(), output_index=self.index, item=item
+        )
         self._items.append(item)
         self.index, self.item_id = self.index + 1, item.id
         return event

@@ -7,9 +7,9 @@ here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
-import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects.invalid import convert_field, invalid
 from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
@@ -196,7 +196,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     return ResponsesRequest(
         asked=Asked(
             model=wire.model or "",
-            echo=_echo(wire) if codex is None else _brief_echo(wire),
+            echo=_echo(wire, is_brief=codex is not None),
             input=received,
             forms=toolbox.forms,
             max_tokens=wire.max_output_tokens,
@@ -224,12 +224,14 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
 
 
 def _refuse_what_would_be_wrong(wire: Body) -> None:
-    if wire.prompt is not None:
-        raise InvalidRequest(f"prompt: {REFUSED['prompt']}", param="prompt")
-    if wire.conversation is not None and wire.previous_response_id is not None:
-        raise InvalidRequest(f"conversation: {REFUSED['conversation']}", param="conversation")
-    if wire.background and wire.store is False:
-        raise InvalidRequest(f"background: {REFUSED['background']}", param="background")
+    is_refused = {
+        "prompt": wire.prompt is not None,
+        "conversation": wire.conversation is not None and wire.previous_response_id is not None,
+        "background": wire.background and wire.store is False,
+    }
+    for field, is_wrong in is_refused.items():
+        if is_wrong:
+            raise invalid(field, REFUSED[field])
 
 
 def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:
@@ -245,7 +247,7 @@ def _instructions(wire: Body) -> str:
     try:
         read = converse(read_items(wire.instructions), "", Forms(), 0)
     except InvalidRequest:
-        raise InvalidRequest("instructions: Send a text.", param="instructions") from None
+        raise invalid("instructions", "Send a text.") from None
     return "\n\n".join(message.text for message in read.messages)
 
 
@@ -254,13 +256,7 @@ def _conversation_id(wire: Body) -> str | None:
 
 
 def _format(wire: Body) -> Format | None:
-    try:
-        options = msgspec.convert(wire.text or {}, _TextOptions)
-    except msgspec.ValidationError as error:
-        reason, _, path = str(error).partition(" - at `$")
-        param = f"text{path.removesuffix('`')}"
-        raise InvalidRequest(f"{param}: {reason}. {REFUSED['text.format.type']}", param=param) from None
-    match options.format:
+    match convert_field(wire.text or {}, _TextOptions, "text", REFUSED["text.format.type"]).format:
         case None | _TextFormat():
             return None
         case _ObjectFormat():
@@ -274,38 +270,20 @@ def _format(wire: Body) -> Format | None:
 _DEFAULT_FORMAT: dict[str, Any] = {"format": {"type": "text"}}
 
 
-def _echo(wire: Body) -> Echo:
-    conversation = _conversation_id(wire)
-    reasoning = wire.reasoning or {}
-    return Echo(
-        background=wire.background or False,
-        conversation=UNSET if conversation is None else ConversationReference(conversation),
-        frequency_penalty=wire.frequency_penalty or 0.0,
-        instructions=wire.instructions,
-        max_output_tokens=wire.max_output_tokens,
-        max_tool_calls=wire.max_tool_calls,
-        metadata=wire.metadata or {},
-        parallel_tool_calls=wire.parallel_tool_calls is not False,
-        presence_penalty=wire.presence_penalty or 0.0,
-        previous_response_id=wire.previous_response_id,
-        prompt_cache_key=wire.prompt_cache_key,
-        reasoning={**reasoning, "effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
-        safety_identifier=wire.safety_identifier,
-        service_tier=wire.service_tier or "default",
-        store=wire.store is not False,
-        temperature=1.0 if wire.temperature is None else wire.temperature,
-        text={**_DEFAULT_FORMAT, **{name: value for name, value in (wire.text or {}).items() if value is not None}},
-        tool_choice="auto" if wire.tool_choice is None else wire.tool_choice,
-        tools=[_echoed(tool) for tool in wire.tools or ()],
-        top_logprobs=wire.top_logprobs or 0,
-        top_p=1.0 if wire.top_p is None else wire.top_p,
-        truncation=wire.truncation or "disabled",
-    )
-
-
-def _brief_echo(wire: Body) -> Echo:
-    """Without what Codex sends much of, and does not read: it would come three times in each stream."""
-    return msgspec.structs.replace(_echo(wire), tools=[], instructions=None)
+def _echo(wire: Body, *, is_brief: bool) -> Echo:
+    """What was not sent has the default of `Echo`. A brief one is without what Codex sends much of, and does not read:
+    it would come three times in each stream."""
+    given = {name: value for name in Echo.__struct_fields__ if (value := getattr(wire, name)) is not None}
+    conversation, reasoning = _conversation_id(wire), wire.reasoning or {}
+    completed: dict[str, Any] = {
+        "conversation": UNSET if conversation is None else ConversationReference(conversation),
+        "reasoning": {**reasoning, "effort": reasoning.get("effort"), "summary": reasoning.get("summary")},
+        "service_tier": wire.service_tier or "default",
+        "text": {**_DEFAULT_FORMAT, **{name: value for name, value in (wire.text or {}).items() if value is not None}},
+        "tools": [_echoed(tool) for tool in wire.tools or ()],
+        "truncation": wire.truncation or "disabled",
+    }
+    return Echo(**{**given, **completed, **({"tools": [], "instructions": None} if is_brief else {})})
 
 
 def _echoed(tool: dict[str, Any]) -> dict[str, Any]:

@@ -140,6 +140,14 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
     estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
 
 
+def estimated_input(tokens: int) -> ResponseUsage:
+    """Of a request that no model has read."""
+    details = InputTokensDetails(cached_tokens=0)
+    return ResponseUsage(
+        input_tokens=tokens, input_tokens_details=details, output_tokens=0, total_tokens=tokens, estimated=True
+    )
+
+
 class ResponseError(Struct, frozen=True):
     code: Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]
     message: str
@@ -222,90 +230,84 @@ class StateChanged(_Event, frozen=True, kw_only=True):
     response: Response
 
 
-class ItemAdded(_Event, frozen=True, kw_only=True):
-    type: Literal["response.output_item.added"] = "response.output_item.added"
+class ItemEvent(_Event, frozen=True, kw_only=True):
+    type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
     item: Item
 
 
-class ItemDone(_Event, frozen=True, kw_only=True):
-    type: Literal["response.output_item.done"] = "response.output_item.done"
-    output_index: int
-    item: Item
-
-
-class _ItemEvent(_Event, frozen=True, kw_only=True):
+class _InItem(_Event, frozen=True, kw_only=True):
     item_id: str
     output_index: int
 
 
-class PartEvent(_ItemEvent, frozen=True, kw_only=True):
+class PartEvent(_InItem, frozen=True, kw_only=True):
     type: Literal["response.content_part.added", "response.content_part.done"]
     content_index: int = 0
     part: OutputText
 
 
-class TextDelta(_ItemEvent, frozen=True, kw_only=True):
+class TextDelta(_InItem, frozen=True, kw_only=True):
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
     content_index: int = 0
     delta: str
     logprobs: tuple[()] = ()
 
 
-class AnnotationAdded(_ItemEvent, frozen=True, kw_only=True):
+class AnnotationAdded(_InItem, frozen=True, kw_only=True):
     type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
     content_index: int = 0
     annotation_index: int
     annotation: UrlCitation
 
 
-class TextDone(_ItemEvent, frozen=True, kw_only=True):
+class TextDone(_InItem, frozen=True, kw_only=True):
     type: Literal["response.output_text.done"] = "response.output_text.done"
     content_index: int = 0
     text: str
     logprobs: tuple[()] = ()
 
 
-class SummaryPartEvent(_ItemEvent, frozen=True, kw_only=True):
+class SummaryPartEvent(_InItem, frozen=True, kw_only=True):
     type: Literal["response.reasoning_summary_part.added", "response.reasoning_summary_part.done"]
     summary_index: int = 0
     part: SummaryText
 
 
-class SummaryDelta(_ItemEvent, frozen=True, kw_only=True):
+class SummaryDelta(_InItem, frozen=True, kw_only=True):
     type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
     summary_index: int = 0
     delta: str
 
 
-class SummaryDone(_ItemEvent, frozen=True, kw_only=True):
+class SummaryDone(_InItem, frozen=True, kw_only=True):
     type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
     summary_index: int = 0
     text: str
 
 
-class ArgumentsDelta(_ItemEvent, frozen=True, kw_only=True):
+class ArgumentsDelta(_InItem, frozen=True, kw_only=True):
     type: ArgumentsEvent
     delta: str
 
 
-class FunctionArgumentsDone(_ItemEvent, frozen=True, kw_only=True):
+class FunctionArgumentsDone(_InItem, frozen=True, kw_only=True):
     type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
     name: str
     arguments: str
 
 
-class CustomInputDone(_ItemEvent, frozen=True, kw_only=True):
+class CustomInputDone(_InItem, frozen=True, kw_only=True):
     type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
     input: str
 
 
-class McpArgumentsDone(_ItemEvent, frozen=True, kw_only=True):
+class McpArgumentsDone(_InItem, frozen=True, kw_only=True):
     type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
     arguments: str
 
 
-class CallProgress(_ItemEvent, frozen=True, kw_only=True):
+class CallProgress(_InItem, frozen=True, kw_only=True):
     """Of one of the agent's own actions."""
 
     type: Literal[
@@ -320,8 +322,7 @@ class CallProgress(_ItemEvent, frozen=True, kw_only=True):
 
 Event: TypeAlias = (
     StateChanged
-    | ItemAdded
-    | ItemDone
+    | ItemEvent
     | PartEvent
     | TextDelta
     | AnnotationAdded

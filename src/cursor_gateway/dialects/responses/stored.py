@@ -1,7 +1,7 @@
 """Look up stored responses: read the query, list the input items of the request."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -34,7 +34,10 @@ def starting_after(query: Mapping[str, str]) -> int:
 def list_items(input: list[dict[str, Any]], query: Mapping[str, str]) -> bytes:
     """One page of the input items, the latest first unless another order is asked for."""
     items = [_complete(item, number) for number, item in enumerate(input)]
-    if _order(query) == "desc":
+    order = query.get("order") or "desc"
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("order must be asc or desc.", param="order")
+    if order == "desc":
         items.reverse()
     if after := query.get("after", ""):
         places = [place for place, item in enumerate(items, 1) if item["id"] == after]
@@ -52,16 +55,6 @@ def list_items(input: list[dict[str, Any]], query: Mapping[str, str]) -> bytes:
             "has_more": len(items) > limit,
         }
     )
-
-
-def _order(query: Mapping[str, str]) -> Literal["asc", "desc"]:
-    match query.get("order", "desc"):
-        case "asc":
-            return "asc"
-        case "desc" | "":
-            return "desc"
-        case _:
-            raise InvalidRequest("order must be asc or desc.", param="order")
 
 
 def _limit(query: Mapping[str, str]) -> int:

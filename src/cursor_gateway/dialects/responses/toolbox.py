@@ -8,12 +8,12 @@ ignored: the agent has its own.
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -29,9 +29,7 @@ _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 64  # characters of a name; models know no longer ones
 _CALLABLE = ("function", "custom")  # the types of tools that are the client's
 _INPUT = "input"  # the only parameter of a custom tool
-_CHOICE = (
-    'tool_choice: Send "none", "auto", "required", an object that names one function or custom tool, or allowed_tools.'
-)
+_CHOICE = 'Send "none", "auto", "required", an object that names one function or custom tool, or allowed_tools.'
 
 
 class Declared(Struct, frozen=True):
@@ -158,7 +156,7 @@ def _convert(tool: dict[str, Any], shape: Any, param: str) -> Any:
     try:
         return msgspec.convert(value, shape)
     except msgspec.ValidationError as error:
-        raise InvalidRequest(f"{param}: {str(error).replace(' - at `$', ' at `')}.", param=param) from None
+        raise invalid(param, f"{str(error).replace(' - at `$', ' at `')}.") from None
 
 
 # --- names ------------------------------------------------------------------------------------------
@@ -202,7 +200,10 @@ class _Named(Struct, frozen=True):
 
 class _Allowed(Struct, frozen=True):
     mode: Literal["auto", "required"] = "auto"
-    tools: list[dict[str, Any]] = []
+    tools: list[_Named] = []
+
+
+_C = TypeVar("_C", _Named, _Allowed)
 
 
 def _choose(choice: Any, forms: Forms, *, is_empty: bool) -> tuple[ToolChoice, set[str]]:
@@ -215,26 +216,25 @@ def _choose(choice: Any, forms: Forms, *, is_empty: bool) -> tuple[ToolChoice, s
             return NoTool(), everything
         case "required":
             if is_empty:
-                raise InvalidRequest("tool_choice: A tool call is required, but `tools` is empty.", param="tool_choice")
+                raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
             return RequiredTool(), everything
         case {"type": "allowed_tools"}:
-            try:
-                allowed = msgspec.convert(choice, _Allowed)
-                listed = [msgspec.convert(tool, _Named) for tool in allowed.tools]
-            except msgspec.ValidationError:
-                raise InvalidRequest(_CHOICE, param="tool_choice") from None
-            names = {_chosen(tool, forms) for tool in listed if tool.type in _CALLABLE}
+            allowed = _convert_choice(choice, _Allowed)
+            names = {_chosen(tool, forms) for tool in allowed.tools if tool.type in _CALLABLE}
             return RequiredTool() if allowed.mode == "required" else AutoTool(), names
         case {"type": "function" | "custom"}:
-            try:
-                named = msgspec.convert(choice, _Named)
-            except msgspec.ValidationError:
-                raise InvalidRequest(_CHOICE, param="tool_choice") from None
-            return NamedTool(_chosen(named, forms)), everything
+            return NamedTool(_chosen(_convert_choice(choice, _Named), forms)), everything
         case {"type": str()}:
             return AutoTool(), everything  # a tool that the agent has itself
         case _:
-            raise InvalidRequest(_CHOICE, param="tool_choice")
+            raise invalid("tool_choice", _CHOICE)
+
+
+def _convert_choice(choice: Any, shape: type[_C]) -> _C:
+    try:
+        return msgspec.convert(choice, shape)
+    except msgspec.ValidationError:
+        raise invalid("tool_choice", _CHOICE) from None
 
 
 def _chosen(named: _Named, forms: Forms) -> str:
@@ -242,4 +242,4 @@ def _chosen(named: _Named, forms: Forms) -> str:
         if declared.name == named.name and named.namespace in ("", declared.namespace):
             return flat
     there = f"there are {', '.join(forms.tools)}" if forms.tools else "there are none"
-    raise InvalidRequest(f"tool_choice: {named.name[:100]!r} is not one of the tools; {there}.", param="tool_choice")
+    raise invalid("tool_choice", f"{named.name[:100]!r} is not one of the tools; {there}.")

@@ -35,9 +35,9 @@ def doing(started: DocumentStarted) -> str:
 def web_action(action: Action) -> Search | OpenPage | None:
     """None: it is something else."""
     if action.name in _PAGES:
-        return OpenPage(url=_text(action, "url"))
+        return OpenPage(url=Fields(action.arguments).text("url"))
     if action.name in _SEARCHES:
-        query = _text(action, "search_term") or _text(action, "query")
+        query = Fields(action.arguments).text("search_term", "query")
         sources = tuple(WebSource(url=url) for url in _results(action.output))
         return Search(query=query, queries=(query,), sources=sources)
     return None
@@ -46,14 +46,9 @@ def web_action(action: Action) -> Search | OpenPage | None:
 def pages_of(action: Action) -> dict[str, str]:
     """The web pages that it found or opened: their titles by their addresses."""
     if action.name in _PAGES:
-        url = _text(action, "url")
+        url = Fields(action.arguments).text("url")
         return {url: url} if url else {}
     return _results(action.output) if action.name in _SEARCHES else {}
-
-
-def _text(action: Action, name: str) -> str:
-    value = action.arguments.get(name)
-    return value if isinstance(value, str) else ""
 
 
 def _results(output: str) -> dict[str, str]:
