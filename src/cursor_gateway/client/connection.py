@@ -5,15 +5,17 @@ httpx2 is imported where it is used, so that reading recordings does not wait fo
 
 import os
 from binascii import b2a_base64
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 from uuid import uuid4
 
 from cursor_gateway.client.calls import ChatFields, chat_request
-from cursor_gateway.client.steps import Lost, Request
+from cursor_gateway.client.steps import Link, Lost, Request
 
 if TYPE_CHECKING:
     import httpx2
+
+Http = TypeVar("Http")  # httpx2's client
 
 Image: TypeAlias = bytes | os.PathLike[str] | str
 
@@ -28,6 +30,35 @@ _BEGINNINGS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 class ChatOptions(ChatFields, total=False):
     images: Iterable[Image]  # files, their bytes, or data: URIs
     idempotency_key: str  # the same key again is the same run again
+
+
+class BaseClient(Generic[Http]):
+    """What both clients share: how they are set up."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = SILENCE_SECONDS,
+        pauses: Sequence[float] = PAUSES,
+        socket: str | None = None,
+    ) -> None:
+        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a
+        gateway on this machine, on the usual port.
+
+        `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
+
+        `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
+        Raises `ValueError` for an invalid URL or key.
+        """
+        url, api_key = address(url, api_key)
+        self._link = Link(checked(url), tuple(pauses))
+        self._http = self._open(http_options(self._link.url, api_key, timeout), socket)
+
+    def _open(self, options: dict[str, Any], socket: str | None) -> Http:
+        """`options` are arguments of httpx2's client."""
+        raise NotImplementedError
 
 
 def request_of(message: str, options: ChatOptions) -> Request:

@@ -24,6 +24,7 @@ from cursor_gateway.client.steps import (
     Tries,
     ask,
     body_of,
+    next_batch,
     opened,
     piece,
     unreadable,
@@ -229,6 +230,21 @@ class Reading:
 
     def _take(self, batch: list[Numbered] | None) -> None:
         self._pending.extend(batch or ())
+
+    def _fill(self) -> Call[bool]:
+        """Whether there are more events."""
+        while not self._pending:
+            batch = yield from next_batch(self._steps)
+            if batch is None:
+                return False
+            self._take(batch)
+        return True
+
+    def _finish(self) -> Call[ChatResponse]:
+        """Raises `CallFailed`, also for a run that failed."""
+        while (yield from self._fill()):
+            self._all()
+        return self._following.result()
 
     def _next(self) -> DocumentEvent:
         number, event = self._pending.popleft()
