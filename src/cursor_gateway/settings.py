@@ -8,7 +8,7 @@ import difflib
 import ipaddress
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -20,6 +20,8 @@ from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
+
+T = TypeVar("T", bound=Struct)
 
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]
@@ -217,6 +219,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def __repr__(self) -> str:
         """Without secrets: it may end up in a log."""
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in _masked(self))})"
+
+
+def subset(settings: Settings, kind: type[T]) -> T:
+    """A struct whose fields are all settings, with the same names."""
+    return kind(**{field.name: getattr(settings, field.name) for field in msgspec.structs.fields(kind)})
 
 
 # --- what there is to set -------------------------------------------------------------------------------
