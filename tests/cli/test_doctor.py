@@ -30,7 +30,6 @@ from cursor_gateway.cli.findings import (
     of_models,
     of_permissions,
     of_port,
-    of_python,
     of_source,
     of_url,
     of_workspaces,
@@ -59,11 +58,6 @@ GB = 1024**3
 
 def levels(findings: list[Finding]) -> list[Level]:
     return [finding.level for finding in findings]
-
-
-def test_an_old_python_is_broken() -> None:
-    assert of_python((3, 10, 9), "3.10.9").level == "broken"
-    assert of_python((3, 11, 0), "3.11.0").level == "good"
 
 
 def test_no_agent_is_a_warning_unless_one_is_wanted() -> None:

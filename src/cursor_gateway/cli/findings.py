@@ -45,12 +45,6 @@ def summary(findings: Sequence[Finding]) -> str:
     return f"{broken} problem{'' if broken == 1 else 's'} found{looks}."
 
 
-def of_python(found: tuple[int, int, int], state: str) -> Finding:
-    if found < (3, 11, 0):
-        return Finding("broken", "Python", state, "use 3.11 or newer.")
-    return Finding("good", "Python", state)
-
-
 def of_settings(loaded: Loaded, file: Path | None, is_there: bool) -> Finding:
     given = [name for name, origin in loaded.origins.items() if origin != "default"]
     names = ", ".join(given[:_NAMES]) + (", …" if len(given) > _NAMES else "")
@@ -274,14 +268,8 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
     findings = []
     if settings.force:
         state = "`force` is set: the agent runs every command without asking"
-        findings.append(
-            Finding(
-                "warning",
-                "permissions",
-                state,
-                "set `force` to false unless you trust everyone who can use the gateway.",
-            )
-        )
+        advice = "set `force` to false unless you trust everyone who can use the gateway."
+        findings.append(Finding("warning", "permissions", state, advice))
     elif is_unrestricted:
         state = "the agent's configuration has `approvalMode: unrestricted`: it runs every command without asking"
         advice = "set it to `allowlist` unless you trust everyone who can use the gateway."
