@@ -14,16 +14,16 @@ import click
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.configuration import config, data_dir
 from cursor_gateway.cli.forms import Form
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
 from cursor_gateway.cli.interview import Answer, can_be_asked
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
-from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
+from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
@@ -100,35 +100,27 @@ def chat(
 
     Piped input is appended to the prompt.
     """
-    if direct and url:
-        raise click.UsageError("--direct and --url cannot be combined.")
+    place = Place(config, url, direct)
     if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
-    settings = configuration(config).settings
-    command = ChatCommand(
-        ChatRequest(
-            message=_prompt(words),
-            conversation_id=conversation,
-            model=model,
-            mode=mode,
-            include=list(include),
-            # As text, code stays where it was written.
-            fences=fences or ("inline" if form == "text" else None),
-            workspace=workspace,
-        ),
-        form or "view",
-        url,
-        direct,
-        continues,
+    settings = place.settings
+    request = ChatRequest(
+        message=_prompt(words),
+        conversation_id=conversation,
+        model=model,
+        mode=mode,
+        include=list(include),
+        # As text, code stays where it was written.
+        fences=fences or ("inline" if form == "text" else None),
+        workspace=workspace,
     )
-    return _run(_chat(command, settings))
+    return _run(_chat(ChatCommand(request, form or "view", place, continues), settings))
 
 
 class ChatCommand(Struct, frozen=True):
     request: ChatRequest
     form: Form
-    url: str | None
-    is_direct: bool
+    place: Place
     continues: bool  # the newest conversation
 
     @property
@@ -202,9 +194,7 @@ async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
 
 
 async def _chat(command: ChatCommand, settings: Settings) -> int:
-    if command.is_direct:
-        return await _ask_agent(command, settings)
-    async with open_gateway(settings, command.url) as remote:
+    async with open_gateway(settings, command.place.url, direct=command.place.direct) as remote:
         if remote is not None:
             return await _ask_gateway(command, remote)
     return await _ask_agent(command, settings)
@@ -236,11 +226,9 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
     }
 
     async def answer(run_id: str, reply: AnswerRequest) -> str:
-        if reply.permissions is not None:
-            return await remote.client.answer(run_id, permissions=reply.permissions)
-        if reply.answers is not None:
-            return await remote.client.answer(run_id, answers=reply.answers)
-        return await remote.client.answer(run_id, plan=reply.plan or "reject")
+        return await remote.client.answer(
+            run_id, permissions=reply.permissions, answers=reply.answers, plan=reply.plan, text=reply.text
+        )
 
     async def follow(run_id: str) -> Batches:
         """Stops the run if it is closed before the end."""
@@ -255,9 +243,7 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
                 await remote.client.cancel(run_id)
 
     events = _gateway_events(remote, command.request.message, options, is_folder_named=named is not None)
-    done = await present(events, command.form, answer, follow, is_interactive=command.is_interactive)
-    _print_how_to_continue(command, done)
-    return _status(done.failure, command.form)
+    return await _presented(command, events, answer, follow)
 
 
 async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", *, is_folder_named: bool) -> Batches:
@@ -321,19 +307,17 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
             may_be_asked=command.is_interactive,
             source=INTERACTIVE if command.is_interactive else None,
         )
-        run = await gateway.service.start(run_request)
+        service = gateway.service
+        run = await service.start(run_request)
         assert isinstance(run, Run)  # a new one: no idempotency key was given
-        try:
-            answer, follow = answer_to(gateway.service, owner), _follow_in(gateway.service, owner)
-            interactive = command.is_interactive
-            done = await present(_agent_events(run), command.form, answer, follow, is_interactive=interactive)
-        except BaseException:  # Ctrl-C: the agent needs time to end its own processes
-            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
-            await run.gone()
-            raise
-        if settings.history:
-            _print_how_to_continue(command, done)
-        return _status(done.failure, command.form)
+
+        def follow(run_id: str) -> Batches:
+            run = service.runs.find(run_id, owner)
+            assert run is not None  # it was started here
+            return _agent_events(run)
+
+        answer, is_stored = _answer_in(service, owner), settings.history
+        return await _presented(command, _agent_events(run), answer, follow, is_stored=is_stored)
     finally:
         await gateway.close()
 
@@ -361,12 +345,22 @@ async def _conversation(
     return found
 
 
-def _print_how_to_continue(command: ChatCommand, done: Done) -> None:
-    if command.form != "view" or done.envelope.metadata.stored is False:
-        return
-    where = f" --url {command.url}" if command.url else " --direct" if command.is_direct else ""
-    aside()
-    aside(f'Continue with: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
+async def _presented(
+    command: ChatCommand, events: Batches, answer: Answer, follow: Follow, *, is_stored: bool = True
+) -> int:
+    """The exit status. Says how to continue the conversation."""
+    done = await present(events, command.form, answer, follow, is_interactive=command.is_interactive)
+    if command.form == "view":
+        if is_stored and done.envelope.metadata.stored is not False:
+            place = command.place
+            where = f" --url {place.url}" if place.url else " --direct" if place.direct else ""
+            id = sure_id(done.envelope.conversation_id)
+            aside()
+            aside(f'Continue with: cursor-gateway chat{where} --conversation {id} "…"')
+        return 0 if done.failure is None else 1  # which was shown
+    if done.failure is not None:
+        raise RunFailed(f"the run failed: {done.failure.message}")
+    return 0
 
 
 def _current_folder() -> str | None:
@@ -383,7 +377,7 @@ def _folder(name: str) -> Path:
         raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None
 
 
-def answer_to(service: "Service", owner: str) -> Answer:
+def _answer_in(service: "Service", owner: str) -> Answer:
     from cursor_gateway.runs.answering import Answering, Asker
 
     async def answer(run_id: str, reply: AnswerRequest) -> str:
@@ -399,35 +393,18 @@ def answer_to(service: "Service", owner: str) -> Answer:
     return answer
 
 
-def _follow_in(service: "Service", owner: str) -> Follow:
-    async def follow(run_id: str) -> Batches:
-        """Stops the run if it is closed before the end."""
-        run = service.runs.find(run_id, owner)
-        assert run is not None  # it was started here
-        try:
-            async for events in _agent_events(run):
-                yield events
-        finally:
-            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
-            await run.gone()
-
-    return follow
-
-
 async def _agent_events(run: "Run") -> Batches:
+    """Stops the run if it is closed before the end, and waits: the agent needs time to end its own processes."""
     is_first = True
     with run.reader() as reader:
-        while not reader.at_end:
-            events = await reader.next()
-            if is_first and run.fallback is not None:
-                _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
-            is_first = False
-            yield events
-
-
-def _status(failure: Failure | None, form: Form) -> int:
-    if failure is None:
-        return 0
-    if form != "view":  # which has shown it
-        raise RunFailed(f"the run failed: {failure.message}")
-    return 1
+        try:
+            while not reader.at_end:
+                events = await reader.next()
+                if is_first and run.fallback is not None:
+                    _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
+                is_first = False
+                yield events
+        finally:
+            if not reader.at_end:
+                run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
+                await run.gone()

@@ -1,8 +1,9 @@
 """`cursor-gateway convert`: convert the output of cursor-agent, recorded or piped, to another format."""
 
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Literal, Protocol, TypeAlias, get_args
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 from uuid import uuid4
 
 import click
@@ -23,6 +24,9 @@ from cursor_gateway.render.visible import visible_line
 from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
+
+
+T = TypeVar("T")
 
 
 class Encoder(Protocol):
@@ -97,7 +101,7 @@ class _Writer:
         if not events:
             return
         if self._encoder is None:  # only now: the agent's first line names its model
-            self._encoder = _encoder(self._form, self._reader.model, self._now, for_people=sys.stdout.isatty())
+            self._encoder = _encoder(self._form, self._reader.model, self._now)
         data = b"".join(map(self._encoder.push, events))
         if data and self._form == "text":
             write_text(data.decode("utf-8", "replace"), raw=self._raw)
@@ -107,46 +111,37 @@ class _Writer:
             self.failure = done.failure
 
 
-def _encoder(form: Form, model: str, now: datetime, *, for_people: bool) -> Encoder:
+def _encoder(form: Form, model: str, now: datetime) -> Encoder:
     head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
     match form:
         case "documents":
-            return _Response(indented=for_people)
+            transcript = Transcript()
+            return _Whole(transcript.push, transcript.response, encode_response)
         case "sse":
             return SseEncoder()
         case "ndjson":
             return NdjsonEncoder()
         case "openai":
-            return _Completion(head, indented=for_people)
+            fold = CompletionFold(head)
+            return _Whole(fold.push, fold.completion, encode_completion)
         case "openai-sse":
             return ChunkEncoder(head, include_usage=True)
         case "text":
             return TextEncoder()
 
 
-class _Response:
-    """The fold as an encoder: nothing until the run is done, then all of it."""
+class _Whole(Generic[T]):
+    """A fold as an encoder: nothing until the run is done, then all of it."""
 
-    def __init__(self, *, indented: bool) -> None:
-        self._transcript = Transcript()
-        self._indented = indented
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._transcript.push(event)
-        response = self._transcript.response()
-        return b"" if response is None else _line(encode_response(response), self._indented)
-
-
-class _Completion:
-    def __init__(self, head: CompletionHead, *, indented: bool) -> None:
-        self._fold = CompletionFold(head)
-        self._indented = indented
+    def __init__(
+        self, push: Callable[[DocumentEvent], None], result: Callable[[], T | None], encode: Callable[[T], bytes]
+    ) -> None:
+        self._push, self._result, self._encode = push, result, encode
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        self._fold.push(event)
-        completion = self._fold.completion()
-        return b"" if completion is None else _line(encode_completion(completion), self._indented)
-
-
-def _line(json: bytes, indented: bool) -> bytes:
-    return (msgspec.json.format(json, indent=2) if indented else json) + b"\n"
+        self._push(event)
+        result = self._result()
+        if result is None:
+            return b""
+        json = self._encode(result)
+        return (msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n"

@@ -13,6 +13,7 @@ from cursor_gateway.cli.conversations import sound, where, with_history, write_t
 from cursor_gateway.cli.histories import History, id_of, unknown
 from cursor_gateway.cli.output import Trouble, output_option, raw_option
 from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
 from cursor_gateway.model.run_info import Fences
@@ -55,9 +56,7 @@ def export(
     mode: Mode,
     fences: Fences,
     raw: bool,
-    config: str | None,
-    url: str | None,
-    direct: bool,
+    place: Place,
 ) -> int:
     """Export an answer from the history, or a cursor-agent recording, as one file.
 
@@ -67,7 +66,7 @@ def export(
     if target == "-" or Path(target).is_file():
         response, prompt = _recorded(target, mode, fences)
     else:
-        response, prompt = with_history(config, url, direct, lambda history: _stored(history, sound(target)))
+        response, prompt = with_history(place, lambda history: _stored(history, sound(target)))
     write_to(output, _written(response, prompt, form), raw=raw)
     return 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.remote import Remote, open_gateway
+from cursor_gateway.cli.remote import Place, Remote, open_gateway
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import owner_of
 from cursor_gateway.model.documents import ChatResponse
@@ -54,13 +54,13 @@ class History(Protocol):
 
 
 @asynccontextmanager
-async def open_history(settings: Settings, url: str | None, *, direct: bool) -> AsyncIterator[History]:
+async def open_history(place: Place) -> AsyncIterator[History]:
     """Of the gateway that `chat` would talk to."""
-    if not direct:
-        async with open_gateway(settings, url) as remote:
-            if remote is not None:
-                yield RemoteHistory(remote)
-                return
+    settings = place.settings
+    async with open_gateway(settings, place.url, direct=place.direct) as remote:
+        if remote is not None:
+            yield RemoteHistory(remote)
+            return
     from cursor_gateway.cli.stores import database_url, store_of
 
     directory = data_dir(settings)
