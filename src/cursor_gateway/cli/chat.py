@@ -16,9 +16,9 @@ from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, data_dir
 from cursor_gateway.cli.forms import Form
-from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
+from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.output import RunFailed, Trouble, aside
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
@@ -289,12 +289,7 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
         known = await _conversation(command, gateway.store, data_dir(settings), owner, here)
-        state = gateway.service.source.state()
-        if state.is_demo:
-            aside_demo()
-            aside(gateway.why_demo)
-        else:
-            aside(f"{state.detail}, without a gateway, in {known.workspace if known else here}")
+        gateway.announce(f", without a gateway, in {known.workspace if known else here}")
         run_request = RunRequest(
             owner=owner,
             messages=[UserMessage(request.message)],
@@ -335,9 +330,7 @@ async def _conversation(
         if found is None:
             raise Trouble(f"there is no conversation in {here} to continue; omit --continue to start one.")
     else:
-        found = await history.conversation(await id_of(history, name))
-        if found is None:
-            raise unknown(name)
+        found = await find(history, name)
     if found.is_running:
         raise Trouble(f"{found.id} has an active run in another process; wait until it has ended.")
     if not Path(found.workspace).is_dir():

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.cli.stores import OpenableStore, database_url, store_of
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
@@ -61,6 +62,15 @@ class Gateway(Struct, frozen=True):
     store: Store
     why_demo: str = ""  # why the built-in recordings answer
     node: "Node | None" = None  # in a cluster
+
+    def announce(self, how: str) -> None:
+        """The backend and how it is used; or that it is the demo, and why."""
+        state = self.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(self.why_demo)
+        else:
+            aside(f"{state.detail}{how}")
 
     async def close(self) -> None:
         await self.service.close(0)

@@ -12,7 +12,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
+from cursor_gateway.cli.histories import History, find, newest, open_history
 from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, write_json, write_text
 from cursor_gateway.cli.remote import Place, passed_on, place_options
 from cursor_gateway.errors import AgentCrashed
@@ -202,23 +202,16 @@ def sound(argument: str) -> str:
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
-async def _detail(history: History, name: str) -> ConversationDetail:
-    detail = await history.conversation(await id_of(history, name))
-    if detail is None:
-        raise unknown(name)
-    return detail
-
-
 async def _whole(history: History, name: str) -> "WholeConversation":
     from cursor_gateway.render.export import whole
 
-    detail = await _detail(history, name)
+    detail = await find(history, name)
     answers = [await history.answer(run.id) for run in detail.runs]
     return whole(detail, [answer for answer in answers if answer is not None])
 
 
 async def _delete(history: History, names: Sequence[str], is_sure: bool) -> int:
-    details = [await _detail(history, name) for name in names]
+    details = [await find(history, name) for name in names]
     chosen = list({detail.id: detail for detail in details}.values())
     if not is_sure and not _is_confirmed(chosen):
         aside("Nothing was deleted.")

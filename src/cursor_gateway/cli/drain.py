@@ -30,8 +30,5 @@ def drain(config: str | None, id: str) -> int:
 
 
 async def _drain(settings: Settings, id: str) -> bool:
-    store, cluster = open_cluster(settings)
-    try:
+    async with open_cluster(settings) as cluster:
         return await cluster.set_draining(id)
-    finally:
-        await store.close()

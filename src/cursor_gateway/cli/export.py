@@ -10,7 +10,7 @@ import msgspec
 
 from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import sound, where, with_history, write_to
-from cursor_gateway.cli.histories import History, id_of, unknown
+from cursor_gateway.cli.histories import History, find, unknown
 from cursor_gateway.cli.output import Trouble, output_option, raw_option
 from cursor_gateway.cli.reading import new_run, read_run
 from cursor_gateway.cli.remote import Place
@@ -88,10 +88,8 @@ async def _stored(history: History, name: str) -> _Asked:
         if response is None:
             raise Trouble(f"Unknown answer {name[:100]!r}; see `cursor-gateway conversations`.")
     else:
-        detail = await history.conversation(await id_of(history, name))
-        if detail is None or not detail.runs:
-            raise unknown(name)
-        response = await history.answer(detail.runs[-1].id)
+        runs = (await find(history, name)).runs
+        response = await history.answer(runs[-1].id) if runs else None
         if response is None:
             raise unknown(name)
     detail = await history.conversation(response.conversation_id)

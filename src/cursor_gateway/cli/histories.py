@@ -137,6 +137,14 @@ async def id_of(history: History, name: str) -> str:
     return fitting[0].id
 
 
+async def find(history: History, name: str) -> ConversationDetail:
+    """Raises `Trouble` if there is none."""
+    detail = await history.conversation(await id_of(history, name))
+    if detail is None:
+        raise unknown(name)
+    return detail
+
+
 def sure_id(id: str) -> str:
     """As much of an id as `id_of` needs to be sure, for lines that must be short."""
     return id[:_SURE_LENGTH]
@@ -222,18 +230,11 @@ class LocalHistory:
         return None if found is None else await detail_of(self._store, found)
 
     async def answer(self, run_id: str) -> ChatResponse | None:
-        from cursor_gateway.runs.recovery import run_info
-        from cursor_gateway.stages.partial_run import PartialRun
+        from cursor_gateway.runs.stored_run import StoredRun
+        from cursor_gateway.runs.whole_answers import response_of
 
         run = await self._store.run(run_id, self._owner)
-        if run is None:
-            return None
-        unfinished, last = PartialRun(), 0
-        while (page := await self._store.events(run_id, self._owner, after=last)).events:
-            for event in page.events:
-                unfinished.push(event)
-            last = page.last_number
-        return unfinished.response(run_info(run), "")
+        return None if run is None else await response_of(StoredRun(self._store, run))
 
     async def remove(self, id: str) -> bool:
         from cursor_gateway.runs.permissions import Permissions

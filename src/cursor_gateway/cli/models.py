@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from cursor_gateway.cli.output import RunFailed, aside, aside_demo, write_json
+from cursor_gateway.cli.output import RunFailed, aside, write_json
 from cursor_gateway.cli.remote import Place, direct_option, open_gateway, place_options
 from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
@@ -58,12 +58,7 @@ async def list_models(settings: Settings, url: str | None, *, direct: bool = Fal
 
     gateway = await compose(settings, warn=aside)
     try:
-        state = gateway.service.source.state()
-        if state.is_demo:
-            aside_demo()
-            aside(gateway.why_demo)
-        else:
-            aside(f"{state.detail}, without a gateway")
+        gateway.announce(", without a gateway")
         default = gateway.service.defaults.model  # the gateway's default, which may differ from the agent's
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]
