@@ -359,13 +359,11 @@ def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object
 
 
 def _given(kind: Kind, layer: _Layer, value: object) -> object:
-    match layer:
-        case "file":
-            return value
-        case "environment" | "flags":
-            if isinstance(value, str):
-                return _from_text(kind, value)
-            return _pairs(value) if isinstance(kind, DictType) and isinstance(value, tuple) else value
+    if layer == "file":
+        return value
+    if isinstance(value, str):
+        return _from_text(kind, value)
+    return _pairs(value) if isinstance(kind, DictType) and isinstance(value, tuple) else value
 
 
 def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> SettingsError:

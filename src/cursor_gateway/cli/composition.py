@@ -294,7 +294,7 @@ async def choose_source(
             f"`source = {settings.source}` cannot be used: {refused[settings.source]}; change one of the two settings.",
             param="source",
         )
-    cli = cli_source(settings, ledger, environ, warn)
+    cli = _cli(settings, ledger, environ, warn)
     try:
         await cli.probe()
     except AgentMissing as error:
@@ -317,8 +317,11 @@ async def choose_source(
         if default == "acp":
             raise
         warn(str(error))
-    if "sdk" not in refused and (default == "sdk" or _has_sdk(environ)):
-        sources["sdk"] = _sdk(settings, ledger, environ)
+    if "sdk" not in refused:
+        from cursor_gateway.sources.sdk.source import unavailable
+
+        if default == "sdk" or unavailable(environ) is None:
+            sources["sdk"] = _sdk(settings, ledger, environ)
     interactive = "acp" if settings.source == "auto" and "acp" in sources else None
     return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
@@ -338,12 +341,6 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     """The credentials that an agent is given, and could repeat when it fails."""
     given = [environ.get("CURSOR_API_KEY", ""), environ.get("CURSOR_AUTH_TOKEN", ""), *settings.agent_headers.values()]
     return [value for value in given if len(value) >= _SHORTEST_SECRET]
-
-
-def _has_sdk(environ: Mapping[str, str]) -> bool:
-    from cursor_gateway.sources.sdk.source import unavailable
-
-    return unavailable(environ) is None
 
 
 def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
@@ -380,8 +377,8 @@ def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Sour
     return CursorSdkSource(options, environ, ledger, monotonic)
 
 
-def cli_source(
-    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None] = lambda message: None
+def _cli(
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> CursorCliSource:
     options = CliOptions(
         program=settings.agent_program,

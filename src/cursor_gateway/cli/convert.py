@@ -1,8 +1,8 @@
 """`cursor-gateway convert`: convert the output of cursor-agent, recorded or piped, to another format."""
 
 import sys
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 from uuid import uuid4
 
@@ -11,7 +11,7 @@ import msgspec
 
 from cursor_gateway.cli import options
 from cursor_gateway.cli.output import raw_option, write_frames, write_text
-from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.text import TextEncoder
@@ -74,9 +74,8 @@ def convert(
     raw: bool,
 ) -> int:
     """Convert cursor-agent output from FILE or standard input."""
-    now = datetime.now(UTC)
-    reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
-    writer = _Writer(form, reader, now, raw=raw)
+    reader = new_reader(mode, fences, include, model)
+    writer = _Writer(form, reader, raw=raw)
     try:
         for events in read_run(file, reader):
             writer.write(events)
@@ -92,16 +91,16 @@ def convert(
 class _Writer:
     """Writes the events of each read at once."""
 
-    def __init__(self, form: Form, reader: DocumentReader, now: datetime, *, raw: bool) -> None:
+    def __init__(self, form: Form, reader: DocumentReader, *, raw: bool) -> None:
         self.failure: Failure | None = None
-        self._form, self._reader, self._now, self._raw = form, reader, now, raw
+        self._form, self._reader, self._raw = form, reader, raw
         self._encoder: Encoder | None = None
 
     def write(self, events: list[DocumentEvent]) -> None:
         if not events:
             return
         if self._encoder is None:  # only now: the agent's first line names its model
-            self._encoder = _encoder(self._form, self._reader.model, self._now)
+            self._encoder = _encoder(self._form, self._reader.model)
         data = b"".join(map(self._encoder.push, events))
         if data and self._form == "text":
             write_text(data.decode("utf-8", "replace"), raw=self._raw)
@@ -111,8 +110,8 @@ class _Writer:
             self.failure = done.failure
 
 
-def _encoder(form: Form, model: str, now: datetime) -> Encoder:
-    head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
+def _encoder(form: Form, model: str) -> Encoder:
+    head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(time.time()), model)
     match form:
         case "documents":
             transcript = Transcript()

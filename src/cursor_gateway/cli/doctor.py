@@ -177,7 +177,7 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     async def look() -> list[Finding]:
         paths = await _in_thread(lambda: _programs(settings.agent_program, environment))
         found.extend(await asyncio.gather(*(_ask(path, environment) for path in paths)))
-        return findings.of_agent(found, settings)
+        return list(findings.of_agent(found, settings))
 
     rated = await _checked("agent", _AGENT_SECONDS * 2 + 5, look)
     program = next((one.program for one in found if one.program is not None), None)
@@ -223,7 +223,7 @@ async def _login(program: Program, environment: Mapping[str, str], environ: Mapp
     from cursor_gateway.sources.cursor.program import run_to_end
 
     ran = await run_to_end([program.path, "status", "--format", "json"], environment, _LOGIN_SECONDS)
-    return findings.of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ)
+    return list(findings.of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ))
 
 
 async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
@@ -275,7 +275,7 @@ def _folder(path: Path) -> Folder:
 
 def _workspaces(settings: Settings) -> list[Finding]:
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
-    return findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots)
+    return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 
 
 def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:

@@ -1,7 +1,6 @@
 """`cursor-gateway export`: write a stored answer or a recording to one file."""
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -12,12 +11,11 @@ from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import sound, where, with_history, write_to
 from cursor_gateway.cli.histories import History, find, unknown
 from cursor_gateway.cli.output import Trouble, output_option, raw_option
-from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
 from cursor_gateway.model.run_info import Fences
-from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.visible import visible_json
 from cursor_gateway.stages.transcript import Transcript
 
@@ -72,7 +70,7 @@ def export(
 
 
 def _recorded(file: str, mode: Mode, fences: Fences) -> _Asked:
-    reader = DocumentReader(new_run(mode, fences, frozenset({"thinking"}), None, datetime.now(UTC)))
+    reader = new_reader(mode, fences)
     transcript = Transcript()
     for events in read_run(file, reader):
         for event in events:

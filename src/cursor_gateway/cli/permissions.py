@@ -4,7 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 import msgspec
@@ -17,17 +17,13 @@ from cursor_gateway.model.permissions import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 
+if TYPE_CHECKING:
+    from cursor_gateway.client.asynchronous import AsyncClient
+
 _Result = TypeVar("_Result")
+Permitting: TypeAlias = "AsyncClient | _Here"  # at a gateway, or on this machine
 
 _SHORT_ID = 13  # characters: enough to tell thousands apart
-
-
-class Permitting(Protocol):
-    """A gateway's client, or this machine's files."""
-
-    async def permissions(self) -> PermissionList: ...
-
-    async def revoke_permission(self, id: str) -> None: ...
 
 
 where = place_options(click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's files."))

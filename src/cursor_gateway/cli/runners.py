@@ -1,4 +1,4 @@
-"""`cursor-gateway runners`: list the processes of a cluster."""
+"""`cursor-gateway runners` and `drain`: list the processes of a cluster, and tell one to accept no new work."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import write_json
+from cursor_gateway.cli.output import Trouble, write_json
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -41,6 +41,30 @@ def runners(config: str | None, watch: bool, as_json: bool) -> int:
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(settings) if watch else _once(settings, as_json=as_json))
     return 0
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway runners
+      cursor-gateway drain worker1-4242-77120-9f3a1c02
+
+    \b
+    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
+    Exit status: 0 success; 2 there is no such process.""",
+)
+@config
+@click.argument("id")
+def drain(config: str | None, id: str) -> int:
+    """Tell a process in a cluster to accept no new work. From then on its /readyz returns 503."""
+    if not asyncio.run(_drain(configuration(config).settings, id)):
+        raise Trouble(f"no process {id[:100]!r} is connected to the database; see `cursor-gateway runners`.")
+    return 0
+
+
+async def _drain(settings: Settings, id: str) -> bool:
+    async with open_cluster(settings) as cluster:
+        return await cluster.set_draining(id)
 
 
 async def _once(settings: Settings, *, as_json: bool) -> None:
