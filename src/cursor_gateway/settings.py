@@ -218,7 +218,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __repr__(self) -> str:
         """Without secrets: it may end up in a log."""
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in _masked(self))})"
+        shown = {setting.name: setting.masked(getattr(self, setting.name)) for setting in every_setting()}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
 def subset(settings: Settings, kind: type[T]) -> T:
@@ -285,10 +286,6 @@ def every_setting() -> tuple[Setting, ...]:
         default = getattr(defaults, name)
         found.append(Setting(name=name, group=group, kind=kind, default=default, meaning=meaning, type=field.type))
     return tuple(found)
-
-
-def _masked(settings: Settings) -> Iterable[tuple[str, object]]:
-    return ((setting.name, setting.masked(getattr(settings, setting.name))) for setting in every_setting())
 
 
 # --- putting them together ------------------------------------------------------------------------------
@@ -470,13 +467,9 @@ def _takes(kind: Kind) -> str:
 
 
 def _takes_text(kind: Kind) -> str:
-    match kind:
-        case ListType():
-            return "texts separated by commas"
-        case DictType():
-            return "`name=value` pairs separated by commas, each name once"
-        case StrType() | IntType() | FloatType() | BoolType() | LiteralType():
-            return _takes(kind)
+    if isinstance(kind, ListType):
+        return "texts separated by commas"
+    return "`name=value` pairs separated by commas, each name once" if isinstance(kind, DictType) else _takes(kind)
 
 
 def _bounds(least: float | None, above: float | None, most: float | None) -> str:

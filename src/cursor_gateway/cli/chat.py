@@ -18,11 +18,11 @@ from cursor_gateway.cli.configuration import config, data_dir
 from cursor_gateway.cli.forms import Form
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, sound
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
-from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
+from cursor_gateway.dialects.documents.request import AnswerRequest, answers_of, permissions_of
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
@@ -104,38 +104,34 @@ def chat(
     if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
     settings = place.settings
-    request = ChatRequest(
-        message=_prompt(words),
-        conversation_id=conversation,
-        model=model,
-        mode=mode,
-        include=list(include),
-        # As text, code stays where it was written.
-        fences=fences or ("inline" if form == "text" else None),
-        workspace=workspace,
-    )
-    return _run(_chat(ChatCommand(request, form or "view", place, continues), settings))
+    is_interactive = form is None and can_be_asked()
+    options: ChatOptions = {
+        "model": model,
+        "mode": mode,
+        "fences": fences or ("inline" if form == "text" else None),  # as text, code stays where it was written
+        "include": include,
+        "may_ask": is_interactive,
+        "source": INTERACTIVE if is_interactive else None,
+    }
+    command = ChatCommand(_prompt(words), options, conversation, continues, workspace, form or "view", place)
+    return _run(_chat(command, settings))
 
 
 class ChatCommand(Struct, frozen=True):
-    request: ChatRequest
+    message: str
+    options: "ChatOptions"
+    conversation: str | None
+    continues: bool  # the newest conversation
+    workspace: str | None
     form: Form
     place: Place
-    continues: bool  # the newest conversation
-
-    @property
-    def is_interactive(self) -> bool:
-        """Whether questions can be asked."""
-        return self.form == "view" and can_be_asked()
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    # Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded.
-    given = " ".join(words).encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
-    typed = "" if words == ("-",) else given
+    typed = "" if words == ("-",) else sound(" ".join(words)).strip()
     piped = _piped(bool(typed))
     if prompt := "\n\n".join(part for part in (typed, piped) if part):
         return prompt
@@ -202,28 +198,19 @@ async def _chat(command: ChatCommand, settings: Settings) -> int:
 
 async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
     id, folder = None, remote.health.workspace if remote.health else ""
-    if (name := LAST if command.continues else command.request.conversation_id) is not None:
+    if (name := LAST if command.continues else command.conversation) is not None:
         history = RemoteHistory(remote)
         id = await id_of(history, name)
         if (known := await history.conversation(id)) is not None:
             folder = known.workspace
-    named = command.request.workspace
+    named = command.workspace
     if named is not None and remote.is_local:
         named = str(_folder(named))  # relative to this folder, not to the gateway's
     # A conversation has its own folder, and another machine does not have this one.
     here = _current_folder() if named is None and id is None and remote.is_own else None
     if command.form != "json" or sys.stderr.isatty():  # scripts that read JSON get no notes, only errors
         remote.announce(named or here or folder)
-    options: ChatOptions = {
-        "conversation_id": id,
-        "model": command.request.model,
-        "mode": command.request.mode,
-        "workspace": named or here,
-        "fences": command.request.fences,
-        "include": command.request.include,
-        "may_ask": command.is_interactive,
-        "source": INTERACTIVE if command.is_interactive else None,
-    }
+    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": named or here}
 
     async def answer(run_id: str, reply: AnswerRequest) -> str:
         return await remote.client.answer(
@@ -242,7 +229,7 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
             if not is_over:
                 await remote.client.cancel(run_id)
 
-    events = _gateway_events(remote, command.request.message, options, is_folder_named=named is not None)
+    events = _gateway_events(remote, command.message, options, is_folder_named=named is not None)
     return await _presented(command, events, answer, follow)
 
 
@@ -281,10 +268,10 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.run_request import RunRequest
 
-    request, owner = command.request, owner_here(settings)
-    here = _folder(request.workspace or ".")
+    options, owner = command.options, owner_here(settings)
+    here = _folder(command.workspace or ".")
     if not here.is_dir():
-        raise Trouble(f"the folder {request.workspace!r} does not exist; name one that does.")
+        raise Trouble(f"the folder {command.workspace!r} does not exist; name one that does.")
     # The local user may work in any folder; the roots are for callers of the gateway.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
@@ -292,15 +279,15 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
         gateway.announce(f", without a gateway, in {known.workspace if known else here}")
         run_request = RunRequest(
             owner=owner,
-            messages=[UserMessage(request.message)],
-            model=request.model,
-            mode=request.mode,
-            workspace=None if request.workspace is None else str(here),
+            messages=[UserMessage(command.message)],
+            model=options.get("model"),
+            mode=options.get("mode"),
+            workspace=None if command.workspace is None else str(here),
             conversation_id=None if known is None else known.id,
-            fences=request.fences,
-            include=frozenset(request.include),
-            may_be_asked=command.is_interactive,
-            source=INTERACTIVE if command.is_interactive else None,
+            fences=options.get("fences"),
+            include=frozenset(options.get("include", ())),
+            may_be_asked=options.get("may_ask", False),
+            source=options.get("source"),
         )
         service = gateway.service
         run = await service.start(run_request)
@@ -321,7 +308,7 @@ async def _conversation(
     command: ChatCommand, store: "Store", directory: Path, owner: str, here: Path
 ) -> ConversationEntry | None:
     """The one to continue, in its own folder. Raises `Trouble`."""
-    name = command.request.conversation_id
+    name = command.conversation
     if name is None and not command.continues:
         return None
     history = LocalHistory(store, directory, owner)
@@ -342,7 +329,7 @@ async def _presented(
     command: ChatCommand, events: Batches, answer: Answer, follow: Follow, *, is_stored: bool = True
 ) -> int:
     """The exit status. Says how to continue the conversation."""
-    done = await present(events, command.form, answer, follow, is_interactive=command.is_interactive)
+    done = await present(events, command.form, answer, follow, is_interactive=command.options.get("may_ask", False))
     if command.form == "view":
         if is_stored and done.envelope.metadata.stored is not False:
             place = command.place

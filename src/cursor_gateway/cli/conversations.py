@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from cursor_gateway.cli.histories import History, find, newest, open_history
-from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, write_json, write_text
+from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, sound, write_json, write_text
 from cursor_gateway.cli.remote import Place, passed_on, place_options
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEnded, Done
@@ -195,11 +195,6 @@ def with_history(place: Place, use: Callable[[History], Coroutine[None, None, _R
             return await use(history)
 
     return asyncio.run(used())
-
-
-def sound(argument: str) -> str:
-    """Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 async def _whole(history: History, name: str) -> "WholeConversation":

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli import options
-from cursor_gateway.cli.output import raw_option, write_frames, write_text
+from cursor_gateway.cli.output import RunFailed, raw_option, write_frames, write_text
 from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
@@ -20,7 +20,6 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.render.visible import visible_line
 from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
@@ -82,10 +81,9 @@ def convert(
     except KeyboardInterrupt:  # a reader always ends a run
         writer.write(reader.flush(RunCancelled("The conversion was interrupted; run it again.").failure()))
         raise
-    if writer.failure is None:
-        return 0
-    click.echo(f"cursor-gateway: the run failed: {visible_line(writer.failure.message)}", err=True)
-    return 1
+    if writer.failure is not None:
+        raise RunFailed(f"the run failed: {writer.failure.message}")
+    return 0
 
 
 class _Writer:

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from cursor_gateway.cli import options
-from cursor_gateway.cli.conversations import sound, where, with_history, write_to
+from cursor_gateway.cli.conversations import where, with_history, write_to
 from cursor_gateway.cli.histories import History, find, unknown
-from cursor_gateway.cli.output import Trouble, output_option, raw_option
+from cursor_gateway.cli.output import Trouble, output_option, raw_option, sound
 from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response

@@ -162,7 +162,9 @@ async def _locate(settings: Settings, url: str | None) -> _Address | None:
     if (socket := find_socket(data, port)) is not None:
         return _Address(url=address, is_named=bool(named), socket=socket)
     try:
-        await _connect(parts.hostname or "", port)
+        async with asyncio.timeout(_CONNECT_SECONDS):  # whether anything listens there; nothing is sent
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+        writer.transport.abort()
     except TimeoutError:
         raise Trouble(_no_answer(address, _CONNECT_SECONDS)) from None
     except OSError as error:
@@ -187,13 +189,6 @@ def current_folder() -> str:
 
 def local_url(settings: Settings) -> str:
     return url_of(settings.host.removeprefix("[").removesuffix("]"), settings.port)
-
-
-async def _connect(host: str, port: int) -> None:
-    """Whether anything listens there; nothing is sent. Raises `OSError`, which `TimeoutError` is."""
-    async with asyncio.timeout(_CONNECT_SECONDS):
-        _, writer = await asyncio.open_connection(host, port)
-    writer.transport.abort()
 
 
 # --- how it is ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.connection import BaseClient, ChatOptions, built, limits, lost, request_of
+from cursor_gateway.client.connection import BaseClient, ChatOptions, built, lost, request_of
 from cursor_gateway.client.following import Following, Prose, Reading
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
@@ -37,7 +37,8 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
     def _open(self, options: dict[str, Any], socket: str | None) -> "httpx2.AsyncClient":
         import httpx2
 
-        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=limits())
+        limits = options["limits"]
+        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=limits)
         return httpx2.AsyncClient(**options, transport=transport)
 
     async def __aenter__(self) -> "AsyncClient":

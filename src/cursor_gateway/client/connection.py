@@ -124,16 +124,10 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-        "limits": limits(),
+        "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one open
         "trust_env": not is_loopback(httpx2.URL(url).host),  # a company proxy cannot reach this machine
         "verify": url.startswith("https:"),  # reading all certificates takes a tenth of a second
     }
-
-
-def limits() -> "httpx2.Limits":
-    import httpx2
-
-    return httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # each stream keeps one open
 
 
 def built(http: "httpx2.Client | httpx2.AsyncClient", request: Request) -> "httpx2.Request":

@@ -29,9 +29,9 @@ def progress_line(event: DocumentEvent) -> str:
             return _line(one_line(document) or "")
         case Paused():
             return "Waiting for an answer"
-        case DocumentStarted() | ContentDelta() | Done():
+        case DocumentStarted() | ContentDelta() | Reasoning() | ToolCallStarted() | ToolCallArguments():
             return ""
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
+        case ToolCallEnded() | Done():
             return ""
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
     OUTPUT_TOKENS,
+    OWN_TOOLS,
     PROVIDER,
     TITLE,
     Client,
@@ -49,7 +50,7 @@ def _keep(name: str, endpoint: Endpoint) -> JsonFile:
 
 
 _WORKS = (
-    "its own tools: the agent requests them, and the client runs them in its folder, with its permissions",
+    OWN_TOOLS,
     "sessions: `--continue` continues the agent's session",
     "`/models` lists the gateway's models",
     "images, titles and compaction",
