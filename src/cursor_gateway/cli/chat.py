@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Service
-    from cursor_gateway.store.base import Store
 
 _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 
@@ -275,7 +274,7 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
     # The local user may work in any folder; the roots are for callers of the gateway.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
-        known = await _conversation(command, gateway.store, data_dir(settings), owner, here)
+        known = await _conversation(command, LocalHistory(gateway.store, data_dir(settings), owner), here)
         gateway.announce(f", without a gateway, in {known.workspace if known else here}")
         run_request = RunRequest(
             owner=owner,
@@ -304,14 +303,11 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
         await gateway.close()
 
 
-async def _conversation(
-    command: ChatCommand, store: "Store", directory: Path, owner: str, here: Path
-) -> ConversationEntry | None:
+async def _conversation(command: ChatCommand, history: LocalHistory, here: Path) -> ConversationEntry | None:
     """The one to continue, in its own folder. Raises `Trouble`."""
     name = command.conversation
     if name is None and not command.continues:
         return None
-    history = LocalHistory(store, directory, owner)
     if name is None:
         found = await first(history, lambda entry: entry.workspace == str(here.resolve()))
         if found is None:

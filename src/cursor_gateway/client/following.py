@@ -198,7 +198,7 @@ class Reading:
         self._following = following
         self._steps = following.follow()
         self._pending: deque[Numbered] = deque()
-        self._last_event = 0
+        self.last_event = 0  # the last one read; `client.events(stream.id, after=stream.last_event)` continues there
 
     @property
     def id(self) -> str:
@@ -218,11 +218,6 @@ class Reading:
     def response(self) -> ChatResponse | None:
         """The whole answer. None until the run is over."""
         return self._following.response
-
-    @property
-    def last_event(self) -> int:
-        """The number of the last event read. `client.events(stream.id, after=stream.last_event)` continues there."""
-        return self._last_event
 
     def let_finish(self) -> None:
         """Lets the run continue when the stream is closed."""
@@ -248,7 +243,7 @@ class Reading:
 
     def _next(self) -> DocumentEvent:
         number, event = self._pending.popleft()
-        self._last_event = number or self._last_event
+        self.last_event = number or self.last_event
         return event
 
     def _all(self) -> list[DocumentEvent]:
