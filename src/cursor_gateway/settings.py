@@ -391,7 +391,7 @@ def _misplaced(value: object) -> str:
 
 
 def _check_keys(keys: Mapping[str, str], origin: str) -> None:
-    """Names entries by their place: who mixes names, hashes and keys up must not find a key in a log."""
+    """Names entries by their position: if names, hashes and keys are mixed up, no key must appear in a log."""
     owners: dict[str, int] = {}
     for place, (name, hashed) in enumerate(keys.items(), start=1):
         if is_reserved(name):
@@ -482,7 +482,7 @@ def _bounds(least: float | None, above: float | None, most: float | None) -> str
 
 
 def is_loopback(host: str) -> bool:
-    """Of what is not understood: no."""
+    """False for what is not understood."""
     if host.lower() == "localhost":
         return True
     try:
@@ -492,7 +492,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposed(settings: Settings) -> None:
-    """Who can use the gateway can run commands on its machine."""
+    """Anyone who can use the gateway can run commands on its machine."""
     if not settings.api_keys and not settings.store and not is_loopback(settings.host):  # a database may have keys
         raise SettingsError(
             f"the gateway refuses to listen on {settings.host!r} without API keys: anyone who can connect could run "

@@ -18,7 +18,7 @@ from cursor_gateway.cli.configuration import config, data_dir
 from cursor_gateway.cli.forms import Form
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, sound
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, valid_text
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
@@ -130,7 +130,7 @@ class ChatCommand(Struct, frozen=True):
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    typed = "" if words == ("-",) else sound(" ".join(words)).strip()
+    typed = "" if words == ("-",) else valid_text(" ".join(words)).strip()
     piped = _piped(bool(typed))
     if prompt := "\n\n".join(part for part in (typed, piped) if part):
         return prompt
@@ -158,7 +158,7 @@ def _run(talk: Coroutine[None, None, int]) -> int:
     # A closed pipe or socket must be an error here, so that the cleanup runs.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        return asyncio.run(_heeding_signals(talk))
+        return asyncio.run(_with_signal_handlers(talk))
     except KeyboardInterrupt:
         aside("Stopped.")
         return 130
@@ -168,7 +168,7 @@ def _run(talk: Coroutine[None, None, int]) -> int:
         raise
 
 
-async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
+async def _with_signal_handlers(talk: Coroutine[None, None, int]) -> int:
     """`asyncio.run` handles Ctrl-C. Without this, a closed window or `kill` would leave the agent running."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(talk)
     received: list[int] = []

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from cursor_gateway.cli.histories import History, find, newest, open_history
-from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, sound, write_json, write_text
+from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
 from cursor_gateway.cli.remote import Place, passed_on, place_options
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEnded, Done
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["markdown", "json", "text"]
 _Result = TypeVar("_Result")
 
-_USUAL = 20
+_DEFAULT_LIMIT = 20
 _SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apart
 _GAP = 2  # between two columns
 _WIDE = 120  # columns that have room for whole ids
@@ -48,7 +48,7 @@ where = place_options(click.option("--direct", is_flag=True, help="Do not use a 
 _limit = click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=_USUAL,
+    default=_DEFAULT_LIMIT,
     show_default=True,
     metavar="N",
     help="The maximum number of results.",
@@ -100,7 +100,7 @@ def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> i
     """
     from cursor_gateway.store.search import query_words
 
-    query = sound(" ".join(words))
+    query = valid_text(" ".join(words))
     found, is_more = with_history(place, lambda history: newest(history, limit, query))
     if not found and not as_json:
         aside(f"No conversation contains {'all these words' if len(query.split()) > 1 else 'this word'}.")
@@ -119,7 +119,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
     from cursor_gateway.cli.terminals import terminal
 
-    conversation = with_history(place, lambda history: _whole(history, sound(id)))
+    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
     if as_json:
         write_json(msgspec.json.encode(conversation))
     else:
@@ -142,7 +142,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @where
 def export(id: str, form: Form | None, output: str | None, raw: bool, place: Place) -> int:
     """Export a conversation."""
-    conversation = with_history(place, lambda history: _whole(history, sound(id)))
+    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
     write_to(output, written, raw=raw)
     return 0
@@ -182,7 +182,7 @@ def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
     Not deleted: files that the agent has changed in its
     workspace, recordings (`record_dir`), and data sent to Cursor. Active runs are stopped.
     """
-    return with_history(place, lambda history: _delete(history, [*map(sound, ids)], yes))
+    return with_history(place, lambda history: _delete(history, [*map(valid_text, ids)], yes))
 
 
 # --- the history ------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def doctor(config: str | None, as_json: bool) -> int:
     if as_json:
         write_json(msgspec.json.encode({"status": worst(found), "findings": found}), indented=True)
     else:
-        console.print(picture(found), soft_wrap=not console.is_terminal)
+        console.print(rendered(found), soft_wrap=not console.is_terminal)
     return 1 if worst(found) == "broken" else 0
 
 
@@ -77,7 +77,7 @@ def doctor(config: str | None, as_json: bool) -> int:
 _MARKS: dict[Level, tuple[str, str]] = {"good": ("✓", "green"), "warning": ("!", "yellow"), "broken": ("✗", "red")}
 
 
-def picture(found: Sequence[Finding]) -> "RenderableType":
+def rendered(found: Sequence[Finding]) -> "RenderableType":
     """The advice is below what was found, because 80 columns have no room for both."""
     from rich.console import Group
     from rich.text import Text

@@ -10,7 +10,7 @@ import msgspec
 from cursor_gateway.cli import options
 from cursor_gateway.cli.conversations import where, with_history, write_to
 from cursor_gateway.cli.histories import History, find, unknown
-from cursor_gateway.cli.output import Trouble, output_option, raw_option, sound
+from cursor_gateway.cli.output import Trouble, output_option, raw_option, valid_text
 from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
@@ -64,7 +64,7 @@ def export(
     if target == "-" or Path(target).is_file():
         response, prompt = _recorded(target, mode, fences)
     else:
-        response, prompt = with_history(place, lambda history: _stored(history, sound(target)))
+        response, prompt = with_history(place, lambda history: _stored(history, valid_text(target)))
     write_to(output, _written(response, prompt, form), raw=raw)
     return 0
 

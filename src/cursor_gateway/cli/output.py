@@ -57,7 +57,7 @@ def aside_demo(where: str = "") -> None:
     aside(f"DEMO: answers are built-in recordings{where}. No agent runs, no files change.", bold=True, reverse=True)
 
 
-def sound(argument: str) -> str:
+def valid_text(argument: str) -> str:
     """Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded."""
     return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 

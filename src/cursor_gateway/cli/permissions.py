@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
 
 _Result = TypeVar("_Result")
-Permitting: TypeAlias = "AsyncClient | _Here"  # at a gateway, or on this machine
+PermissionStore: TypeAlias = "AsyncClient | _LocalPermissions"  # at a gateway, or on this machine
 
 _SHORT_ID = 13  # characters: enough to tell thousands apart
 
@@ -48,7 +48,7 @@ def permissions(context: click.Context, place: Place, as_json: bool) -> int:
     """List what you have allowed the agent to do."""
     if passed_on(context):
         return 0
-    found = _with(place, lambda permitting: permitting.permissions())
+    found = _with(place, lambda store: store.permissions())
     if as_json:
         write_json(msgspec.json.encode(found))
     else:
@@ -64,19 +64,19 @@ def revoke(ids: tuple[str, ...], place: Place, is_all: bool) -> int:
     """Revoke permissions, from the agent's next run on. ID is an id from the list, or its first characters."""
     if bool(ids) == is_all:
         raise click.UsageError("Name some permissions, or use --all.")
-    count = _with(place, lambda permitting: _revoke(permitting, ids))
+    count = _with(place, lambda store: _revoke(store, ids))
     aside(f"Revoked {count} permission{'' if count == 1 else 's'}.")
     return 0 if count else 1
 
 
-async def _revoke(permitting: Permitting, ids: tuple[str, ...]) -> int:
-    entries = (await permitting.permissions()).permissions
+async def _revoke(store: PermissionStore, ids: tuple[str, ...]) -> int:
+    entries = (await store.permissions()).permissions
     if ids:
         chosen = [_named(entries, id) for id in dict.fromkeys(ids)]
     else:
         chosen = [entry for entry in entries if _is_rule(entry)]
     for entry in chosen:
-        await permitting.revoke_permission(entry.id)
+        await store.revoke_permission(entry.id)
     return len(chosen)
 
 
@@ -91,7 +91,7 @@ def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
 # --- where they are -------------------------------------------------------------------------------------
 
 
-class _Here:
+class _LocalPermissions:
     def __init__(self, settings: Settings) -> None:
         from cursor_gateway.runs.permissions import Permissions
 
@@ -112,19 +112,19 @@ class _Here:
 
 
 @asynccontextmanager
-async def _open(place: Place) -> AsyncIterator[Permitting]:
+async def _open(place: Place) -> AsyncIterator[PermissionStore]:
     settings = place.settings
     async with open_gateway(settings, place.url, direct=place.direct) as remote:
         if remote is not None:
             yield remote.client
             return
-    yield _Here(settings)
+    yield _LocalPermissions(settings)
 
 
-def _with(place: Place, do: Callable[[Permitting], Coroutine[None, None, _Result]]) -> _Result:
+def _with(place: Place, do: Callable[[PermissionStore], Coroutine[None, None, _Result]]) -> _Result:
     async def run() -> _Result:
-        async with _open(place) as permitting:
-            return await do(permitting)
+        async with _open(place) as store:
+            return await do(store)
 
     try:
         return asyncio.run(run())

@@ -109,7 +109,7 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         else:
             run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
     for stream in (sys.stdout, sys.stderr):
-        _let_go(stream)
+        _flush(stream)
     return 0
 
 
@@ -132,7 +132,7 @@ def local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]
         yield sockets
 
 
-def _let_go(stream: TextIO) -> None:
+def _flush(stream: TextIO) -> None:
     """Unread output must not fail again when Python exits, and change the exit status."""
     try:
         stream.flush()
@@ -176,7 +176,7 @@ async def serve_gateway(
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
         gateway.service.source.warm_up(str(gateway.service.workspaces.default))
-    beside = [
+    background = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
         asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
@@ -188,7 +188,7 @@ async def serve_gateway(
         service = node.front if node is not None else LocalRunService(gateway.service)
         await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready))
     finally:
-        for task in beside:
+        for task in background:
             task.cancel()
         await gateway.close()
 

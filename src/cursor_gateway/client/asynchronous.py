@@ -5,7 +5,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.connection import BaseClient, ChatOptions, built, lost, request_of
+from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
 from cursor_gateway.client.following import Following, Prose, Reading
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
@@ -28,6 +28,7 @@ def _awaited(
     async def method(client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
         return await client._call(call(client._link, *args, **kwargs))
 
+    describe(method, call)
     return method
 
 

@@ -5,8 +5,9 @@ httpx2 is imported where it is used, so that reading recordings does not wait fo
 
 import os
 from binascii import b2a_base64
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 from uuid import uuid4
 
 from cursor_gateway.client.calls import ChatFields, chat_request
@@ -61,6 +62,12 @@ class BaseClient(Generic[Http]):
         raise NotImplementedError
 
 
+def describe(method: Callable[..., object], call: Callable[..., object]) -> None:
+    """For `help`: the method of a client returns what the call results in, not its steps."""
+    result = get_args(call.__annotations__["return"])[-1]
+    vars(method)["__signature__"] = signature(call).replace(return_annotation=result)
+
+
 def request_of(message: str, options: ChatOptions) -> Request:
     """Raises `OSError` if an image cannot be read, and `ValueError` if it is not an image."""
     key = options.pop("idempotency_key", None) or uuid4().hex
@@ -88,7 +95,7 @@ def _kind(data: bytes) -> str:
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
-    raise ValueError("an image is a png, jpeg, gif or webp; these bytes are none")
+    raise ValueError("an image must be a png, jpeg, gif or webp; these bytes are none of them")
 
 
 def address(url: str | None, api_key: str | None) -> tuple[str, str | None]:
@@ -119,7 +126,7 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
     from cursor_gateway.settings import is_loopback
 
     if api_key and not (api_key.isascii() and api_key.isprintable()):
-        raise ValueError("the key holds characters that no key has")
+        raise ValueError("the key contains characters that no key has")
     return {
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
