@@ -29,9 +29,9 @@ def progress_line(event: DocumentEvent) -> str:
             return _line(one_line(document) or "")
         case Paused():
             return "Waiting for an answer"
-        case DocumentStarted() | ContentDelta() | Reasoning() | ToolCallStarted() | ToolCallArguments():
+        case DocumentStarted() | ContentDelta() | Done():
             return ""
-        case ToolCallEnded() | Done():
+        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
             return ""
 
 
