@@ -7,9 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from cursor_gateway.cluster.members import Timing
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
-from cursor_gateway.settings import Loaded, Settings, check_exposed, every_setting, is_loopback, load
+from cursor_gateway.settings import Loaded, Settings, check_exposed, every_setting, is_loopback, load, subset
+from cursor_gateway.sources.acp.pool import PoolOptions
 
 HASH = hash_key("cgw_one")
 OTHER = hash_key("cgw_two")
@@ -311,3 +313,13 @@ def test_every_setting_has_a_group_a_meaning_and_names() -> None:
 def test_tables_and_lists_have_words_for_what_they_take() -> None:
     assert BY_NAME["api_keys"].takes == "a table of strings"
     assert BY_NAME["allowed_hosts"].takes == "a list of strings"
+
+
+def test_a_part_of_the_settings() -> None:
+    settings = Settings(beat_seconds=1, lease_seconds=7)
+    assert subset(settings, Timing) == Timing(beat_seconds=1, lease_seconds=7)
+
+
+def test_a_field_that_is_no_setting_is_a_mistake() -> None:
+    with pytest.raises(AttributeError, match="max_processes"):
+        subset(Settings(), PoolOptions)

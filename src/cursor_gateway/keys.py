@@ -1,4 +1,4 @@
-"""API keys: made once, shown once, known afterwards only by their hashes."""
+"""API keys: shown once when they are created, and stored only as hashes."""
 
 import hashlib
 import hmac
@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Mapping
 
-LOCAL_OWNER = "local"  # of everything that was said while there were no keys
+LOCAL_OWNER = "local"  # of everything from before there were keys
 
 _PREFIX = "cgw_"
 _BYTES = 32
@@ -28,17 +28,17 @@ def is_hash(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Of a key's owner. A key is none: who mixes the two up must not find it in logs and error messages."""
+    """Of a key's owner. A key is not a valid name: if the two are mixed up, it must not appear in logs and errors."""
     return _NAME.fullmatch(text) is not None and not text.startswith(_PREFIX) and not is_reserved(text)
 
 
 def is_reserved(name: str) -> bool:
-    """A key of this name would see what others said before there were keys."""
+    """A key of this name would see all conversations from before there were keys."""
     return name == LOCAL_OWNER
 
 
 def owner_of(key: str, api_keys: Mapping[str, str]) -> str | None:
-    """Looks at every hash to its end, whichever it is, so that the time reveals nothing."""
+    """Compares the key with every hash in full, so that the time this takes reveals nothing."""
     hashed = hash_key(key).encode()
     found = None
     for owner, stored in api_keys.items():

@@ -8,11 +8,11 @@ import difflib
 import ipaddress
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, Metadata, StrType
+from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, StrType
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import AgentTools
@@ -21,44 +21,43 @@ from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
 
+T = TypeVar("T", bound=Struct)
+
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]
 Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
+Limit: TypeAlias = Annotated[int, Meta(ge=0)]  # 0 has a meaning of its own
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The text in each annotation describes the setting for people."""
+
     # --- where it listens, and to whom
-    host: Annotated[
-        str,
-        Meta(min_length=1, description="The address to listen on. Any address other than loopback requires API keys."),
-    ] = "127.0.0.1"
-    port: Annotated[int, Meta(ge=0, le=65535, description="The port to listen on; 0 chooses a free one.")] = 8787
+    host: Annotated[NonEmpty, "The address to listen on. Any address other than loopback requires API keys."] = (
+        "127.0.0.1"
+    )
+    port: Annotated[int, Meta(ge=0, le=65535), "The port to listen on; 0 chooses a free one."] = 8787
     api_keys: Annotated[
-        dict[str, str],
-        Meta(description="API keys: names and the hashes of their keys, as printed by `cursor-gateway key NAME`."),
+        dict[str, str], "API keys: names and the hashes of their keys, as printed by `cursor-gateway key NAME`."
     ] = {}
-    allowed_hosts: Annotated[
-        list[str], Meta(description="Additional host names that clients may use (the Host header).")
-    ] = []
+    allowed_hosts: Annotated[list[str], "Additional host names that clients may use (the Host header)."] = []
     allowed_origins: Annotated[
-        list[str], Meta(description="Origins of web pages that may call the API from a browser; none by default.")
+        list[str], "Origins of web pages that may call the API from a browser; none by default."
     ] = []
     # --- what is run
     source: Annotated[
         SourceName,
-        Meta(
-            description="The backend: `cli` starts cursor-agent for each run, `acp` keeps it running, `sdk` is "
-            "Cursor's SDK, `replay` plays recordings; `auto` is `cli`, or without an agent the demo."
-        ),
+        "The backend: `cli` starts cursor-agent for each run, `acp` keeps it running, `sdk` is Cursor's SDK, "
+        "`replay` plays recordings; `auto` is `cli`, or without an agent the demo.",
     ] = "auto"
     agent_program: Annotated[
-        str,
-        Meta(description="The path of the agent; if empty, `cursor-agent` or `agent` on PATH or in ~/.local/bin."),
+        str, "The path of the agent; if empty, `cursor-agent` or `agent` on PATH or in ~/.local/bin."
     ] = ""
     agent_user: Annotated[
         str,
@@ -68,243 +67,171 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = ""
     agent_environment: Annotated[
-        list[str],
-        Meta(description="Names of additional environment variables to pass to the agent; `PREFIX*` for several."),
+        list[str], "Names of additional environment variables to pass to the agent; `PREFIX*` for several."
     ] = []
     agent_headers: Annotated[
-        dict[str, str],
-        Meta(description="Headers that the agent adds to its own requests (`--header`); visible in the process list."),
+        dict[str, str], "Headers that the agent adds to its own requests (`--header`); visible in the process list."
     ] = {}
-    model: Annotated[str, Meta(min_length=1, description="The default model.")] = "auto"
+    model: Annotated[NonEmpty, "The default model."] = "auto"
     model_aliases: Annotated[
         dict[str, str],
-        Meta(
-            description="Maps other model names, and words in `claude-…` names, to a model, or to a word, which "
-            "selects the newest model with that word in its name."
-        ),
+        "Maps other model names, and words in `claude-…` names, to a model, or to a word, which selects the newest "
+        "model with that word in its name.",
     ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
-    mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
-    workspace: Annotated[
-        str, Meta(description="The default workspace; if empty, the folder in which the gateway was started.")
-    ] = ""
+    mode: Annotated[Mode, "The default mode."] = "agent"
+    workspace: Annotated[str, "The default workspace; if empty, the folder in which the gateway was started."] = ""
     workspace_roots: Annotated[
-        list[str],
-        Meta(description="Requests may use these folders and those below them; if empty, `workspace` and below."),
+        list[str], "Requests may use these folders and those below them; if empty, `workspace` and below."
     ] = []
-    trust: Annotated[bool, Meta(description="Tell the agent to trust the allowed workspaces (`--trust`).")] = True
+    trust: Annotated[bool, "Tell the agent to trust the allowed workspaces (`--trust`)."] = True
     refuse_workspace_hooks: Annotated[
         bool,
-        Meta(
-            description="Reject workspaces with their own hooks, MCP servers or permissions: `hooks.json`, "
-            "`mcp.json` or `cli.json` in `.cursor`."
-        ),
+        "Reject workspaces with their own hooks, MCP servers or permissions: `hooks.json`, `mcp.json` or `cli.json` "
+        "in `.cursor`.",
     ] = False
-    force: Annotated[
-        bool, Meta(description="Let the agent run every command without asking (`--force`). Dangerous.")
-    ] = False
+    force: Annotated[bool, "Let the agent run every command without asking (`--force`). Dangerous."] = False
     allow: Annotated[
         list[str],
-        Meta(
-            description="Rules for what the agent may do besides its own configuration: `Shell(git)`, "
-            "`Mcp(server:tool)`, `WebFetch(example.com)`; with `acp` also `Write(src/**)`."
-        ),
+        "Rules for what the agent may do besides its own configuration: `Shell(git)`, `Mcp(server:tool)`, "
+        "`WebFetch(example.com)`; with `acp` also `Write(src/**)`.",
     ] = []
     permissions: Annotated[
         Permissions,
-        Meta(
-            description="What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; "
-            "`deny` does not."
-        ),
+        "What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; `deny` does not.",
     ] = "ask"
     sdk_bridge: Annotated[
-        list[str], Meta(description="The command that starts the bridge of Cursor's SDK; if empty, the bundled one.")
+        list[str], "The command that starts the bridge of Cursor's SDK; if empty, the bundled one."
     ] = []
-    max_agents: Annotated[int, Meta(ge=1, le=64, description="Maximum number of agent processes (`acp`).")] = 4
+    max_agents: Annotated[int, Meta(ge=1, le=64), "Maximum number of agent processes (`acp`)."] = 4
     # --- how answers look
-    fences: Annotated[Fences, Meta(description="Whether code blocks become separate documents.")] = "split"
+    fences: Annotated[Fences, "Whether code blocks become separate documents."] = "split"
     agent_tools: Annotated[
-        AgentTools,
-        Meta(
-            description="How the OpenAI API reports the agent's tools; with `tool_calls`, some clients run them again."
-        ),
+        AgentTools, "How the OpenAI API reports the agent's tools; with `tool_calls`, some clients run them again."
     ] = "reasoning"
     messages_actions: Annotated[
         ActionDisplay,
-        Meta(
-            description="How the Messages API shows the agent's actions: as lines in `thinking` if the request asks "
-            "for thinking, as `text`, as blocks of server tools (`native`), or not at all."
-        ),
+        "How the Messages API shows the agent's actions: as lines in `thinking` if the request asks for thinking, as "
+        "`text`, as blocks of server tools (`native`), or not at all.",
     ] = "thinking"
     # --- limits
-    max_runs: Annotated[int, Meta(ge=1, description="Maximum number of active runs; the next one gets 429.")] = 8
-    max_runs_per_key: Annotated[
-        int, Meta(ge=0, description="Maximum number of active runs of one API key; 0 means `max_runs`.")
-    ] = 0
+    max_runs: Annotated[Count, "Maximum number of active runs; the next one gets 429."] = 8
+    max_runs_per_key: Annotated[Limit, "Maximum number of active runs of one API key; 0 means `max_runs`."] = 0
     max_waiting_per_key: Annotated[
-        int,
-        Meta(ge=0, description="Maximum number of one API key's runs that wait for tool results; 0 means `max_runs`."),
+        Limit, "Maximum number of one API key's runs that wait for tool results; 0 means `max_runs`."
     ] = 0
     queue_seconds: Annotated[
-        Seconds,
-        Meta(description="How long a request waits for a free slot while other API keys use more than their share."),
+        Seconds, "How long a request waits for a free slot while other API keys use more than their share."
     ] = 30
-    requests_per_minute: Annotated[
-        int, Meta(ge=0, description="Maximum number of one API key's requests in a minute; 0 means no limit.")
-    ] = 0
-    max_body_bytes: Annotated[int, Meta(ge=1024, description="Maximum size of a request body.")] = 20 * 1024 * 1024
-    max_images: Annotated[int, Meta(ge=1, description="Maximum number of images in a request.")] = 50
-    max_output_bytes: Annotated[int, Meta(ge=1024, description="Maximum output of the agent in one run.")] = (
-        256 * 1024 * 1024
+    requests_per_minute: Annotated[Limit, "Maximum number of one API key's requests in a minute; 0 means no limit."] = 0
+    max_body_bytes: Annotated[int, Meta(ge=1024), "Maximum size of a request body."] = 20 * 1024 * 1024
+    max_images: Annotated[Count, "Maximum number of images in a request."] = 50
+    max_output_bytes: Annotated[int, Meta(ge=1024), "Maximum output of the agent in one run."] = 256 * 1024 * 1024
+    head_seconds: Annotated[Seconds, "Timeout for request headers, and for idle connections."] = 60
+    body_seconds: Annotated[Seconds, "Timeout for request bodies."] = 30
+    first_event_seconds: Annotated[Seconds, "Timeout for the agent's first event."] = 120
+    idle_seconds: Annotated[Seconds, "Timeout between two events of the agent; 15 minutes of silence are normal."] = (
+        1800
     )
-    head_seconds: Annotated[Seconds, Meta(description="Timeout for request headers, and for idle connections.")] = 60
-    body_seconds: Annotated[Seconds, Meta(description="Timeout for request bodies.")] = 30
-    first_event_seconds: Annotated[Seconds, Meta(description="Timeout for the agent's first event.")] = 120
-    idle_seconds: Annotated[
-        Seconds, Meta(description="Timeout between two events of the agent; 15 minutes of silence are normal.")
-    ] = 1800
-    run_seconds: Annotated[Seconds, Meta(description="Maximum length of a run.")] = 4 * 3600
-    grace_seconds: Annotated[
-        Seconds,
-        Meta(description="How long the agent may take to exit by itself before it is killed."),
-    ] = 2
+    run_seconds: Annotated[Seconds, "Maximum length of a run."] = 4 * 3600
+    grace_seconds: Annotated[Seconds, "How long the agent may take to exit by itself before it is killed."] = 2
     hold_seconds: Annotated[
-        Seconds,
-        Meta(description="How long a stream waits for its first event, so that failures get an HTTP status."),
+        Seconds, "How long a stream waits for its first event, so that failures get an HTTP status."
     ] = 20
-    keep_alive_seconds: Annotated[Seconds, Meta(description="Interval of keep-alive comments in a stream.")] = 15
-    drain_seconds: Annotated[
-        Seconds, Meta(description="How long active runs may take to finish when the gateway shuts down.")
-    ] = 10
+    keep_alive_seconds: Annotated[Seconds, "Interval of keep-alive comments in a stream."] = 15
+    drain_seconds: Annotated[Seconds, "How long active runs may take to finish when the gateway shuts down."] = 10
     drain_notice_seconds: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=3600,
-            description="How long the gateway still accepts requests when it shuts down, while `/readyz` returns 503: "
-            "load balancers need that time.",
-        ),
+        Meta(ge=0, le=3600),
+        "How long the gateway still accepts requests when it shuts down, while `/readyz` returns 503: load balancers "
+        "need that time.",
     ] = 0
-    when_client_leaves: Annotated[
-        WhenClientLeaves, Meta(description="What happens to a run when its last reader disconnects.")
-    ] = "cancel"
+    when_client_leaves: Annotated[WhenClientLeaves, "What happens to a run when its last reader disconnects."] = (
+        "cancel"
+    )
     reconnect_seconds: Annotated[
         Seconds,
-        Meta(
-            description="How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect, "
-            "and how long after an answer the same question from Claude Code counts as a retry."
-        ),
+        "How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect, and how long "
+        "after an answer the same question from Claude Code counts as a retry.",
     ] = 5
     when_busy: Annotated[
-        WhenBusy,
-        Meta(description="What happens to a request while its conversation has an active run: 409, or it waits."),
+        WhenBusy, "What happens to a request while its conversation has an active run: 409, or it waits."
     ] = "refuse"
-    answer_seconds: Annotated[
-        Seconds, Meta(description="How long a run waits for tool results, answers and decisions.")
-    ] = 600
-    progress_seconds: Annotated[
-        Seconds, Meta(description="How often an agent that waits for tool results gets a progress message.")
-    ] = 10
+    answer_seconds: Annotated[Seconds, "How long a run waits for tool results, answers and decisions."] = 600
+    progress_seconds: Annotated[Seconds, "How often an agent that waits for tool results gets a progress message."] = 10
     account_error_seconds: Annotated[
         float,
-        Meta(
-            ge=0,
-            le=24 * 3600,
-            description="How long login errors and usage limits are remembered and returned without starting an "
-            "agent; 0 disables this.",
-        ),
+        Meta(ge=0, le=24 * 3600),
+        "How long login errors and usage limits are remembered and returned without starting an agent; 0 disables "
+        "this.",
     ] = 60
-    models_seconds: Annotated[Seconds, Meta(description="How long the list of models is cached.")] = 600
+    models_seconds: Annotated[Seconds, "How long the list of models is cached."] = 600
     # --- storage, recordings and logs
-    data_dir: Annotated[str, Meta(description="The data directory; if empty, the platform's default.")] = ""
-    history: Annotated[
-        bool, Meta(description="Store conversations and answers; if false, they are lost when the gateway stops.")
-    ] = True
+    data_dir: Annotated[str, "The data directory; if empty, the platform's default."] = ""
+    history: Annotated[bool, "Store conversations and answers; if false, they are lost when the gateway stops."] = True
     store: Annotated[
         str,
-        Meta(
-            description="The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a "
-            "file in the data directory."
-        ),
+        "The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a file in the data "
+        "directory.",
     ] = ""
     history_days: Annotated[
-        float,
-        Meta(
-            ge=0, le=36500, description="Delete conversations that have not been used for this many days; 0 keeps them."
-        ),
+        float, Meta(ge=0, le=36500), "Delete conversations that have not been used for this many days; 0 keeps them."
     ] = 0
     max_history_bytes: Annotated[
-        int,
-        Meta(ge=1024 * 1024, description="Maximum size of the history; the oldest conversations are deleted first."),
+        int, Meta(ge=1024 * 1024), "Maximum size of the history; the oldest conversations are deleted first."
     ] = 2 * 1024 * 1024 * 1024
     max_history_bytes_per_key: Annotated[
-        int,
-        Meta(ge=0, description="Maximum size of one API key's events; the oldest are deleted first. 0 means no limit."),
+        Limit, "Maximum size of one API key's events; the oldest are deleted first. 0 means no limit."
     ] = 0
-    record_dir: Annotated[str, Meta(description="Write a recording of every run to this folder; if empty, none.")] = ""
-    record_prompts: Annotated[bool, Meta(description="Whether recordings include the prompts.")] = True
-    replay_dir: Annotated[
-        str, Meta(description="The folder of recordings for `replay`; if empty, the built-in demo.")
-    ] = ""
+    record_dir: Annotated[str, "Write a recording of every run to this folder; if empty, none."] = ""
+    record_prompts: Annotated[bool, "Whether recordings include the prompts."] = True
+    replay_dir: Annotated[str, "The folder of recordings for `replay`; if empty, the built-in demo."] = ""
     replay_speed: Annotated[
-        float,
-        Meta(
-            ge=0, le=1e6, description="Playback speed of recordings: 1 as recorded, 2 twice as fast, 0 without pauses."
-        ),
+        float, Meta(ge=0, le=1e6), "Playback speed of recordings: 1 as recorded, 2 twice as fast, 0 without pauses."
     ] = 1.0
-    log_level: Annotated[LogLevel, Meta(description="The minimum log level.")] = "info"
-    log_format: Annotated[
-        LogFormat, Meta(description="Readable text or JSON; `auto` is text on a terminal, otherwise JSON.")
-    ] = "auto"
+    log_level: Annotated[LogLevel, "The minimum log level."] = "info"
+    log_format: Annotated[LogFormat, "Readable text or JSON; `auto` is text on a terminal, otherwise JSON."] = "auto"
     # --- several gateways on one database
     role: Annotated[
         Role,
-        Meta(
-            description="What this process does for a cluster on one database (`store`): serve clients (`front`), run "
-            "agents (`runner`), or both."
-        ),
+        "What this process does for a cluster on one database (`store`): serve clients (`front`), run agents "
+        "(`runner`), or both.",
     ] = "all"
     volumes: Annotated[
         dict[str, str],
-        Meta(
-            description="Folders that several machines share, each with the same name on all of them; requests may use "
-            "`NAME/PATH` as the workspace. Only with `store`."
-        ),
+        "Folders that several machines share, each with the same name on all of them; requests may use `NAME/PATH` "
+        "as the workspace. Only with `store`.",
     ] = {}
     labels: Annotated[
         list[str],
-        Meta(
-            description="Labels of this runner, such as `gpu`; it takes requests whose `needs` are all among them. "
-            "Only with `store`."
-        ),
+        "Labels of this runner, such as `gpu`; it takes requests whose `needs` are all among them. Only with `store`.",
     ] = []
-    beat_seconds: Annotated[Seconds, Meta(description="How often a process in a cluster sends a heartbeat.")] = 3
+    beat_seconds: Annotated[Seconds, "How often a process in a cluster sends a heartbeat."] = 3
     lease_seconds: Annotated[
         Seconds,
-        Meta(
-            description="How long a process in a cluster may go without a heartbeat before others end its runs; use "
-            "several times `beat_seconds`."
-        ),
+        "How long a process in a cluster may go without a heartbeat before others end its runs; use several times "
+        "`beat_seconds`.",
     ] = 15
     database_seconds: Annotated[
-        Seconds,
-        Meta(description="How long an agent waits for a database that is unavailable before its run ends."),
+        Seconds, "How long an agent waits for a database that is unavailable before its run ends."
     ] = 300
     # --- the command line as a client
-    url: Annotated[
-        str, Meta(description="The gateway that other commands use; if empty, your own on this machine.")
-    ] = ""
-    api_key: Annotated[str, Meta(description="The API key that other commands send.")] = ""
+    url: Annotated[str, "The gateway that other commands use; if empty, your own on this machine."] = ""
+    api_key: Annotated[str, "The API key that other commands send."] = ""
     verify_gateway: Annotated[
         bool,
-        Meta(
-            description="Send prompts and the key to a port of this machine only if it is your own gateway; set to "
-            "false for a gateway in a container, behind a tunnel or of another user."
-        ),
+        "Send prompts and the key to a port of this machine only if it is your own gateway; set to false for a "
+        "gateway in a container, behind a tunnel or of another user.",
     ] = True
 
     def __repr__(self) -> str:
         """Without secrets: it may end up in a log."""
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in _masked(self))})"
+        shown = {setting.name: setting.masked(getattr(self, setting.name)) for setting in every_setting()}
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
+
+def subset(settings: Settings, kind: type[T]) -> T:
+    """A struct whose fields are all settings, with the same names."""
+    return kind(**{field.name: getattr(settings, field.name) for field in msgspec.structs.fields(kind)})
 
 
 # --- what there is to set -------------------------------------------------------------------------------
@@ -358,30 +285,14 @@ class Setting(Struct, frozen=True, kw_only=True):
 @cache
 def every_setting() -> tuple[Setting, ...]:
     """In their order, which is that of their groups."""
-    found, group = [], ""
-    types = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-    described = msgspec.inspect.type_info(Settings)
-    assert isinstance(described, msgspec.inspect.StructType)
-    defaults = Settings()
-    for field in described.fields:
-        assert isinstance(field.type, Metadata)
-        assert isinstance(field.type.type, Kind)
-        group = _GROUPS.get(field.name, group)
-        found.append(
-            Setting(
-                name=field.name,
-                group=group,
-                kind=field.type.type,
-                default=getattr(defaults, field.name),
-                meaning=(field.type.extra_json_schema or {})["description"],
-                type=types[field.name],
-            )
-        )
+    found, group, defaults = [], "", Settings()
+    for field in msgspec.structs.fields(Settings):
+        name, kind, group = field.name, msgspec.inspect.type_info(field.type), _GROUPS.get(field.name, group)
+        assert isinstance(kind, Kind)
+        meaning = field.type.__metadata__[-1]
+        default = getattr(defaults, name)
+        found.append(Setting(name=name, group=group, kind=kind, default=default, meaning=meaning, type=field.type))
     return tuple(found)
-
-
-def _masked(settings: Settings) -> Iterable[tuple[str, object]]:
-    return ((setting.name, setting.masked(getattr(settings, setting.name))) for setting in every_setting())
 
 
 # --- putting them together ------------------------------------------------------------------------------
@@ -452,13 +363,11 @@ def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object
 
 
 def _given(kind: Kind, layer: _Layer, value: object) -> object:
-    match layer:
-        case "file":
-            return value
-        case "environment" | "flags":
-            if isinstance(value, str):
-                return _from_text(kind, value)
-            return _pairs(value) if isinstance(kind, DictType) and isinstance(value, tuple) else value
+    if layer == "file":
+        return value
+    if isinstance(value, str):
+        return _from_text(kind, value)
+    return _pairs(value) if isinstance(kind, DictType) and isinstance(value, tuple) else value
 
 
 def _wrong(setting: Setting, layer: _Layer, origin: str, value: object) -> SettingsError:
@@ -489,7 +398,7 @@ def _misplaced(value: object) -> str:
 
 
 def _check_keys(keys: Mapping[str, str], origin: str) -> None:
-    """Names entries by their place: who mixes names, hashes and keys up must not find a key in a log."""
+    """Names entries by their position: if names, hashes and keys are mixed up, no key must appear in a log."""
     owners: dict[str, int] = {}
     for place, (name, hashed) in enumerate(keys.items(), start=1):
         if is_reserved(name):
@@ -565,13 +474,9 @@ def _takes(kind: Kind) -> str:
 
 
 def _takes_text(kind: Kind) -> str:
-    match kind:
-        case ListType():
-            return "texts separated by commas"
-        case DictType():
-            return "`name=value` pairs separated by commas, each name once"
-        case StrType() | IntType() | FloatType() | BoolType() | LiteralType():
-            return _takes(kind)
+    if isinstance(kind, ListType):
+        return "texts separated by commas"
+    return "`name=value` pairs separated by commas, each name once" if isinstance(kind, DictType) else _takes(kind)
 
 
 def _bounds(least: float | None, above: float | None, most: float | None) -> str:
@@ -584,7 +489,7 @@ def _bounds(least: float | None, above: float | None, most: float | None) -> str
 
 
 def is_loopback(host: str) -> bool:
-    """Of what is not understood: no."""
+    """False for what is not understood."""
     if host.lower() == "localhost":
         return True
     try:
@@ -594,7 +499,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposed(settings: Settings) -> None:
-    """Who can use the gateway can run commands on its machine."""
+    """Anyone who can use the gateway can run commands on its machine."""
     if not settings.api_keys and not settings.store and not is_loopback(settings.host):  # a database may have keys
         raise SettingsError(
             f"the gateway refuses to listen on {settings.host!r} without API keys: anyone who can connect could run "

@@ -18,9 +18,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.cli.conversations import ago
-from cursor_gateway.cli.histories import LOCAL_OWNER
 from cursor_gateway.demo import recordings
-from cursor_gateway.keys import LOCAL_OWNER as SERVERS_OWNER
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import (
     ChatResponse,
@@ -610,7 +608,6 @@ def test_what_a_dead_process_ran_is_not_running(home: Path) -> None:
 
 
 def test_everybody_sees_their_own(tmp_path: Path, home: Path) -> None:
-    assert LOCAL_OWNER == SERVERS_OWNER
     keys = ",".join(f"{name}={hash_key(f'cgw_{name}')}" for name in ("ann", "ben"))
     data = {"CURSOR_GATEWAY_DATA_DIR": str(tmp_path / "gateway/data")}
     with running_gateway(tmp_path / "gateway", settings={"api_keys": keys}) as gateway:

@@ -93,3 +93,9 @@ def test_a_gateway_that_does_not_answer_exits_with_2() -> None:
     status, out, error = models("--url", "http://127.0.0.1:1")
     assert (status, out) == (2, "")
     assert "Connection refused" in error
+
+
+def test_a_gateway_cannot_be_named_and_left_out(home: Path) -> None:
+    status, out, error = models("--direct", "--url", "http://127.0.0.1:1")
+    assert (status, out) == (2, "")
+    assert "--direct and --url cannot be combined." in error

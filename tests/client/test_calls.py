@@ -103,7 +103,7 @@ def test_a_response() -> None:
 )
 def test_an_answer(fields: calls.AnswerFields) -> None:
     shell = Shell(LOST, answer(202, encode_response(RESPONSE)))
-    assert shell.asked(calls.answer(LINK, "chat_1", fields)) == RESPONSE.id
+    assert shell.asked(calls.answer(LINK, "chat_1", **fields)) == RESPONSE.id
     assert requested(shell) == ["POST /v1/chat/chat_1/answer"] * 2
     assert shell.requests[0].headers["prefer"] == "respond-async"
     result = read_answer(shell.requests[0].body)

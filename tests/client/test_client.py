@@ -1,6 +1,7 @@
 """What a client gives, of either kind, from a real gateway with the stand-in agent."""
 
 import base64
+import inspect
 import json
 import socket
 from pathlib import Path
@@ -10,9 +11,11 @@ import pytest
 
 import cursor_gateway
 from cursor_gateway import (
+    AsyncClient,
     CallFailed,
     CannotReach,
     ChatResponse,
+    Client,
     CodeBlockDocument,
     ContentDelta,
     DocumentEnded,
@@ -371,3 +374,11 @@ def test_the_client_costs_nothing_until_it_is_used() -> None:
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.strip() == ""
     assert cursor_gateway.Client.__module__ == "cursor_gateway.client.sync"
+
+
+@pytest.mark.parametrize("client", [Client, AsyncClient])
+def test_help_shows_what_a_call_takes_and_returns(client: type[Client] | type[AsyncClient]) -> None:
+    shown = inspect.signature(client.response)
+    assert list(shown.parameters)[1:] == ["id"]
+    assert shown.return_annotation is ChatResponse
+    assert "snapshot" in (client.response.__doc__ or "")

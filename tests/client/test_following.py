@@ -14,6 +14,7 @@ from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.errors import AgentOverloaded
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, TextDelta
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done
+from cursor_gateway.model.documents import ChatResponse
 from tests.client.scripted import LINK, LOST, REFUSED, Answer, Scripted, Shell, answer
 from tests.laws.laws import assemble, response_of
 from tests.laws.strategies import agent_events, examples
@@ -330,6 +331,12 @@ class Read(Reading):
         self._take(self._shell.next_batch(self._steps))
         return [number for number, _ in self._pending]
 
+    def has_more(self) -> bool:
+        return self._shell.asked(self._fill())
+
+    def finish(self) -> ChatResponse:
+        return self._shell.asked(self._finish())
+
     def one(self) -> DocumentEvent:
         return self._next()
 
@@ -367,3 +374,16 @@ def test_prose_is_not_what_tools_say() -> None:
     ) == [
         *("a", "b"),
     ]
+
+
+def test_a_stream_is_filled_when_it_is_empty() -> None:
+    stream = Read(Following(LINK, start=START), Shell(server=Gateway(EVENTS, size=10_000)))
+    assert stream.has_more()
+    assert stream.has_more()  # without another request
+    assert len(stream.all()) == len(NUMBERS)
+    assert not stream.has_more()
+
+
+def test_a_stream_is_read_to_its_end() -> None:
+    stream = Read(Following(LINK, start=START), Shell(server=Gateway(EVENTS)))
+    assert stream.finish() == stream.response

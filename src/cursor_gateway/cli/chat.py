@@ -14,16 +14,16 @@ import click
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.configuration import config, data_dir
 from cursor_gateway.cli.forms import Form
-from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, first, id_of, owner_here, sure_id, unknown
+from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.output import RunFailed, Trouble, aside, valid_text
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
-from cursor_gateway.cli.remote import Remote, direct_option, open_gateway, url_option
-from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest, answers_of, permissions_of
-from cursor_gateway.errors import Failure, RunCancelled
+from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
+from cursor_gateway.dialects.documents.request import AnswerRequest, answers_of, permissions_of
+from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.service import Service
-    from cursor_gateway.store.base import Store
 
 _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 
@@ -100,50 +99,38 @@ def chat(
 
     Piped input is appended to the prompt.
     """
-    if direct and url:
-        raise click.UsageError("--direct and --url cannot be combined.")
+    place = Place(config, url, direct)
     if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
-    settings = configuration(config).settings
-    command = ChatCommand(
-        ChatRequest(
-            message=_prompt(words),
-            conversation_id=conversation,
-            model=model,
-            mode=mode,
-            include=list(include),
-            # As text, code stays where it was written.
-            fences=fences or ("inline" if form == "text" else None),
-            workspace=workspace,
-        ),
-        form or "view",
-        url,
-        direct,
-        continues,
-    )
+    settings = place.settings
+    is_interactive = form is None and can_be_asked()
+    options: ChatOptions = {
+        "model": model,
+        "mode": mode,
+        "fences": fences or ("inline" if form == "text" else None),  # as text, code stays where it was written
+        "include": include,
+        "may_ask": is_interactive,
+        "source": INTERACTIVE if is_interactive else None,
+    }
+    command = ChatCommand(_prompt(words), options, conversation, continues, workspace, form or "view", place)
     return _run(_chat(command, settings))
 
 
 class ChatCommand(Struct, frozen=True):
-    request: ChatRequest
-    form: Form
-    url: str | None
-    is_direct: bool
+    message: str
+    options: "ChatOptions"
+    conversation: str | None
     continues: bool  # the newest conversation
-
-    @property
-    def is_interactive(self) -> bool:
-        """Whether questions can be asked."""
-        return self.form == "view" and can_be_asked()
+    workspace: str | None
+    form: Form
+    place: Place
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
 
 
 def _prompt(words: tuple[str, ...]) -> str:
-    # Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded.
-    given = " ".join(words).encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
-    typed = "" if words == ("-",) else given
+    typed = "" if words == ("-",) else valid_text(" ".join(words)).strip()
     piped = _piped(bool(typed))
     if prompt := "\n\n".join(part for part in (typed, piped) if part):
         return prompt
@@ -171,7 +158,7 @@ def _run(talk: Coroutine[None, None, int]) -> int:
     # A closed pipe or socket must be an error here, so that the cleanup runs.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        return asyncio.run(_heeding_signals(talk))
+        return asyncio.run(_with_signal_handlers(talk))
     except KeyboardInterrupt:
         aside("Stopped.")
         return 130
@@ -181,7 +168,7 @@ def _run(talk: Coroutine[None, None, int]) -> int:
         raise
 
 
-async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
+async def _with_signal_handlers(talk: Coroutine[None, None, int]) -> int:
     """`asyncio.run` handles Ctrl-C. Without this, a closed window or `kill` would leave the agent running."""
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(talk)
     received: list[int] = []
@@ -202,9 +189,7 @@ async def _heeding_signals(talk: Coroutine[None, None, int]) -> int:
 
 
 async def _chat(command: ChatCommand, settings: Settings) -> int:
-    if command.is_direct:
-        return await _ask_agent(command, settings)
-    async with open_gateway(settings, command.url) as remote:
+    async with open_gateway(settings, command.place.url, direct=command.place.direct) as remote:
         if remote is not None:
             return await _ask_gateway(command, remote)
     return await _ask_agent(command, settings)
@@ -212,35 +197,24 @@ async def _chat(command: ChatCommand, settings: Settings) -> int:
 
 async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
     id, folder = None, remote.health.workspace if remote.health else ""
-    if (name := LAST if command.continues else command.request.conversation_id) is not None:
+    if (name := LAST if command.continues else command.conversation) is not None:
         history = RemoteHistory(remote)
         id = await id_of(history, name)
         if (known := await history.conversation(id)) is not None:
             folder = known.workspace
-    named = command.request.workspace
+    named = command.workspace
     if named is not None and remote.is_local:
         named = str(_folder(named))  # relative to this folder, not to the gateway's
     # A conversation has its own folder, and another machine does not have this one.
     here = _current_folder() if named is None and id is None and remote.is_own else None
     if command.form != "json" or sys.stderr.isatty():  # scripts that read JSON get no notes, only errors
         remote.announce(named or here or folder)
-    options: ChatOptions = {
-        "conversation_id": id,
-        "model": command.request.model,
-        "mode": command.request.mode,
-        "workspace": named or here,
-        "fences": command.request.fences,
-        "include": command.request.include,
-        "may_ask": command.is_interactive,
-        "source": INTERACTIVE if command.is_interactive else None,
-    }
+    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": named or here}
 
     async def answer(run_id: str, reply: AnswerRequest) -> str:
-        if reply.permissions is not None:
-            return await remote.client.answer(run_id, permissions=reply.permissions)
-        if reply.answers is not None:
-            return await remote.client.answer(run_id, answers=reply.answers)
-        return await remote.client.answer(run_id, plan=reply.plan or "reject")
+        return await remote.client.answer(
+            run_id, permissions=reply.permissions, answers=reply.answers, plan=reply.plan, text=reply.text
+        )
 
     async def follow(run_id: str) -> Batches:
         """Stops the run if it is closed before the end."""
@@ -254,10 +228,8 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
             if not is_over:
                 await remote.client.cancel(run_id)
 
-    events = _gateway_events(remote, command.request.message, options, is_folder_named=named is not None)
-    done = await present(events, command.form, answer, follow, is_interactive=command.is_interactive)
-    _print_how_to_continue(command, done)
-    return _status(done.failure, command.form)
+    events = _gateway_events(remote, command.message, options, is_folder_named=named is not None)
+    return await _presented(command, events, answer, follow)
 
 
 async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", *, is_folder_named: bool) -> Batches:
@@ -295,65 +267,53 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
     from cursor_gateway.runs.run import Run
     from cursor_gateway.runs.run_request import RunRequest
 
-    request, owner = command.request, owner_here(settings)
-    here = _folder(request.workspace or ".")
+    options, owner = command.options, owner_here(settings)
+    here = _folder(command.workspace or ".")
     if not here.is_dir():
-        raise Trouble(f"the folder {request.workspace!r} does not exist; name one that does.")
+        raise Trouble(f"the folder {command.workspace!r} does not exist; name one that does.")
     # The local user may work in any folder; the roots are for callers of the gateway.
     gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
     try:
-        known = await _conversation(command, gateway.store, data_dir(settings), owner, here)
-        state = gateway.service.source.state()
-        if state.is_demo:
-            aside_demo()
-            aside(gateway.why_demo)
-        else:
-            aside(f"{state.detail}, without a gateway, in {known.workspace if known else here}")
+        known = await _conversation(command, LocalHistory(gateway.store, data_dir(settings), owner), here)
+        gateway.announce(f", without a gateway, in {known.workspace if known else here}")
         run_request = RunRequest(
             owner=owner,
-            messages=[UserMessage(request.message)],
-            model=request.model,
-            mode=request.mode,
-            workspace=None if request.workspace is None else str(here),
+            messages=[UserMessage(command.message)],
+            model=options.get("model"),
+            mode=options.get("mode"),
+            workspace=None if command.workspace is None else str(here),
             conversation_id=None if known is None else known.id,
-            fences=request.fences,
-            include=frozenset(request.include),
-            may_be_asked=command.is_interactive,
-            source=INTERACTIVE if command.is_interactive else None,
+            fences=options.get("fences"),
+            include=frozenset(options.get("include", ())),
+            may_be_asked=options.get("may_ask", False),
+            source=options.get("source"),
         )
-        run = await gateway.service.start(run_request)
+        service = gateway.service
+        run = await service.start(run_request)
         assert isinstance(run, Run)  # a new one: no idempotency key was given
-        try:
-            answer, follow = answer_to(gateway.service, owner), _follow_in(gateway.service, owner)
-            interactive = command.is_interactive
-            done = await present(_agent_events(run), command.form, answer, follow, is_interactive=interactive)
-        except BaseException:  # Ctrl-C: the agent needs time to end its own processes
-            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
-            await run.gone()
-            raise
-        if settings.history:
-            _print_how_to_continue(command, done)
-        return _status(done.failure, command.form)
+
+        def follow(run_id: str) -> Batches:
+            run = service.runs.find(run_id, owner)
+            assert run is not None  # it was started here
+            return _agent_events(run)
+
+        answer, is_stored = _answer_in(service, owner), settings.history
+        return await _presented(command, _agent_events(run), answer, follow, is_stored=is_stored)
     finally:
         await gateway.close()
 
 
-async def _conversation(
-    command: ChatCommand, store: "Store", directory: Path, owner: str, here: Path
-) -> ConversationEntry | None:
+async def _conversation(command: ChatCommand, history: LocalHistory, here: Path) -> ConversationEntry | None:
     """The one to continue, in its own folder. Raises `Trouble`."""
-    name = command.request.conversation_id
+    name = command.conversation
     if name is None and not command.continues:
         return None
-    history = LocalHistory(store, directory, owner)
     if name is None:
         found = await first(history, lambda entry: entry.workspace == str(here.resolve()))
         if found is None:
             raise Trouble(f"there is no conversation in {here} to continue; omit --continue to start one.")
     else:
-        found = await history.conversation(await id_of(history, name))
-        if found is None:
-            raise unknown(name)
+        found = await find(history, name)
     if found.is_running:
         raise Trouble(f"{found.id} has an active run in another process; wait until it has ended.")
     if not Path(found.workspace).is_dir():
@@ -361,12 +321,22 @@ async def _conversation(
     return found
 
 
-def _print_how_to_continue(command: ChatCommand, done: Done) -> None:
-    if command.form != "view" or done.envelope.metadata.stored is False:
-        return
-    where = f" --url {command.url}" if command.url else " --direct" if command.is_direct else ""
-    aside()
-    aside(f'Continue with: cursor-gateway chat{where} --conversation {sure_id(done.envelope.conversation_id)} "…"')
+async def _presented(
+    command: ChatCommand, events: Batches, answer: Answer, follow: Follow, *, is_stored: bool = True
+) -> int:
+    """The exit status. Says how to continue the conversation."""
+    done = await present(events, command.form, answer, follow, is_interactive=command.options.get("may_ask", False))
+    if command.form == "view":
+        if is_stored and done.envelope.metadata.stored is not False:
+            place = command.place
+            where = f" --url {place.url}" if place.url else " --direct" if place.direct else ""
+            id = sure_id(done.envelope.conversation_id)
+            aside()
+            aside(f'Continue with: cursor-gateway chat{where} --conversation {id} "…"')
+        return 0 if done.failure is None else 1  # which was shown
+    if done.failure is not None:
+        raise RunFailed(f"the run failed: {done.failure.message}")
+    return 0
 
 
 def _current_folder() -> str | None:
@@ -383,7 +353,7 @@ def _folder(name: str) -> Path:
         raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None
 
 
-def answer_to(service: "Service", owner: str) -> Answer:
+def _answer_in(service: "Service", owner: str) -> Answer:
     from cursor_gateway.runs.answering import Answering, Asker
 
     async def answer(run_id: str, reply: AnswerRequest) -> str:
@@ -399,35 +369,18 @@ def answer_to(service: "Service", owner: str) -> Answer:
     return answer
 
 
-def _follow_in(service: "Service", owner: str) -> Follow:
-    async def follow(run_id: str) -> Batches:
-        """Stops the run if it is closed before the end."""
-        run = service.runs.find(run_id, owner)
-        assert run is not None  # it was started here
-        try:
-            async for events in _agent_events(run):
-                yield events
-        finally:
-            run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
-            await run.gone()
-
-    return follow
-
-
 async def _agent_events(run: "Run") -> Batches:
+    """Stops the run if it is closed before the end, and waits: the agent needs time to end its own processes."""
     is_first = True
     with run.reader() as reader:
-        while not reader.at_end:
-            events = await reader.next()
-            if is_first and run.fallback is not None:
-                _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
-            is_first = False
-            yield events
-
-
-def _status(failure: Failure | None, form: Form) -> int:
-    if failure is None:
-        return 0
-    if form != "view":  # which has shown it
-        raise RunFailed(f"the run failed: {failure.message}")
-    return 1
+        try:
+            while not reader.at_end:
+                events = await reader.next()
+                if is_first and run.fallback is not None:
+                    _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
+                is_first = False
+                yield events
+        finally:
+            if not reader.at_end:
+                run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
+                await run.gone()

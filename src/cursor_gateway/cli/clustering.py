@@ -11,7 +11,7 @@ from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.service import Service
-from cursor_gateway.settings import Settings
+from cursor_gateway.settings import Settings, subset
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Member
 
@@ -24,15 +24,15 @@ def cluster_of(store: Store) -> ClusterStore:
     return PostgresCluster(store)
 
 
-def own_member(settings: Settings, process: str, *, takes_work: bool) -> Member:
+def own_member(settings: Settings, process: str, *, runs_agents: bool, takes_work: bool = False) -> Member:
     """`process` names it on its machine. Without `takes_work`, it runs only what it starts itself."""
     if settings.lease_seconds < 2 * settings.beat_seconds:
         raise SettingsError("`lease_seconds` must be at least twice `beat_seconds`.", param="lease_seconds")
     host = socket.gethostname()
-    runs_agents = settings.role != "front"
+    is_own_gateway = runs_agents and settings.role == "front"  # a command that runs its own agents
     return Member(
         id=f"{host}-{process}-{token_hex(4)}",
-        role=settings.role,
+        role="all" if is_own_gateway else settings.role,
         host=host,
         process=process,
         volumes=[host, *settings.volumes] if runs_agents else [],
@@ -54,8 +54,8 @@ def node_of(
 ) -> Node:
     options = NodeOptions(
         own=own,
-        timing=Timing(beat_seconds=settings.beat_seconds, lease_seconds=settings.lease_seconds),
-        limits=FrontLimits(queue_seconds=settings.queue_seconds, max_runs_per_key=settings.max_runs_per_key),
+        timing=subset(settings, Timing),
+        limits=subset(settings, FrontLimits),
         defaults=defaults,
     )
     return Node(options, cluster_of(store), store, local, now_ms, warn)

@@ -3,17 +3,18 @@
 import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
 from typing import TYPE_CHECKING
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.cli.stores import OpenableStore, database_url, store_of
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, StoreUnavailable
@@ -31,7 +32,7 @@ from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.settings import Settings
+from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.agent_user import UMASK, AgentUser, find_agent_user
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
@@ -63,6 +64,15 @@ class Gateway(Struct, frozen=True):
     why_demo: str = ""  # why the built-in recordings answer
     node: "Node | None" = None  # in a cluster
 
+    def announce(self, how: str) -> None:
+        """The backend and how it is used; or that it is the demo, and why."""
+        state = self.service.source.state()
+        if state.is_demo:
+            aside_demo()
+            aside(self.why_demo)
+        else:
+            aside(f"{state.detail}{how}")
+
     async def close(self) -> None:
         await self.service.close(0)
         if self.node is not None:
@@ -83,64 +93,51 @@ async def compose(
 
     `takes_work`: in a cluster, it runs agents for others as well.
     """
-    if database_url(settings):
-        return await _compose_member(settings, observers, environ, warn, takes_work=takes_work)
-    if takes_work and settings.role != "all":
+    in_cluster = bool(database_url(settings))
+    if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
-    ledger = _opened_ledger(data_dir(settings, environ))
+    data = data_dir(settings, environ)
+    ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
+        dead = ledger.dead()
         ledger.end_orphans()
-        directory = data_dir(settings, environ) if settings.history else ledger.folder
+        own = None
+        if in_cluster:
+            from cursor_gateway.cli.clustering import own_member
+
+            own = own_member(settings, ledger.folder.name, runs_agents=True, takes_work=takes_work)
+        directory = data if settings.history else ledger.folder
         store = store_of(settings, directory)
         undo.push_async_callback(store.close)
-        opening = asyncio.get_running_loop().create_task(_open(store, ledger, warn))
+        opening = asyncio.get_running_loop().create_task(_open(store, None if in_cluster else ledger, warn))
         try:
             source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
         finally:
             await opening
         secret = None
-        with suppress(OSError):  # a full disk: then it is one for this process
+        with nullcontext() if in_cluster else suppress(OSError):  # a full disk: then it is one for this process
             secret = secret_in(directory)
-        account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data_dir(settings, environ))
-        service = await _service(settings, source, store, directory, ledger, observers, account_errors, secret)
+        account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data)
+        service = await _service(settings, source, store, directory, ledger, observers, account_errors, secret, own)
+        gateway = Gateway(service, ledger, store, why_demo)
+        if own is not None:
+            gateway = await _joined(gateway, settings, own, dead, warn)
         undo.pop_all()
-    return Gateway(service, ledger, store, why_demo)
+    return gateway
 
 
-async def _compose_member(
-    settings: Settings,
-    observers: Sequence[Observer],
-    environ: Mapping[str, str],
-    warn: Callable[[str], None],
-    *,
-    takes_work: bool,
+async def _joined(
+    gateway: Gateway, settings: Settings, own: "Member", dead: Sequence[str], warn: Callable[[str], None]
 ) -> Gateway:
-    """Of a cluster. Unlike a gateway with a file, it cannot work without its history."""
-    from cursor_gateway.cli.clustering import node_of, own_member
+    """As a member of the cluster. `dead` are processes of this machine, whose runs it ends."""
+    from cursor_gateway.cli.clustering import node_of
 
-    directory = data_dir(settings, environ)
-    ledger = _opened_ledger(directory)
-    async with AsyncExitStack() as undo:
-        undo.callback(ledger.close)
-        dead = ledger.dead()
-        ledger.end_orphans()
-        as_runner = "all" if settings.role == "front" else settings.role  # as in a command that is its own gateway
-        own = own_member(msgspec.structs.replace(settings, role=as_runner), ledger.folder.name, takes_work=takes_work)
-        store = store_of(settings, directory)
-        undo.push_async_callback(store.close)
-        await store.open(now_ms())
-        source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
-        account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, directory)
-        service = await _service(
-            settings, source, store, directory, ledger, observers, account_errors, secret_in(directory), own
-        )
-        node = node_of(settings, own, store, service, service.defaults, now_ms, warn)
-        node.members.left = partial(_end_agents, ledger, own)
-        await node.start()
-        await node.members.take_over_processes(dead)
-        undo.pop_all()
-    return Gateway(service, ledger, store, why_demo, node)
+    node = node_of(settings, own, gateway.store, gateway.service, gateway.service.defaults, now_ms, warn)
+    node.members.left = partial(_end_agents, gateway.ledger, own)
+    await node.start()
+    await node.members.take_over_processes(dead)
+    return replace(gateway, node=node)
 
 
 async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tuple["Node", Store]:
@@ -149,12 +146,12 @@ async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tupl
 
     if not database_url(settings):
         raise _no_database(settings.role)
-    own = own_member(settings, str(os.getpid()), takes_work=False)
+    own = own_member(settings, str(os.getpid()), runs_agents=False)
     async with AsyncExitStack() as undo:
         store = store_of(settings, data_dir(settings))
         undo.push_async_callback(store.close)
         await store.open(now_ms())
-        node = node_of(settings, own, store, None, defaults_of(settings, settings.model), now_ms, warn)
+        node = node_of(settings, own, store, None, subset(settings, Defaults), now_ms, warn)
         await node.start()
         undo.pop_all()
     return node, store
@@ -209,26 +206,13 @@ async def _service(
         raise SettingsError(
             f"the folder {str(default)!r} does not exist; set `workspace` to one that does.", param="workspace"
         )
-    limits = Timeouts(
-        first_event_seconds=settings.first_event_seconds,
-        idle_seconds=settings.idle_seconds,
-        run_seconds=settings.run_seconds,
-    )
-    shares = Shares(
-        max_runs=settings.max_runs,
-        max_runs_per_key=settings.max_runs_per_key,
-        max_waiting_per_key=settings.max_waiting_per_key,
-        queue_seconds=settings.queue_seconds,
-    )
+    shares = subset(settings, Shares)
     if own is not None:  # places are given by the database: see `cluster`
-        shares = Shares(
-            max_runs=4 * settings.max_runs + 8,
-            max_waiting_per_key=settings.max_waiting_per_key or settings.max_runs,
-            queue_seconds=settings.queue_seconds,
-        )
+        waiting = settings.max_waiting_per_key or settings.max_runs
+        shares = replace(shares, max_runs=4 * settings.max_runs + 8, max_runs_per_key=0, max_waiting_per_key=waiting)
     return Service(
         source,
-        Runs(source, limits, shares, observers),
+        Runs(source, subset(settings, Timeouts), shares, observers),
         store,
         Conversations(
             store,
@@ -243,7 +227,7 @@ async def _service(
             host=own.host if own is not None else "",
             volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
         ),
-        defaults_of(settings, model),
+        replace(subset(settings, Defaults), model=model),
         instance=own.id if own is not None else ledger.folder.name,
         now_ms=now_ms,
         endpoint=ToolEndpoint(settings.progress_seconds),
@@ -256,25 +240,16 @@ async def _service(
     )
 
 
-def defaults_of(settings: Settings, model: str) -> Defaults:
-    return Defaults(
-        model=model,
-        model_aliases=settings.model_aliases,
-        mode=settings.mode,
-        fences=settings.fences,
-        when_busy=settings.when_busy,
-        when_client_leaves=settings.when_client_leaves,
-        reconnect_seconds=settings.reconnect_seconds,
-    )
-
-
-async def _open(store: OpenableStore, ledger: Ledger, warn: Callable[[str], None]) -> None:
-    """Without a history, runs still work."""
+async def _open(store: OpenableStore, ledger: Ledger | None, warn: Callable[[str], None]) -> None:
+    """Without a history, runs still work; but not without the database of a cluster, which has no `ledger`."""
     try:
         if (warning := await store.open(now_ms())) is not None:
             warn(warning)
-        await end_interrupted_runs(store, ledger.is_alive, now_ms())
+        if ledger is not None:
+            await end_interrupted_runs(store, ledger.is_alive, now_ms())
     except StoreUnavailable as error:
+        if ledger is None:
+            raise
         warn(str(error))
 
 
@@ -321,7 +296,7 @@ async def choose_source(
             param="source",
         )
     _share_folders(settings, directory, environ)
-    cli = cli_source(settings, ledger, environ, warn)
+    cli = _cli(settings, ledger, environ, warn)
     try:
         await cli.probe()
     except AgentMissing as error:
@@ -344,8 +319,11 @@ async def choose_source(
         if default == "acp":
             raise
         warn(str(error))
-    if "sdk" not in refused and (default == "sdk" or _has_sdk(environ)):
-        sources["sdk"] = _sdk(settings, ledger, environ)
+    if "sdk" not in refused:
+        from cursor_gateway.sources.sdk.source import unavailable
+
+        if default == "sdk" or unavailable(environ) is None:
+            sources["sdk"] = _sdk(settings, ledger, environ)
     interactive = "acp" if settings.source == "auto" and "acp" in sources else None
     return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
@@ -389,12 +367,6 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     return [value for value in given if len(value) >= _SHORTEST_SECRET]
 
 
-def _has_sdk(environ: Mapping[str, str]) -> bool:
-    from cursor_gateway.sources.sdk.source import unavailable
-
-    return unavailable(environ) is None
-
-
 def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
     from cursor_gateway.sources.acp.pool import PoolOptions
     from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
@@ -430,8 +402,8 @@ def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Sour
     return CursorSdkSource(options, environ, ledger, monotonic)
 
 
-def cli_source(
-    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None] = lambda message: None
+def _cli(
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
 ) -> CursorCliSource:
     options = CliOptions(
         program=settings.agent_program,

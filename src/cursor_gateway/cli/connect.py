@@ -76,7 +76,7 @@ async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
     if not (url or settings.url) and settings.port == 0:
         raise Trouble("the gateway has a different port each time; set `port`, or name its address with --url.")
     try:
-        models = await list_models(settings, url, direct=False)
+        models = await list_models(settings, url)
     except RunFailed as error:  # the configuration is the same without them
         aside(f"The models are not known, so only the default is listed: {error.message}")
         models = []

@@ -12,10 +12,9 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.histories import History, id_of, newest, open_history, unknown
-from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, write_json, write_text
-from cursor_gateway.cli.remote import url_option
+from cursor_gateway.cli.histories import History, find, newest, open_history
+from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
+from cursor_gateway.cli.remote import Place, passed_on, place_options
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEnded, Done
 from cursor_gateway.model.documents import ChatResponse, Envelope, ErrorDocument
@@ -30,10 +29,9 @@ if TYPE_CHECKING:
     from cursor_gateway.render.export import WholeConversation
 
 Form: TypeAlias = Literal["markdown", "json", "text"]
-Command = TypeVar("Command", bound=Callable[..., int])
 _Result = TypeVar("_Result")
 
-_USUAL = 20
+_DEFAULT_LIMIT = 20
 _SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apart
 _GAP = 2  # between two columns
 _WIDE = 120  # columns that have room for whole ids
@@ -46,16 +44,11 @@ _EXIT_STATUS = """\b
     be read, or has no such conversation."""
 
 
-def where(command: Command) -> Command:
-    """The options of every subcommand."""
-    direct = click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's history.")
-    return config(url_option(direct(command)))
-
-
+where = place_options(click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's history."))
 _limit = click.option(
     "--limit",
     type=click.IntRange(min=1),
-    default=_USUAL,
+    default=_DEFAULT_LIMIT,
     show_default=True,
     metavar="N",
     help="The maximum number of results.",
@@ -81,16 +74,11 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_limit
 @_json
 @click.pass_context
-def conversations(
-    context: click.Context, config: str | None, url: str | None, direct: bool, limit: int, as_json: bool
-) -> int:
+def conversations(context: click.Context, place: Place, limit: int, as_json: bool) -> int:
     """List conversations, newest first, from a running gateway or from this machine's history."""
-    if (part := context.invoked_subcommand) is not None:
-        # Options before the subcommand's name are the subcommand's.
-        given = {"config": config, "url": url, "direct": direct, "limit": limit, "as_json": as_json}
-        context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
+    if passed_on(context):
         return 0
-    found, is_more = with_history(config, url, direct, lambda history: newest(history, limit))
+    found, is_more = with_history(place, lambda history: newest(history, limit))
     if not found and not as_json:
         aside('No conversations yet; start one with `cursor-gateway chat "…"`.')
         return 0
@@ -105,15 +93,15 @@ def conversations(
 @where
 @_limit
 @_json
-def search(words: tuple[str, ...], config: str | None, url: str | None, direct: bool, limit: int, as_json: bool) -> int:
+def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> int:
     """Find conversations that contain all WORDS; the last word may be a prefix.
 
     Searches prompts, answers, code, commands and file names.
     """
     from cursor_gateway.store.search import query_words
 
-    query = sound(" ".join(words))
-    found, is_more = with_history(config, url, direct, lambda history: newest(history, limit, query))
+    query = valid_text(" ".join(words))
+    found, is_more = with_history(place, lambda history: newest(history, limit, query))
     if not found and not as_json:
         aside(f"No conversation contains {'all these words' if len(query.split()) > 1 else 'this word'}.")
         return 1
@@ -127,11 +115,11 @@ def search(words: tuple[str, ...], config: str | None, url: str | None, direct: 
 @click.argument("id")
 @where
 @_json
-def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+def show(id: str, place: Place, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
     from cursor_gateway.cli.terminals import terminal
 
-    conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
+    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
     if as_json:
         write_json(msgspec.json.encode(conversation))
     else:
@@ -152,11 +140,9 @@ def show(id: str, config: str | None, url: str | None, direct: bool, as_json: bo
 @output_option
 @raw_option
 @where
-def export(
-    id: str, form: Form | None, output: str | None, raw: bool, config: str | None, url: str | None, direct: bool
-) -> int:
+def export(id: str, form: Form | None, output: str | None, raw: bool, place: Place) -> int:
     """Export a conversation."""
-    conversation = with_history(config, url, direct, lambda history: _whole(history, sound(id)))
+    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
     write_to(output, written, raw=raw)
     return 0
@@ -190,54 +176,37 @@ def _written(conversation: "WholeConversation", form: Form) -> str:
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @where
-def delete(ids: tuple[str, ...], yes: bool, config: str | None, url: str | None, direct: bool) -> int:
+def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
     """Delete conversations, including the agent's copies on this machine.
 
     Not deleted: files that the agent has changed in its
     workspace, recordings (`record_dir`), and data sent to Cursor. Active runs are stopped.
     """
-    return with_history(config, url, direct, lambda history: _delete(history, [*map(sound, ids)], yes))
+    return with_history(place, lambda history: _delete(history, [*map(valid_text, ids)], yes))
 
 
 # --- the history ------------------------------------------------------------------------------------
 
 
-def with_history(
-    config: str | None, url: str | None, direct: bool, use: Callable[[History], Coroutine[None, None, _Result]]
-) -> _Result:
-    if direct and url:
-        raise click.UsageError("--direct and --url cannot be combined.")
-
+def with_history(place: Place, use: Callable[[History], Coroutine[None, None, _Result]]) -> _Result:
     async def used() -> _Result:
-        async with open_history(configuration(config).settings, url, direct=direct) as history:
+        async with open_history(place) as history:
             aside(history.location)
             return await use(history)
 
     return asyncio.run(used())
 
 
-def sound(argument: str) -> str:
-    """Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded."""
-    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-
-
-async def _detail(history: History, name: str) -> ConversationDetail:
-    detail = await history.conversation(await id_of(history, name))
-    if detail is None:
-        raise unknown(name)
-    return detail
-
-
 async def _whole(history: History, name: str) -> "WholeConversation":
     from cursor_gateway.render.export import whole
 
-    detail = await _detail(history, name)
+    detail = await find(history, name)
     answers = [await history.answer(run.id) for run in detail.runs]
     return whole(detail, [answer for answer in answers if answer is not None])
 
 
 async def _delete(history: History, names: Sequence[str], is_sure: bool) -> int:
-    details = [await _detail(history, name) for name in names]
+    details = [await find(history, name) for name in names]
     chosen = list({detail.id: detail for detail in details}.values())
     if not is_sure and not _is_confirmed(chosen):
         aside("Nothing was deleted.")

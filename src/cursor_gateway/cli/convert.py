@@ -1,16 +1,17 @@
 """`cursor-gateway convert`: convert the output of cursor-agent, recorded or piped, to another format."""
 
 import sys
-from datetime import UTC, datetime
-from typing import Literal, Protocol, TypeAlias, get_args
+import time
+from collections.abc import Callable
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar, get_args
 from uuid import uuid4
 
 import click
 import msgspec
 
 from cursor_gateway.cli import options
-from cursor_gateway.cli.output import raw_option, write_frames, write_text
-from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.output import RunFailed, raw_option, write_frames, write_text
+from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.text import TextEncoder
@@ -19,10 +20,12 @@ from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.render.visible import visible_line
 from cursor_gateway.stages.transcript import Transcript
 
 Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
+
+
+T = TypeVar("T")
 
 
 class Encoder(Protocol):
@@ -70,34 +73,32 @@ def convert(
     raw: bool,
 ) -> int:
     """Convert cursor-agent output from FILE or standard input."""
-    now = datetime.now(UTC)
-    reader = DocumentReader(new_run(mode, fences, frozenset(include), model, now))
-    writer = _Writer(form, reader, now, raw=raw)
+    reader = new_reader(mode, fences, include, model)
+    writer = _Writer(form, reader, raw=raw)
     try:
         for events in read_run(file, reader):
             writer.write(events)
     except KeyboardInterrupt:  # a reader always ends a run
         writer.write(reader.flush(RunCancelled("The conversion was interrupted; run it again.").failure()))
         raise
-    if writer.failure is None:
-        return 0
-    click.echo(f"cursor-gateway: the run failed: {visible_line(writer.failure.message)}", err=True)
-    return 1
+    if writer.failure is not None:
+        raise RunFailed(f"the run failed: {writer.failure.message}")
+    return 0
 
 
 class _Writer:
     """Writes the events of each read at once."""
 
-    def __init__(self, form: Form, reader: DocumentReader, now: datetime, *, raw: bool) -> None:
+    def __init__(self, form: Form, reader: DocumentReader, *, raw: bool) -> None:
         self.failure: Failure | None = None
-        self._form, self._reader, self._now, self._raw = form, reader, now, raw
+        self._form, self._reader, self._raw = form, reader, raw
         self._encoder: Encoder | None = None
 
     def write(self, events: list[DocumentEvent]) -> None:
         if not events:
             return
         if self._encoder is None:  # only now: the agent's first line names its model
-            self._encoder = _encoder(self._form, self._reader.model, self._now, for_people=sys.stdout.isatty())
+            self._encoder = _encoder(self._form, self._reader.model)
         data = b"".join(map(self._encoder.push, events))
         if data and self._form == "text":
             write_text(data.decode("utf-8", "replace"), raw=self._raw)
@@ -107,46 +108,37 @@ class _Writer:
             self.failure = done.failure
 
 
-def _encoder(form: Form, model: str, now: datetime, *, for_people: bool) -> Encoder:
-    head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(now.timestamp()), model)
+def _encoder(form: Form, model: str) -> Encoder:
+    head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(time.time()), model)
     match form:
         case "documents":
-            return _Response(indented=for_people)
+            transcript = Transcript()
+            return _Whole(transcript.push, transcript.response, encode_response)
         case "sse":
             return SseEncoder()
         case "ndjson":
             return NdjsonEncoder()
         case "openai":
-            return _Completion(head, indented=for_people)
+            fold = CompletionFold(head)
+            return _Whole(fold.push, fold.completion, encode_completion)
         case "openai-sse":
             return ChunkEncoder(head, include_usage=True)
         case "text":
             return TextEncoder()
 
 
-class _Response:
-    """The fold as an encoder: nothing until the run is done, then all of it."""
+class _Whole(Generic[T]):
+    """A fold as an encoder: nothing until the run is done, then all of it."""
 
-    def __init__(self, *, indented: bool) -> None:
-        self._transcript = Transcript()
-        self._indented = indented
-
-    def push(self, event: DocumentEvent, /) -> bytes:
-        self._transcript.push(event)
-        response = self._transcript.response()
-        return b"" if response is None else _line(encode_response(response), self._indented)
-
-
-class _Completion:
-    def __init__(self, head: CompletionHead, *, indented: bool) -> None:
-        self._fold = CompletionFold(head)
-        self._indented = indented
+    def __init__(
+        self, push: Callable[[DocumentEvent], None], result: Callable[[], T | None], encode: Callable[[T], bytes]
+    ) -> None:
+        self._push, self._result, self._encode = push, result, encode
 
     def push(self, event: DocumentEvent, /) -> bytes:
-        self._fold.push(event)
-        completion = self._fold.completion()
-        return b"" if completion is None else _line(encode_completion(completion), self._indented)
-
-
-def _line(json: bytes, indented: bool) -> bytes:
-    return (msgspec.json.format(json, indent=2) if indented else json) + b"\n"
+        self._push(event)
+        result = self._result()
+        if result is None:
+            return b""
+        json = self._encode(result)
+        return (msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json) + b"\n"

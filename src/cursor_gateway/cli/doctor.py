@@ -9,45 +9,21 @@ import json
 import os
 import platform
 import shutil
-import sys
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
 import msgspec
 
+from cursor_gateway.cli import findings
 from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
-from cursor_gateway.cli.findings import (
-    Finding,
-    Folder,
-    Found,
-    Level,
-    of_abilities,
-    of_agent,
-    of_configuration,
-    of_data,
-    of_exposure,
-    of_extras,
-    of_leftovers,
-    of_login,
-    of_models,
-    of_permissions,
-    of_port,
-    of_python,
-    of_settings,
-    of_source,
-    of_store,
-    of_tools,
-    of_url,
-    of_workspaces,
-    summary,
-    worst,
-)
+from cursor_gateway.cli.findings import Finding, Folder, Found, Level, summary, worst
 from cursor_gateway.cli.local_socket import find_socket
 from cursor_gateway.cli.output import write_json
 from cursor_gateway.cli.remote import ask_health, local_url
@@ -58,7 +34,6 @@ from cursor_gateway.sources.cursor.command import Program
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cursor_gateway.client.calls import Health
 
 _T = TypeVar("_T")
 
@@ -87,16 +62,14 @@ def doctor(config: str | None, as_json: bool) -> int:
     from cursor_gateway.cli.terminals import terminal
 
     console = terminal()
-    if as_json or not console.is_terminal:
-        findings = asyncio.run(_examine(config, os.environ))
-    else:
-        with console.status("Checking the agent and this machine…"):
-            findings = asyncio.run(_examine(config, os.environ))
+    is_live = console.is_terminal and not as_json
+    with console.status("Checking the agent and this machine…") if is_live else nullcontext():
+        found = asyncio.run(_examine(config, os.environ))
     if as_json:
-        write_json(msgspec.json.encode({"status": worst(findings), "findings": findings}), indented=True)
+        write_json(msgspec.json.encode({"status": worst(found), "findings": found}), indented=True)
     else:
-        console.print(picture(findings), soft_wrap=not console.is_terminal)
-    return 1 if worst(findings) == "broken" else 0
+        console.print(rendered(found), soft_wrap=not console.is_terminal)
+    return 1 if worst(found) == "broken" else 0
 
 
 # --- how it looks ---------------------------------------------------------------------------------------
@@ -104,7 +77,7 @@ def doctor(config: str | None, as_json: bool) -> int:
 _MARKS: dict[Level, tuple[str, str]] = {"good": ("✓", "green"), "warning": ("!", "yellow"), "broken": ("✗", "red")}
 
 
-def picture(findings: Sequence[Finding]) -> "RenderableType":
+def rendered(found: Sequence[Finding]) -> "RenderableType":
     """The advice is below what was found, because 80 columns have no room for both."""
     from rich.console import Group
     from rich.text import Text
@@ -112,9 +85,9 @@ def picture(findings: Sequence[Finding]) -> "RenderableType":
     from cursor_gateway.render.listing import Listing, Row
     from cursor_gateway.render.visible import visible_line
 
-    width = max(len(finding.subject) for finding in findings) + 2
+    width = max(len(finding.subject) for finding in found) + 2
     parts: list[RenderableType] = []
-    for finding in findings:
+    for finding in found:
         mark, colour = _MARKS[finding.level]
         style = "" if finding.level == "good" else colour
         head = Text.assemble((f"{mark} ", f"bold {colour}"), (finding.subject.ljust(width), "bold"))
@@ -122,48 +95,41 @@ def picture(findings: Sequence[Finding]) -> "RenderableType":
         if finding.advice:
             arrow = Text(f"{' ' * (width + 2)}→ ", "bold")
             parts.append(Listing([Row(arrow, Text(visible_line(finding.advice), "bold"))]))
-    return Group(*parts, "", Text(summary(findings), f"bold {_MARKS[worst(findings)][1]}"))
+    return Group(*parts, "", Text(summary(found), f"bold {_MARKS[worst(found)][1]}"))
 
 
 # --- looking --------------------------------------------------------------------------------------------
 
 
 async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding]:
-    findings = [
-        of_python(sys.version_info[:3], f"{platform.python_version()} ({platform.system()} {platform.machine()})"),
-        Finding("good", "gateway", version("cursor-gateway")),
-    ]
+    python = f"{platform.python_version()} ({platform.system()} {platform.machine()})"
+    found = [Finding("good", "Python", python), Finding("good", "gateway", version("cursor-gateway"))]
     settings = Settings()
     try:
         loaded = configuration(file, environ=environ)
         settings = loaded.settings
         named = file or environ.get(FILE_VARIABLE)
         path = Path(named).expanduser() if named else usual_file(environ)
-        findings.append(of_settings(loaded, path, path is not None and path.is_file()))
+        found.append(findings.of_settings(loaded, path, path is not None and path.is_file()))
     except SettingsError as error:
-        findings.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
+        found.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
     has_key = bool(environ.get("CURSOR_API_KEY"))
+    sources = _versions("agent-client-protocol", "cursor-sdk")
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
-        _checked("exposure", _FILES_SECONDS, lambda: _at_once([of_exposure(settings)])),
-        _checked("workspace", _FILES_SECONDS, lambda: _in_thread(lambda: _workspaces(settings))),
-        _checked("data", _FILES_SECONDS, lambda: _in_thread(lambda: _data(settings, environ))),
+        _checked_here("exposure", lambda: [findings.of_exposure(settings)]),
+        _checked_here("workspace", lambda: _workspaces(settings)),
+        _checked_here("data", lambda: _data(settings, environ)),
         _checked("store", _STORE_SECONDS, lambda: _store(settings)),
-        _checked("configuration", _FILES_SECONDS, lambda: _in_thread(lambda: _configuration(settings, environ))),
-        _checked("account errors", _FILES_SECONDS, lambda: _in_thread(lambda: _account_errors(settings, environ))),
-        _checked("leftovers", _FILES_SECONDS, lambda: _in_thread(lambda: _leftovers(settings, environ))),
-        _checked(
-            "source",
-            _FILES_SECONDS,
-            lambda: _at_once([of_source(settings, _versions("agent-client-protocol", "cursor-sdk"), has_key)]),
-        ),
-        _checked("extras", _FILES_SECONDS, lambda: _at_once([of_extras(_versions("uvloop", "httptools"))])),
+        _checked_here("configuration", lambda: _configuration(settings, environ)),
+        _checked_here("account errors", lambda: _account_errors(settings, environ)),
+        _checked_here("leftovers", lambda: _leftovers(settings, environ)),
+        _checked_here("source", lambda: [findings.of_source(settings, sources, has_key)]),
+        _checked_here("extras", lambda: [findings.of_extras(_versions("uvloop", "httptools"))]),
     ]
-    for found in await asyncio.gather(*looks):
-        findings += found
-    return findings
+    return [*found, *chain.from_iterable(await asyncio.gather(*looks))]
 
 
 async def _checked(subject: str, seconds: float, look: Callable[[], Awaitable[list[Finding]]]) -> list[Finding]:
@@ -179,8 +145,9 @@ async def _checked(subject: str, seconds: float, look: Callable[[], Awaitable[li
         return [Finding("warning", subject, problem, "please report this.")]
 
 
-async def _at_once(findings: list[Finding]) -> list[Finding]:
-    return findings
+async def _checked_here(subject: str, look: Callable[[], list[Finding]]) -> list[Finding]:
+    """What needs only files and settings."""
+    return await _checked(subject, _FILES_SECONDS, lambda: _in_thread(look))
 
 
 async def _in_thread(look: Callable[[], _T]) -> _T:
@@ -217,20 +184,20 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     async def look() -> list[Finding]:
         paths = await _in_thread(lambda: _programs(settings.agent_program, environment))
         found.extend(await asyncio.gather(*(_ask(path, environment, launcher) for path in paths)))
-        return of_agent(found, settings)
+        return list(findings.of_agent(found, settings))
 
-    findings = await _checked("agent", _AGENT_SECONDS * 2 + 5, look)
+    rated = await _checked("agent", _AGENT_SECONDS * 2 + 5, look)
     program = next((one.program for one in found if one.program is not None), None)
     if program is None:
-        return findings
-    findings += [of_abilities(program), of_tools(program)]
+        return rated
+    rated += [findings.of_abilities(program), findings.of_tools(program)]
     login, models = await asyncio.gather(
         _checked("login", _LOGIN_SECONDS + 5, lambda: _login(program, environment, environ)),
         _checked("models", _MODELS_SECONDS + 5, lambda: _models(program, environment, settings.model)),
     )
     if worst(login) == "broken" and worst(models) == "broken":
         models = [Finding("warning", "models", "not known without a login")]
-    return [*findings, *login, *models]
+    return [*rated, *login, *models]
 
 
 def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
@@ -263,7 +230,7 @@ async def _login(program: Program, environment: Mapping[str, str], environ: Mapp
     from cursor_gateway.sources.cursor.program import run_to_end
 
     ran = await run_to_end([*program.command, "status", "--format", "json"], environment, _LOGIN_SECONDS)
-    return of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ)
+    return list(findings.of_login(ran.stdout if ran.stdout.strip() else ran.stderr, environ))
 
 
 async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
@@ -273,7 +240,7 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
 
     ran = await run_to_end([*program.command, "--list-models"], environment, _MODELS_SECONDS)
     if models := parse_models(ran.stdout):
-        return [of_models(models, wanted)]
+        return [findings.of_models(models, wanted)]
     output = ran.stderr.strip() or ran.stdout.strip()
     if (error := known_failure(output)) is not None:
         return [Finding("broken", "models", str(error))]
@@ -285,37 +252,27 @@ async def _models(program: Program, environment: Mapping[str, str], wanted: str)
 
 
 async def _port(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.server.sockets import bound_socket
+
     taken, health = None, None
     try:
-        await _in_thread(lambda: _bind(settings.host, settings.port))
+        await _in_thread(lambda: bound_socket(settings.host, settings.port).close())
     except OSError as error:
         taken = error
         if error.errno == errno.EADDRINUSE:
-            health = await _health(local_url(settings))
+            with suppress(OSError):
+                health = await ask_health(local_url(settings), 2.0)
     is_own = find_socket(data_dir(settings, environ), settings.port) is not None
-    return [of_port(settings, taken, health, is_own=is_own)]
-
-
-def _bind(host: str, port: int) -> None:
-    from cursor_gateway.server.sockets import bound_socket
-
-    bound_socket(host, port).close()
-
-
-async def _health(url: str) -> "Health | None":
-    try:
-        return await ask_health(url, 2.0)
-    except OSError:
-        return None
+    return [findings.of_port(settings, taken, health, is_own=is_own)]
 
 
 async def _url(settings: Settings) -> list[Finding]:
     if not settings.url:
         return []
     try:
-        return [of_url(settings.url, await ask_health(settings.url, 10.0), "")]
+        return [findings.of_url(settings.url, await ask_health(settings.url, 10.0), "")]
     except OSError as error:
-        return [of_url(settings.url, None, str(error))]
+        return [findings.of_url(settings.url, None, str(error))]
 
 
 def _folder(path: Path) -> Folder:
@@ -325,14 +282,14 @@ def _folder(path: Path) -> Folder:
 
 def _workspaces(settings: Settings) -> list[Finding]:
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
-    return of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots)
+    return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 
 
 def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     path = data_dir(settings, environ)
     there = next(above for above in (path, *path.parents) if above.exists())  # what is missing will be made
     writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return [of_data(Folder(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
+    return [findings.of_data(Folder(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
 
 
 async def _store(settings: Settings) -> list[Finding]:
@@ -346,7 +303,7 @@ async def _store(settings: Settings) -> list[Finding]:
         server, found = await schema.look(url)
     except StoreUnavailable as error:
         return [Finding("broken", "store", f"{error} {error.details}".strip())]
-    return [of_store(server, found, schema.newest())]
+    return [findings.of_store(server, found, schema.newest())]
 
 
 def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
@@ -366,8 +323,8 @@ def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Findi
                 approval = json.loads(own.read_bytes()).get("approvalMode")
             except (ValueError, AttributeError):
                 wrong = f"{own} is not a JSON object"
-    finding = of_configuration(str(folder), unreadable, wrong, folder.is_dir())
-    return [finding, *of_permissions(settings, approval == "unrestricted")]
+    finding = findings.of_configuration(str(folder), unreadable, wrong, folder.is_dir())
+    return [finding, *findings.of_permissions(settings, approval == "unrestricted")]
 
 
 def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
@@ -391,7 +348,7 @@ def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
         for agent in _entries(instance / "agents"):
             group, _, start = agent.name.partition("-")
             left += start_of(int(group)) in (None, start) and bool(members(int(group)))
-    return [of_leftovers(gateways, left)]
+    return [findings.of_leftovers(gateways, left)]
 
 
 def _versions(*packages: str) -> dict[str, str | None]:

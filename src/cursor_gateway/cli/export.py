@@ -1,7 +1,6 @@
 """`cursor-gateway export`: write a stored answer or a recording to one file."""
 
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, get_args
 
@@ -9,14 +8,14 @@ import click
 import msgspec
 
 from cursor_gateway.cli import options
-from cursor_gateway.cli.conversations import sound, where, with_history, write_to
-from cursor_gateway.cli.histories import History, id_of, unknown
-from cursor_gateway.cli.output import Trouble, output_option, raw_option
-from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.conversations import where, with_history, write_to
+from cursor_gateway.cli.histories import History, find, unknown
+from cursor_gateway.cli.output import Trouble, output_option, raw_option, valid_text
+from cursor_gateway.cli.reading import new_reader, read_run
+from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
 from cursor_gateway.model.run_info import Fences
-from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.visible import visible_json
 from cursor_gateway.stages.transcript import Transcript
 
@@ -55,9 +54,7 @@ def export(
     mode: Mode,
     fences: Fences,
     raw: bool,
-    config: str | None,
-    url: str | None,
-    direct: bool,
+    place: Place,
 ) -> int:
     """Export an answer from the history, or a cursor-agent recording, as one file.
 
@@ -67,13 +64,13 @@ def export(
     if target == "-" or Path(target).is_file():
         response, prompt = _recorded(target, mode, fences)
     else:
-        response, prompt = with_history(config, url, direct, lambda history: _stored(history, sound(target)))
+        response, prompt = with_history(place, lambda history: _stored(history, valid_text(target)))
     write_to(output, _written(response, prompt, form), raw=raw)
     return 0
 
 
 def _recorded(file: str, mode: Mode, fences: Fences) -> _Asked:
-    reader = DocumentReader(new_run(mode, fences, frozenset({"thinking"}), None, datetime.now(UTC)))
+    reader = new_reader(mode, fences)
     transcript = Transcript()
     for events in read_run(file, reader):
         for event in events:
@@ -89,10 +86,8 @@ async def _stored(history: History, name: str) -> _Asked:
         if response is None:
             raise Trouble(f"Unknown answer {name[:100]!r}; see `cursor-gateway conversations`.")
     else:
-        detail = await history.conversation(await id_of(history, name))
-        if detail is None or not detail.runs:
-            raise unknown(name)
-        response = await history.answer(detail.runs[-1].id)
+        runs = (await find(history, name)).runs
+        response = await history.answer(runs[-1].id) if runs else None
         if response is None:
             raise unknown(name)
     detail = await history.conversation(response.conversation_id)

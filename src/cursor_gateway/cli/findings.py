@@ -1,7 +1,7 @@
 """Rate what the checks of `cursor-gateway doctor` found, and say what to do about it."""
 
 import errno
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -45,12 +45,6 @@ def summary(findings: Sequence[Finding]) -> str:
     return f"{broken} problem{'' if broken == 1 else 's'} found{looks}."
 
 
-def of_python(found: tuple[int, int, int], state: str) -> Finding:
-    if found < (3, 11, 0):
-        return Finding("broken", "Python", state, "use 3.11 or newer.")
-    return Finding("good", "Python", state)
-
-
 def of_settings(loaded: Loaded, file: Path | None, is_there: bool) -> Finding:
     given = [name for name, origin in loaded.origins.items() if origin != "default"]
     names = ", ".join(given[:_NAMES]) + (", …" if len(given) > _NAMES else "")
@@ -66,28 +60,26 @@ class Found(Struct, frozen=True):
     trouble: str = ""  # why it could not be asked
 
 
-def of_agent(found: Sequence[Found], settings: Settings) -> list[Finding]:
+def of_agent(found: Sequence[Found], settings: Settings) -> Iterator[Finding]:
     """The first good one is used; the others are named, since one of them may be meant."""
     used = next((one for one in found if one.program is not None), None)
-    findings = []
     if used is not None and used.program is not None:
-        findings.append(Finding("good", "agent", f"cursor-agent {used.program.version} ({used.path})"))
+        yield Finding("good", "agent", f"cursor-agent {used.program.version} ({used.path})")
     elif not any(one.trouble for one in found):
         needed = bool(settings.agent_program) or settings.source == "cli"
         state = f"{settings.agent_program or 'cursor-agent'} was not found"
         answers = "" if needed else "; the built-in demo is used instead"
-        findings.append(Finding("broken" if needed else "warning", "agent", state + answers, f"{INSTALL_ADVICE}."))
+        yield Finding("broken" if needed else "warning", "agent", state + answers, f"{INSTALL_ADVICE}.")
     for one in found:
         if one.trouble:
             level: Level = "broken" if used is None else "warning"
-            findings.append(Finding(level, "agent", f"{one.path}: {one.trouble}", "run it in a terminal to see why."))
+            yield Finding(level, "agent", f"{one.path}: {one.trouble}", "run it in a terminal to see why.")
         elif one.program is None:
             state = f"{one.path} is a different program with the same name"
-            findings.append(Finding("good" if used else "warning", "agent", f"{state}; it is not used"))
+            yield Finding("good" if used else "warning", "agent", f"{state}; it is not used")
         elif used is not None and used.program is not None and one.program.version != used.program.version:
             state = f"another version, {one.program.version}, is not used ({one.path})"
-            findings.append(Finding("warning", "agent", state, "set `agent_program` to the one you want."))
-    return findings
+            yield Finding("warning", "agent", state, "set `agent_program` to the one you want.")
 
 
 _ABILITIES = {  # what is lost without each
@@ -125,26 +117,24 @@ def of_tools(program: Program) -> Finding:
 _UPDATE = "update it with `cursor-agent update`."
 
 
-def of_login(status: str, environ: Mapping[str, str]) -> list[Finding]:
+def of_login(status: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     """`status` is what `cursor-agent status --format json` prints. A key does not change what it says."""
-    findings = []
     key = environ.get("CURSOR_API_KEY")
     if key == "":
         state = "CURSOR_API_KEY is set but empty; the gateway ignores it, but cursor-agent rejects it"
-        findings.append(Finding("warning", "login", state, "`unset CURSOR_API_KEY`, or give it a value."))
+        yield Finding("warning", "login", state, "`unset CURSOR_API_KEY`, or give it a value.")
     has_key = next((name for name in ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN") if environ.get(name)), None)
     is_in, who = _read_status(status)
     if has_key is not None:
-        findings.append(Finding("good", "login", f"by {has_key}{f'; also logged in{who}' if is_in else ''}"))
+        yield Finding("good", "login", f"by {has_key}{f'; also logged in{who}' if is_in else ''}")
     elif is_in is None:
         state = f"its status cannot be read: {status.strip()[:200] or 'no output'}"
-        findings.append(Finding("warning", "login", state, f"see `cursor-agent status`; {_UPDATE}"))
+        yield Finding("warning", "login", state, f"see `cursor-agent status`; {_UPDATE}")
     elif is_in:
-        findings.append(Finding("good", "login", f"logged in{who}"))
+        yield Finding("good", "login", f"logged in{who}")
     else:
         advice = "run `cursor-agent login`, or set CURSOR_API_KEY."
-        findings.append(Finding("broken", "login", "not logged in, and no API key is set", advice))
-    return findings
+        yield Finding("broken", "login", "not logged in, and no API key is set", advice)
 
 
 class _User(Struct, frozen=True):
@@ -214,26 +204,24 @@ class Folder(Struct, frozen=True):
     is_writable: bool
 
 
-def of_workspaces(default: Folder, roots: Sequence[Folder]) -> list[Finding]:
-    findings = []
+def of_workspaces(default: Folder, roots: Sequence[Folder]) -> Iterator[Finding]:
     if not default.is_there:
         state = f"the folder {default.path} does not exist"
-        findings.append(Finding("broken", "workspace", state, "create it, or set `workspace` to another."))
+        yield Finding("broken", "workspace", state, "create it, or set `workspace` to another.")
     elif not default.is_writable:
         state = f"{default.path} cannot be written to"
-        findings.append(Finding("warning", "workspace", state, "the agent can only read it; set another `workspace`."))
+        yield Finding("warning", "workspace", state, "the agent can only read it; set another `workspace`.")
     else:
-        findings.append(Finding("good", "workspace", default.path))
+        yield Finding("good", "workspace", default.path)
     for root in roots:
         if not root.is_there:
             state = f"the folder {root.path} does not exist"
-            findings.append(Finding("warning", "workspace", state, "create it, or remove it from `workspace_roots`."))
+            yield Finding("warning", "workspace", state, "create it, or remove it from `workspace_roots`.")
         elif not root.is_writable:
             state = f"{root.path} cannot be written to"
-            findings.append(Finding("warning", "workspace", state, "the agent can only read it."))
+            yield Finding("warning", "workspace", state, "the agent can only read it.")
         else:
-            findings.append(Finding("good", "workspace", f"requests may name folders at or below {root.path}"))
-    return findings
+            yield Finding("good", "workspace", f"requests may name folders at or below {root.path}")
 
 
 def of_data(folder: Folder, free: int) -> Finding:
@@ -270,33 +258,25 @@ def of_configuration(folder: str, unreadable: Sequence[str], wrong: str, is_ther
     )
 
 
-def of_permissions(settings: Settings, is_unrestricted: bool) -> list[Finding]:
-    findings = []
+def of_permissions(settings: Settings, is_unrestricted: bool) -> Iterator[Finding]:
     if settings.force:
         state = "`force` is set: the agent runs every command without asking"
-        findings.append(
-            Finding(
-                "warning",
-                "permissions",
-                state,
-                "set `force` to false unless you trust everyone who can use the gateway.",
-            )
-        )
+        advice = "set `force` to false unless you trust everyone who can use the gateway."
+        yield Finding("warning", "permissions", state, advice)
     elif is_unrestricted:
         state = "the agent's configuration has `approvalMode: unrestricted`: it runs every command without asking"
         advice = "set it to `allowlist` unless you trust everyone who can use the gateway."
-        findings.append(Finding("warning", "permissions", state, advice))
+        yield Finding("warning", "permissions", state, advice)
     else:
         state = "the agent may read and edit files, and run the commands that its configuration allows"
         if settings.allow:
             state += f" and those of `allow`: {', '.join(settings.allow)}"
         asks = "everything else needs your permission, which you give when the agent asks"
         denies = "everything else is denied, and nobody is asked (`permissions` is `deny`)"
-        findings.append(Finding("good", "permissions", f"{state}; {asks if settings.permissions == 'ask' else denies}"))
+        yield Finding("good", "permissions", f"{state}; {asks if settings.permissions == 'ask' else denies}")
     if not settings.trust:
         state = "`trust` is off: runs fail in folders that the agent does not trust"
-        findings.append(Finding("warning", "permissions", state, "run the agent once in each, or set `trust` to true."))
-    return findings
+        yield Finding("warning", "permissions", state, "run the agent once in each, or set `trust` to true.")
 
 
 def of_leftovers(gateways: int, left: int) -> Finding:

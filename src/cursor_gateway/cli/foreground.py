@@ -16,7 +16,7 @@ _KILL_SECONDS = 10.0  # after a forwarded signal
 
 
 async def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """As a shell has it: 128 and the signal's number, if one ended it. Raises `OSError` if it cannot be started."""
+    """The exit status as in a shell: 128 plus the number of the signal that ended it. Raises `OSError`."""
     loop = asyncio.get_running_loop()
     process = subprocess.Popen(command, env=environment)
 
@@ -42,14 +42,14 @@ async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 
-    def tell(status: int) -> None:
+    def report(status: int) -> None:
         if not ended.cancelled():
             ended.set_result(status)
 
     def wait() -> None:
         status = process.wait()
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(tell, status)
+            loop.call_soon_threadsafe(report, status)
 
     Thread(target=wait, daemon=True, name="client").start()
     return await ended

@@ -1,7 +1,8 @@
 """Write the answer of `chat` to standard output, in the format that was asked for."""
 
-from types import TracebackType
-from typing import Literal, Protocol, Self, TypeAlias
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, TypeAlias
 
 from cursor_gateway.cli.output import write_json, write_text
 from cursor_gateway.dialects.documents.encoder import encode_response
@@ -12,27 +13,24 @@ from cursor_gateway.stages.transcript import Transcript
 Form: TypeAlias = Literal["view", "json", "text"]
 
 
-class Output(Protocol):
-    def __enter__(self) -> Self: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    def push(self, event: DocumentEvent, /) -> None: ...
-
-
-def output_of(form: Form) -> Output:
+@contextmanager
+def output_of(form: Form) -> Iterator[Callable[[DocumentEvent], None]]:
+    """A function that takes each event."""
     match form:
         case "view":
             from cursor_gateway.cli.terminals import terminal
             from cursor_gateway.render.terminal import TerminalView
 
-            return TerminalView(terminal())
+            with TerminalView(terminal()) as view:
+                yield view.push
         case "json":
-            return _Json()
+            yield _Json().push
         case "text":
-            return _Text()
+            text = _Text()
+            try:
+                yield text.push
+            finally:
+                text.end()
 
 
 class _Json:
@@ -40,12 +38,6 @@ class _Json:
 
     def __init__(self) -> None:
         self._transcript = Transcript()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def push(self, event: DocumentEvent, /) -> None:
         self._transcript.push(event)
@@ -63,13 +55,6 @@ class _Text:
         self._prose: set[str] = set()  # open documents whose deltas are written at once
         self._has_written = False
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._has_written:
-            write_text("\n")
-
     def push(self, event: DocumentEvent, /) -> None:
         match event:
             case DocumentStarted(id=id, type="text"):
@@ -86,6 +71,10 @@ class _Text:
                 self._say(fenced(f"{place.start_line}:{place.end_line}:{place.file_path}", document.content))
             case _:  # what it does
                 pass
+
+    def end(self) -> None:
+        if self._has_written:
+            write_text("\n")
 
     def _begin(self) -> None:
         if self._has_written:

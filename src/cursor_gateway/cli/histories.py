@@ -7,13 +7,13 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.remote import Remote, open_gateway
+from cursor_gateway.cli.remote import Place, Remote, open_gateway
 from cursor_gateway.errors import NotFound, StoreUnavailable
-from cursor_gateway.keys import owner_of
+from cursor_gateway.keys import LOCAL_OWNER, owner_of
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.settings import Settings
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _Found = TypeVar("_Found")
 
-LOCAL_OWNER = "local"  # the server's, which would take a tenth of a second to import; a test compares them
 LAST = "last"
 
 _PAGE = 100  # conversations that are read at once
@@ -32,35 +31,14 @@ _SURE_LENGTH = 17  # of an id: twelve random digits belong to one conversation, 
 _SHOWN = 4  # conversations that an ambiguous name may mean
 
 
-class History(Protocol):
-    """Each call may raise `Trouble`, `StoreUnavailable`, or `CallFailed` of a gateway."""
-
-    @property
-    def location(self) -> str:
-        """Where it is, for people."""
-        ...
-
-    def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
-        """Newest first; at most so many, and those in which all words of `query` occur."""
-        ...
-
-    async def conversation(self, id: str) -> ConversationDetail | None: ...
-
-    async def answer(self, run_id: str) -> ChatResponse | None: ...
-
-    async def remove(self, id: str) -> bool:
-        """With its folder. False: there was none."""
-        ...
-
-
 @asynccontextmanager
-async def open_history(settings: Settings, url: str | None, *, direct: bool) -> AsyncIterator[History]:
+async def open_history(place: Place) -> AsyncIterator["History"]:
     """Of the gateway that `chat` would talk to."""
-    if not direct:
-        async with open_gateway(settings, url) as remote:
-            if remote is not None:
-                yield RemoteHistory(remote)
-                return
+    settings = place.settings
+    async with open_gateway(settings, place.url, direct=place.direct) as remote:
+        if remote is not None:
+            yield RemoteHistory(remote)
+            return
     from cursor_gateway.cli.stores import database_url, store_of
 
     directory = data_dir(settings)
@@ -98,20 +76,20 @@ def _is_there(directory: Path) -> bool:
 # --- which conversation -----------------------------------------------------------------------------
 
 
-async def newest(history: History, limit: int, query: str | None = None) -> tuple[list[ConversationEntry], bool]:
+async def newest(history: "History", limit: int, query: str | None = None) -> tuple[list[ConversationEntry], bool]:
     """So many, and whether there are more."""
     found = [entry async for entry in history.entries(limit + 1, query)]
     return found[:limit], len(found) > limit
 
 
-async def first(history: History, fits: Callable[[ConversationEntry], bool]) -> ConversationEntry | None:
+async def first(history: "History", fits: Callable[[ConversationEntry], bool]) -> ConversationEntry | None:
     async for entry in history.entries():
         if fits(entry):
             return entry
     return None
 
 
-async def id_of(history: History, name: str) -> str:
+async def id_of(history: "History", name: str) -> str:
     """Of a whole id, of the beginning of one, with or without `conv_`, or of `last`.
 
     Raises `Trouble` for none or several. A whole id is not looked up.
@@ -137,6 +115,14 @@ async def id_of(history: History, name: str) -> str:
     return fitting[0].id
 
 
+async def find(history: "History", name: str) -> ConversationDetail:
+    """Raises `Trouble` if there is none."""
+    detail = await history.conversation(await id_of(history, name))
+    if detail is None:
+        raise unknown(name)
+    return detail
+
+
 def sure_id(id: str) -> str:
     """As much of an id as `id_of` needs to be sure, for lines that must be short."""
     return id[:_SURE_LENGTH]
@@ -150,14 +136,14 @@ def unknown(name: str) -> Trouble:
 
 
 class RemoteHistory:
-    def __init__(self, remote: Remote) -> None:
-        self._remote, self._client = remote, remote.client
+    """Each call may raise `CallFailed`."""
 
-    @property
-    def location(self) -> str:
-        return f"History of the gateway at {self._remote.url}"
+    def __init__(self, remote: Remote) -> None:
+        self.location = f"History of the gateway at {remote.url}"
+        self._client = remote.client
 
     def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
+        """Newest first; at most so many, and those in which all words of `query` occur."""
         return self._client.conversations(query, limit)
 
     async def conversation(self, id: str) -> ConversationDetail | None:
@@ -167,6 +153,7 @@ class RemoteHistory:
         return await _or_none(self._client.response(run_id))
 
     async def remove(self, id: str) -> bool:
+        """With its folder. False: there was none."""
         return await _or_none(self._removed(id)) is not None
 
     async def _removed(self, id: str) -> bool:
@@ -187,19 +174,19 @@ async def _or_none(call: Awaitable[_Found]) -> _Found | None:
 
 
 class LocalHistory:
-    """Any number of processes may read it. A file is not repaired here; processes that write to it do that."""
+    """Any number of processes may read it. A file is not repaired here; processes that write to it do that.
+
+    Each call may raise `StoreUnavailable`.
+    """
 
     def __init__(self, store: "Store", directory: Path, owner: str, where: str = "") -> None:
         from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.sources.ledger import Ledger
 
-        self._store, self._directory, self._owner, self._where = store, directory, owner, where or str(directory)
+        self.location = f"History in {where or directory}"
+        self._store, self._directory, self._owner = store, directory, owner
         self._conversations = Conversations(store, directory / "conversations")
         self._ledger = Ledger(directory / "instances")
-
-    @property
-    def location(self) -> str:
-        return f"History in {self._where}"
 
     async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
         from cursor_gateway.store.entries import entry_of
@@ -222,18 +209,11 @@ class LocalHistory:
         return None if found is None else await detail_of(self._store, found)
 
     async def answer(self, run_id: str) -> ChatResponse | None:
-        from cursor_gateway.runs.recovery import run_info
-        from cursor_gateway.stages.partial_run import PartialRun
+        from cursor_gateway.runs.stored_run import StoredRun
+        from cursor_gateway.runs.whole_answers import response_of
 
         run = await self._store.run(run_id, self._owner)
-        if run is None:
-            return None
-        unfinished, last = PartialRun(), 0
-        while (page := await self._store.events(run_id, self._owner, after=last)).events:
-            for event in page.events:
-                unfinished.push(event)
-            last = page.last_number
-        return unfinished.response(run_info(run), "")
+        return None if run is None else await response_of(StoredRun(self._store, run))
 
     async def remove(self, id: str) -> bool:
         from cursor_gateway.runs.permissions import Permissions
@@ -263,11 +243,7 @@ class NoHistory:
     """There is no history file yet."""
 
     def __init__(self, directory: Path, *, is_kept: bool) -> None:
-        self._directory, self._is_kept = directory, is_kept
-
-    @property
-    def location(self) -> str:
-        return f"No history in {self._directory}" + ("" if self._is_kept else ": the setting `history` is off")
+        self.location = f"No history in {directory}" + ("" if is_kept else ": the setting `history` is off")
 
     async def entries(self, limit: int | None = None, query: str | None = None) -> AsyncIterator[ConversationEntry]:
         nothing: list[ConversationEntry] = []
@@ -282,3 +258,6 @@ class NoHistory:
 
     async def remove(self, id: str) -> bool:
         return False
+
+
+History: TypeAlias = RemoteHistory | LocalHistory | NoHistory

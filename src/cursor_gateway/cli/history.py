@@ -4,7 +4,6 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from contextlib import nullcontext
 from pathlib import Path
 
 import click
@@ -68,14 +67,12 @@ async def _copy(directory: Path, url: str, owner: str) -> "Counter[str]":
     counts: Counter[str] = Counter()
     with open_archive(directory, time.time_ns() // 1_000_000) as archive:
         async with open_restorer(url, archive.last_run) as restorer:
-            progress = Progress(transient=True) if sys.stderr.isatty() else None
-            task = progress.add_task("Copying conversations", total=archive.count) if progress is not None else None
-            with progress or nullcontext():
+            with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+                task = progress.add_task("Copying conversations", total=archive.count)
                 for conversation in archive.conversations():
                     name = conversation.row[owned]
                     counts[await restorer.restore(conversation, owner if name == LOCAL_OWNER else name)] += 1
-                    if progress is not None and task is not None:
-                        progress.advance(task)
+                    progress.advance(task)
     return counts
 
 

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import mkstemp
 
@@ -44,43 +45,39 @@ class KeptFile:
     def read(self) -> str | None:
         """None: it does not exist."""
         try:
-            return self.path.read_bytes().decode()
-        except FileNotFoundError:
-            return None
+            with self._reported("read"), suppress(FileNotFoundError):
+                return self.path.read_bytes().decode()
         except UnicodeDecodeError:
             raise Trouble(f"{self.path} is not UTF-8; change it yourself.") from None
-        except OSError as error:
-            raise self._trouble("read", error) from None
+        return None
 
     def write(self, text: str) -> None:
         """All of it or nothing, with its permissions; a link stays one."""
         target = self.path.resolve()
-        try:
+        with self._reported("written"):
             target.parent.mkdir(parents=True, exist_ok=True)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o600  # it may hold a key
             _replace(target, text, mode)
-        except OSError as error:
-            raise self._trouble("written", error) from None
 
     def back_up(self, text: str | None) -> str:
         """Its path; empty: there was nothing to keep."""
         if text is None:
             return ""
         backup = Path(f"{self.path}{_BACKUP}")
-        try:
+        with self._reported("backed up"):
             _replace(backup, text, self.path.stat().st_mode & 0o777)
-        except OSError as error:
-            raise self._trouble("backed up", error) from None
         return str(backup)
 
     def remove(self) -> None:
-        try:
+        with self._reported("removed"):
             self.path.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._trouble("removed", error) from None
 
-    def _trouble(self, verb: str, error: OSError) -> Trouble:
-        return Trouble(f"{self.path} cannot be {verb}: {error.strerror}; check its permissions.")
+    @contextmanager
+    def _reported(self, verb: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise Trouble(f"{self.path} cannot be {verb}: {error.strerror}; check its permissions.") from None
 
 
 def _replace(path: Path, text: str, mode: int) -> None:

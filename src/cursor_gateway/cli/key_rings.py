@@ -13,7 +13,7 @@ from cursor_gateway.settings import Settings, is_loopback
 if TYPE_CHECKING:
     from cursor_gateway.store.postgres.keys import KeyTable
 
-_REFRESH_SECONDS = 2.0  # so long a key that was revoked may still be used
+_REFRESH_SECONDS = 2.0  # how long a revoked key may still be used
 
 
 @asynccontextmanager

@@ -46,7 +46,7 @@ def listening(data: Path, port: int) -> Iterator[socket.socket]:
 def find_socket(data: Path, port: int) -> Path | None:
     """None: no gateway of this user listens there, with this data directory."""
     path = _path(data, port)
-    return path if _is_private(path.parent) and _is_own(path) and _accepts(path) else None
+    return path if _is_private(path.parent) and stat.S_ISSOCK(_own_mode(path)) and _accepts(path) else None
 
 
 @contextmanager
@@ -68,19 +68,17 @@ def _path(data: Path, port: int) -> Path:
 
 
 def _is_private(folder: Path) -> bool:
-    try:
-        found = folder.lstat()
-    except OSError:
-        return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o022
+    mode = _own_mode(folder)
+    return stat.S_ISDIR(mode) and not mode & 0o022
 
 
-def _is_own(path: Path) -> bool:
+def _own_mode(path: Path) -> int:
+    """0: there is nothing, or it belongs to another user."""
     try:
         found = path.lstat()
     except OSError:
-        return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == os.geteuid()
+        return 0
+    return found.st_mode if found.st_uid == os.geteuid() else 0
 
 
 def _accepts(path: Path) -> bool:

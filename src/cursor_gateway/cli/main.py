@@ -34,7 +34,7 @@ _COMMANDS = {
     "service": "Run the gateway in the background, starting at login.",
     "completion": "Print a shell completion script.",
 }
-_MODULES = {"demo": "show"}  # of those that share one
+_MODULES = {"demo": "show", "drain": "runners"}  # of those that share one
 
 
 class _Command(click.Command):

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,9 +98,8 @@ class Gateways:
 
     def __init__(self, settings: Settings, folder: str, url: str | None, stopped: StopSignal) -> None:
         self._settings, self._folder, self._url, self._stopped = settings, folder, url, stopped
-        self._own: asyncio.Task[None] | None = None
-        self._client: asyncio.Future[AsyncClient] | None = None
-        self._is_over = asyncio.Event()
+        self._client: AsyncClient | None = None  # of the own gateway
+        self._starting, self._opened = asyncio.Lock(), AsyncExitStack()
 
     @asynccontextmanager
     async def for_call(self) -> AsyncIterator["Gateway"]:
@@ -120,36 +119,18 @@ class Gateways:
         yield Gateway(await self._started())
 
     async def _started(self) -> "AsyncClient":
-        if self._client is None:
-            self._client = asyncio.get_running_loop().create_future()
-            self._own = asyncio.create_task(self._run_own(self._client))
-        client = self._client
-        try:
-            return await asyncio.shield(client)
-        except Exception:
-            if self._client is client:  # the next call tries again
-                self._client = None
-            raise
-
-    async def _run_own(self, ready: "asyncio.Future[AsyncClient]") -> None:
         from cursor_gateway.cli.own_gateway import own_gateway
         from cursor_gateway.client.asynchronous import AsyncClient
 
-        try:
-            async with (
-                own_gateway(self._settings, self._folder) as own,
-                AsyncClient(own.url, own.key or None) as client,
-            ):
+        async with self._starting:
+            if self._client is None:
+                async with AsyncExitStack() as opened:
+                    own = await opened.enter_async_context(own_gateway(self._settings, self._folder))
+                    self._client = await opened.enter_async_context(AsyncClient(own.url, own.key or None))
+                    self._opened = opened.pop_all()
                 self._stopped.listen()
                 own.announce(self._folder, "this command")
-                ready.set_result(client)
-                await self._is_over.wait()
-        except Exception as error:
-            if ready.done():
-                raise
-            ready.set_exception(error)
+            return self._client
 
     async def close(self) -> None:
-        self._is_over.set()
-        if self._own is not None:
-            await asyncio.wait([self._own])
+        await self._opened.aclose()

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import RunFailed, aside, aside_demo, write_json
-from cursor_gateway.cli.remote import direct_option, open_gateway, url_option
+from cursor_gateway.cli.output import RunFailed, aside, write_json
+from cursor_gateway.cli.remote import Place, direct_option, open_gateway, place_options
 from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -30,13 +29,11 @@ if TYPE_CHECKING:
     \b
     Exit status: 0 success; 1 the agent does not list its models; 2 the gateway cannot be reached.""",
 )
-@config
-@url_option
-@direct_option
+@place_options(direct_option)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+def models(place: Place, as_json: bool) -> int:
     """List the models that the gateway or the agent can use."""
-    found = asyncio.run(list_models(configuration(config).settings, url, direct))
+    found = asyncio.run(list_models(place.settings, place.url, direct=place.direct))
     if as_json:
         listed = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
         write_json(msgspec.json.encode(listed))
@@ -50,24 +47,18 @@ def models(config: str | None, url: str | None, direct: bool, as_json: bool) -> 
     return 0
 
 
-async def list_models(settings: Settings, url: str | None, direct: bool) -> list[Model]:
-    if not direct:
-        async with open_gateway(settings, url) as remote:
-            if remote is not None:
-                remote.announce()
-                entries = await remote.client.models()
-                return [Model(entry.id, entry.name or entry.id, entry.default) for entry in entries]
+async def list_models(settings: Settings, url: str | None, *, direct: bool = False) -> list[Model]:
+    async with open_gateway(settings, url, direct=direct) as remote:
+        if remote is not None:
+            remote.announce()
+            entries = await remote.client.models()
+            return [Model(entry.id, entry.name or entry.id, entry.default) for entry in entries]
 
     from cursor_gateway.cli.composition import compose
 
     gateway = await compose(settings, warn=aside)
     try:
-        state = gateway.service.source.state()
-        if state.is_demo:
-            aside_demo()
-            aside(gateway.why_demo)
-        else:
-            aside(f"{state.detail}, without a gateway")
+        gateway.announce(", without a gateway")
         default = gateway.service.defaults.model  # the gateway's default, which may differ from the agent's
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]

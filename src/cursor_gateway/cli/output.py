@@ -57,6 +57,11 @@ def aside_demo(where: str = "") -> None:
     aside(f"DEMO: answers are built-in recordings{where}. No agent runs, no files change.", bold=True, reverse=True)
 
 
+def valid_text(argument: str) -> str:
+    """Arguments that are not UTF-8 contain lone surrogates, which cannot be encoded."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def write_text(text: str, *, raw: bool = False) -> None:
     """Unbuffered. Lone surrogates, which cannot be encoded, become question marks."""
     shown = text if raw or not sys.stdout.isatty() else visible(text)

@@ -4,36 +4,29 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 import msgspec
 
-from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.histories import owner_here
 from cursor_gateway.cli.output import Trouble, aside, write_json
-from cursor_gateway.cli.remote import open_gateway, url_option
+from cursor_gateway.cli.remote import Place, open_gateway, passed_on, place_options
 from cursor_gateway.model.permissions import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 
-Command = TypeVar("Command", bound=Callable[..., int])
+if TYPE_CHECKING:
+    from cursor_gateway.client.asynchronous import AsyncClient
+
 _Result = TypeVar("_Result")
+PermissionStore: TypeAlias = "AsyncClient | _LocalPermissions"  # at a gateway, or on this machine
 
 _SHORT_ID = 13  # characters: enough to tell thousands apart
 
 
-class Permitting(Protocol):
-    """A gateway's client, or this machine's files."""
-
-    async def permissions(self) -> PermissionList: ...
-
-    async def revoke_permission(self, id: str) -> None: ...
-
-
-def where(command: Command) -> Command:
-    direct = click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's files.")
-    return config(url_option(direct(command)))
+where = place_options(click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's files."))
 
 
 @click.group(
@@ -51,13 +44,11 @@ def where(command: Command) -> Command:
 @where
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with past decisions.")
 @click.pass_context
-def permissions(context: click.Context, config: str | None, url: str | None, direct: bool, as_json: bool) -> int:
+def permissions(context: click.Context, place: Place, as_json: bool) -> int:
     """List what you have allowed the agent to do."""
-    if (part := context.invoked_subcommand) is not None:
-        given = {"config": config, "url": url, "direct": direct}
-        context.default_map = {part: {name: value for name, value in given.items() if value not in (None, False)}}
+    if passed_on(context):
         return 0
-    found = _with(config, url, direct, lambda permitting: permitting.permissions())
+    found = _with(place, lambda store: store.permissions())
     if as_json:
         write_json(msgspec.json.encode(found))
     else:
@@ -69,23 +60,23 @@ def permissions(context: click.Context, config: str | None, url: str | None, dir
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @where
 @click.option("--all", "is_all", is_flag=True, help="Revoke all of them.")
-def revoke(ids: tuple[str, ...], config: str | None, url: str | None, direct: bool, is_all: bool) -> int:
+def revoke(ids: tuple[str, ...], place: Place, is_all: bool) -> int:
     """Revoke permissions, from the agent's next run on. ID is an id from the list, or its first characters."""
     if bool(ids) == is_all:
         raise click.UsageError("Name some permissions, or use --all.")
-    count = _with(config, url, direct, lambda permitting: _revoke(permitting, ids))
+    count = _with(place, lambda store: _revoke(store, ids))
     aside(f"Revoked {count} permission{'' if count == 1 else 's'}.")
     return 0 if count else 1
 
 
-async def _revoke(permitting: Permitting, ids: tuple[str, ...]) -> int:
-    entries = (await permitting.permissions()).permissions
+async def _revoke(store: PermissionStore, ids: tuple[str, ...]) -> int:
+    entries = (await store.permissions()).permissions
     if ids:
         chosen = [_named(entries, id) for id in dict.fromkeys(ids)]
     else:
         chosen = [entry for entry in entries if _is_rule(entry)]
     for entry in chosen:
-        await permitting.revoke_permission(entry.id)
+        await store.revoke_permission(entry.id)
     return len(chosen)
 
 
@@ -100,7 +91,7 @@ def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
 # --- where they are -------------------------------------------------------------------------------------
 
 
-class _Here:
+class _LocalPermissions:
     def __init__(self, settings: Settings) -> None:
         from cursor_gateway.runs.permissions import Permissions
 
@@ -121,24 +112,19 @@ class _Here:
 
 
 @asynccontextmanager
-async def _open(settings: Settings, url: str | None, direct: bool) -> AsyncIterator[Permitting]:
-    if not direct:
-        async with open_gateway(settings, url) as remote:
-            if remote is not None:
-                yield remote.client
-                return
-    yield _Here(settings)
+async def _open(place: Place) -> AsyncIterator[PermissionStore]:
+    settings = place.settings
+    async with open_gateway(settings, place.url, direct=place.direct) as remote:
+        if remote is not None:
+            yield remote.client
+            return
+    yield _LocalPermissions(settings)
 
 
-def _with(
-    config: str | None, url: str | None, direct: bool, do: Callable[[Permitting], Coroutine[None, None, _Result]]
-) -> _Result:
-    if direct and url:
-        raise click.UsageError("--direct and --url cannot be combined.")
-
+def _with(place: Place, do: Callable[[PermissionStore], Coroutine[None, None, _Result]]) -> _Result:
     async def run() -> _Result:
-        async with _open(configuration(config).settings, url, direct) as permitting:
-            return await do(permitting)
+        async with _open(place) as store:
+            return await do(store)
 
     try:
         return asyncio.run(run())

@@ -44,7 +44,7 @@ async def _shown(batches: Batches, form: Form, interview: Interview) -> Paused |
     with unechoed(), output_of(form) as output:
         async for events in batches:
             for event in events:
-                output.push(event)
+                output(event)
                 interview.push(event)
             if isinstance(events[-1], Paused | Done):
                 return events[-1]

@@ -2,8 +2,8 @@
 
 import select
 import sys
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import click
@@ -19,14 +19,19 @@ _PIECE = 64 * 1024
 _HOW = "cursor-agent -p --output-format stream-json"
 
 
-def new_run(mode: Mode, fences: Fences, include: frozenset[Include], model: str | None, now: datetime) -> RunInfo:
-    return RunInfo(
-        id=f"chat_{uuid4()}",
-        created=now.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        mode=mode,
-        model=model,
-        fences=fences,
-        include=include,
+def new_reader(
+    mode: Mode = "agent", fences: Fences = "split", include: Iterable[Include] = ("thinking",), model: str | None = None
+) -> DocumentReader:
+    """Of a run that begins now."""
+    return DocumentReader(
+        RunInfo(
+            id=f"chat_{uuid4()}",
+            created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            mode=mode,
+            model=model,
+            fences=fences,
+            include=frozenset(include),
+        )
     )
 
 

@@ -7,16 +7,17 @@ socket, could belong to another user: it is sent nothing, neither a key nor a pr
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 from msgspec import Struct
 
-from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.local_socket import find_socket, short_path
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.serve import url_of
@@ -40,6 +41,46 @@ url_option = click.option(
     help="The gateway to use; it receives the prompt and the key. Default: your own on this machine, if it is running.",
 )
 direct_option = click.option("--direct", is_flag=True, help="Do not use a gateway; start the agent directly.")
+
+
+class Place(Struct, frozen=True):
+    """Where a command works, as its options say."""
+
+    config: str | None
+    url: str | None
+    direct: bool  # without a gateway
+
+    def __post_init__(self) -> None:
+        if self.direct and self.url:
+            raise click.UsageError("--direct and --url cannot be combined.")
+
+    @property
+    def settings(self) -> Settings:
+        """Raises `SettingsError`."""
+        return configuration(self.config).settings
+
+
+def place_options(
+    direct_option: Callable[[Callable[..., int]], Callable[..., int]],
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Adds --config, --url and --direct to a command, which gets them as its `place`."""
+
+    def added(command: Callable[..., int]) -> Callable[..., int]:
+        @wraps(command)
+        def placed(config: str | None, url: str | None, direct: bool, **others: Any) -> int:
+            return command(place=Place(config, url, direct), **others)
+
+        return config(url_option(direct_option(placed)))
+
+    return added
+
+
+def passed_on(context: click.Context) -> bool:
+    """Options before the name of a subcommand are the subcommand's. False: there is no subcommand."""
+    if (name := context.invoked_subcommand) is None:
+        return False
+    context.default_map = {name: {one: value for one, value in context.params.items() if value not in (None, False)}}
+    return True
 
 
 class Remote(Struct, frozen=True, kw_only=True):
@@ -71,65 +112,72 @@ class Remote(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_gateway(settings: Settings, url: str | None) -> AsyncIterator[Remote | None]:
-    """The one that is named, else the local one, if it runs. Errors become `Trouble`."""
+async def open_gateway(settings: Settings, url: str | None, *, direct: bool = False) -> AsyncIterator[Remote | None]:
+    """The one that is named, else the local one, if it runs; `direct`: none. Errors become `Trouble`."""
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.client.failures import CallFailed
 
-    place = await _locate(settings, url)
-    if place is None:
+    found = None if direct else await _locate(settings, url)
+    if found is None:
         yield None
         return
     async with AsyncExitStack() as opened:
-        socket = opened.enter_context(nullcontext() if place.socket is None else short_path(place.socket))
+        socket = opened.enter_context(nullcontext() if found.socket is None else short_path(found.socket))
         try:
-            client = AsyncClient(place.url, settings.api_key, timeout=_SILENCE_SECONDS, pauses=_PAUSES, socket=socket)
+            client = AsyncClient(found.url, settings.api_key, timeout=_SILENCE_SECONDS, pauses=_PAUSES, socket=socket)
         except ValueError:  # the address is known to be one
             raise Trouble("the setting `api_key` contains invalid characters; set it to the key only.") from None
         await opened.enter_async_context(client)
         try:
-            health = await _health(client, place)
-            yield Remote(client=client, url=place.url, health=health, is_own=socket is not None)
+            health = await _health(client, found)
+            yield Remote(client=client, url=found.url, health=health, is_own=socket is not None)
         except CallFailed as error:
-            raise _trouble(place.url, error) from None
+            raise _trouble(found.url, error) from None
 
 
 # --- where it is ----------------------------------------------------------------------------------------
 
 
-class _Place(Struct, frozen=True, kw_only=True):
+class _Address(Struct, frozen=True, kw_only=True):
     url: str
     is_named: bool
     socket: Path | None = None
 
 
-async def _locate(settings: Settings, url: str | None) -> _Place | None:
+async def _locate(settings: Settings, url: str | None) -> _Address | None:
+    from cursor_gateway.client.connection import checked, reason_of
+
     named = url or settings.url
-    address = _checked(named) if named else local_url(settings)
+    try:
+        address = checked(named) if named else local_url(settings)
+    except ValueError as error:
+        raise Trouble(f"{error}.") from None
     if not named and settings.port == 0:  # it is not known which one was free
         return None
     parts = urlsplit(address)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     if named and (parts.scheme == "https" or not is_loopback(parts.hostname or "")):
-        return _Place(url=address, is_named=True)  # the user who names it trusts it
+        return _Address(url=address, is_named=True)  # the user who names it trusts it
     data = data_dir(settings)
     if (socket := find_socket(data, port)) is not None:
-        return _Place(url=address, is_named=bool(named), socket=socket)
+        return _Address(url=address, is_named=bool(named), socket=socket)
     try:
-        await _connect(parts.hostname or "", port)
+        async with asyncio.timeout(_CONNECT_SECONDS):  # whether anything listens there; nothing is sent
+            _, writer = await asyncio.open_connection(parts.hostname or "", port)
+        writer.transport.abort()
     except TimeoutError:
         raise Trouble(_no_answer(address, _CONNECT_SECONDS)) from None
     except OSError as error:
         if not named:
             return None
-        raise Trouble(f"{address} cannot be reached: {_reason(error)}; {_OTHERWISE}.") from None
+        raise _unreachable(address, reason_of(error)) from None
     if settings.verify_gateway:
         raise Trouble(
             f"{address} is in use by something that is not your gateway, so nothing was sent to it; use --direct to "
             "run the agent here. If it is your gateway, restart it: it may be older, or have another `data_dir` than "
             f"{data}. If you trust it (a container, a tunnel, another user's), set CURSOR_GATEWAY_VERIFY_GATEWAY=false."
         )
-    return _Place(url=address, is_named=bool(named))
+    return _Address(url=address, is_named=bool(named))
 
 
 def current_folder() -> str:
@@ -143,26 +191,10 @@ def local_url(settings: Settings) -> str:
     return url_of(settings.host.removeprefix("[").removesuffix("]"), settings.port)
 
 
-def _checked(url: str) -> str:
-    from cursor_gateway.client.connection import checked
-
-    try:
-        return checked(url)
-    except ValueError as error:
-        raise Trouble(f"{error}.") from None
-
-
-async def _connect(host: str, port: int) -> None:
-    """Whether anything listens there; nothing is sent. Raises `OSError`, which `TimeoutError` is."""
-    async with asyncio.timeout(_CONNECT_SECONDS):
-        _, writer = await asyncio.open_connection(host, port)
-    writer.transport.abort()
-
-
 # --- how it is ------------------------------------------------------------------------------------------
 
 
-async def _health(client: "AsyncClient", place: _Place) -> "Health | None":
+async def _health(client: "AsyncClient", address: _Address) -> "Health | None":
     """None if a named gateway does not report it, as behind some proxies. Raises `CallFailed`, `Trouble`."""
     from cursor_gateway.client.failures import CallFailed, CannotReach
 
@@ -170,11 +202,11 @@ async def _health(client: "AsyncClient", place: _Place) -> "Health | None":
         async with asyncio.timeout(_ANSWER_SECONDS):
             return await client.health()
     except TimeoutError:
-        raise Trouble(_no_answer(place.url, _ANSWER_SECONDS)) from None
+        raise Trouble(_no_answer(address.url, _ANSWER_SECONDS)) from None
     except CannotReach as error:
-        raise _unreachable(place.url, error.reason) from None
+        raise _unreachable(address.url, error.reason) from None
     except CallFailed:
-        if place.is_named and place.socket is None:
+        if address.is_named and address.socket is None:
             return None
         raise
 
@@ -232,9 +264,3 @@ def _broken_off(url: str, reason: str) -> Trouble:
         f"the connection to {url} was lost: {reason}. `cursor-gateway conversations` shows whether the run is still "
         "active."
     )
-
-
-def _reason(error: OSError) -> str:
-    from cursor_gateway.client.connection import reason_of
-
-    return reason_of(error)

@@ -1,20 +1,19 @@
-"""`cursor-gateway runners`: list the processes of a cluster."""
+"""`cursor-gateway runners` and `drain`: list the processes of a cluster, and tell one to accept no new work."""
 
 import asyncio
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import write_json
+from cursor_gateway.cli.output import Trouble, write_json
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
-from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Member
 
 if TYPE_CHECKING:
@@ -44,12 +43,33 @@ def runners(config: str | None, watch: bool, as_json: bool) -> int:
     return 0
 
 
+@click.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway runners
+      cursor-gateway drain worker1-4242-77120-9f3a1c02
+
+    \b
+    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
+    Exit status: 0 success; 2 there is no such process.""",
+)
+@config
+@click.argument("id")
+def drain(config: str | None, id: str) -> int:
+    """Tell a process in a cluster to accept no new work. From then on its /readyz returns 503."""
+    if not asyncio.run(_drain(configuration(config).settings, id)):
+        raise Trouble(f"no process {id[:100]!r} is connected to the database; see `cursor-gateway runners`.")
+    return 0
+
+
+async def _drain(settings: Settings, id: str) -> bool:
+    async with open_cluster(settings) as cluster:
+        return await cluster.set_draining(id)
+
+
 async def _once(settings: Settings, *, as_json: bool) -> None:
-    store, cluster = open_cluster(settings)
-    try:
+    async with open_cluster(settings) as cluster:
         members = await cluster.members()
-    finally:
-        await store.close()
     if as_json:
         write_json(msgspec.json.encode(members))
         return
@@ -61,9 +81,8 @@ async def _once(settings: Settings, *, as_json: bool) -> None:
 async def _watch(settings: Settings) -> None:
     from rich.live import Live
 
-    store, cluster = open_cluster(settings)
     seen: dict[str, tuple[int, float]] = {}
-    try:
+    async with open_cluster(settings) as cluster:
         with Live(auto_refresh=False) as live:
             while True:
                 members, now = await cluster.members(), time.monotonic()
@@ -73,11 +92,10 @@ async def _watch(settings: Settings) -> None:
                 }
                 live.update(_table(members, {id: now - since for id, (_, since) in seen.items()}), refresh=True)
                 await asyncio.sleep(_LOOK_SECONDS)
-    finally:
-        await store.close()
 
 
-def open_cluster(settings: Settings) -> tuple[Store, ClusterStore]:
+@asynccontextmanager
+async def open_cluster(settings: Settings) -> AsyncIterator[ClusterStore]:
     """To look at it, or tell it something; not as a member. Raises `SettingsError`."""
     from cursor_gateway.cli.clustering import cluster_of
     from cursor_gateway.cli.configuration import data_dir
@@ -86,7 +104,10 @@ def open_cluster(settings: Settings) -> tuple[Store, ClusterStore]:
     if not database_url(settings):
         raise SettingsError("there is no cluster: the setting `store` names no database.", param="store")
     store = store_of(settings, data_dir(settings))
-    return store, cluster_of(store)
+    try:
+        yield cluster_of(store)
+    finally:
+        await store.close()
 
 
 def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":

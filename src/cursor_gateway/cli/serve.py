@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
@@ -23,6 +23,8 @@ from cursor_gateway.settings import Settings, check_exposed
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
+    from cursor_gateway.runs.run_service import RunService
+    from cursor_gateway.server.metrics import Metrics
     from cursor_gateway.sources.router import SourceRouter
 
 _THREADS = 8  # for what waits for the disk
@@ -107,7 +109,7 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         else:
             run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
     for stream in (sys.stdout, sys.stderr):
-        _let_go(stream)
+        _flush(stream)
     return 0
 
 
@@ -130,7 +132,7 @@ def local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]
         yield sockets
 
 
-def _let_go(stream: TextIO) -> None:
+def _flush(stream: TextIO) -> None:
     """Unread output must not fail again when Python exits, and change the exit status."""
     try:
         stream.flush()
@@ -174,29 +176,19 @@ async def serve_gateway(
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
         gateway.service.source.warm_up(str(gateway.service.workspaces.default))
-    beside = [
+    background = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
         asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
     ]
     try:
-        from cursor_gateway.cli.dialects import dialects_of
-        from cursor_gateway.cli.key_rings import key_ring
         from cursor_gateway.runs.local_run_service import LocalRunService
-        from cursor_gateway.server.app import build_app
-        from cursor_gateway.server.rendering import Renderings
-        from cursor_gateway.server.serving import serve_app
 
-        async with AsyncExitStack() as opened:
-            renderings = opened.enter_context(closing(Renderings()))
-            keys = await opened.enter_async_context(key_ring(settings))
-            node = gateway.node if takes_work else None
-            service = node.front if node is not None else LocalRunService(gateway.service)
-            serves = settings.role != "runner"
-            app = build_app(service, settings, metrics, dialects_of(settings), renderings, keys, serves_clients=serves)
-            await serve_app(app, sockets, service, settings, lambda: _listens(gateway, ready))
+        node = gateway.node if takes_work else None
+        service = node.front if node is not None else LocalRunService(gateway.service)
+        await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready))
     finally:
-        for task in beside:
+        for task in background:
             task.cancel()
         await gateway.close()
 
@@ -204,29 +196,40 @@ async def serve_gateway(
 async def serve_front(settings: Settings, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
     """Of a cluster: it serves clients, and runs no agents."""
     from cursor_gateway.cli.composition import compose_front
-    from cursor_gateway.cli.dialects import dialects_of
-    from cursor_gateway.cli.key_rings import key_ring
-    from cursor_gateway.server.app import build_app
     from cursor_gateway.server.logs import Log
     from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics
-    from cursor_gateway.server.rendering import Renderings
-    from cursor_gateway.server.serving import serve_app
 
     asyncio.get_running_loop().set_default_executor(_threads())
     metrics = Metrics()
     node, store = await compose_front(settings, Log().warning)
     lag = asyncio.ensure_future(LoopLag(metrics, Log()).watch())
     try:
-        async with AsyncExitStack() as opened:
-            renderings = opened.enter_context(closing(Renderings()))
-            keys = await opened.enter_async_context(key_ring(settings))
-            app = build_app(node.front, settings, metrics, dialects_of(settings), renderings, keys)
-            await serve_app(app, sockets, node.front, settings, ready)
+        await _serve(node.front, settings, metrics, sockets, ready)
     finally:
         lag.cancel()
         await node.close()
         await store.close()
+
+
+async def _serve(
+    service: "RunService",
+    settings: Settings,
+    metrics: "Metrics",
+    sockets: Sequence[socket.socket],
+    ready: Callable[[], None],
+) -> None:
+    from cursor_gateway.cli.dialects import dialects_of
+    from cursor_gateway.cli.key_rings import key_ring
+    from cursor_gateway.server.app import build_app
+    from cursor_gateway.server.rendering import Renderings
+    from cursor_gateway.server.serving import serve_app
+
+    serves = settings.role != "runner"
+    with closing(Renderings()) as renderings:
+        async with key_ring(settings) as keys:
+            app = build_app(service, settings, metrics, dialects_of(settings), renderings, keys, serves_clients=serves)
+            await serve_app(app, sockets, service, settings, ready)
 
 
 def _load() -> None:

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import click
 
 from cursor_gateway.cli import options
-from cursor_gateway.cli.reading import new_run, read_run
+from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.terminals import terminal, unechoed
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.model.documents import DocumentType, Mode
@@ -41,8 +40,7 @@ _TOOL_TYPES: frozenset[DocumentType] = frozenset(
 )
 def show(file: str, mode: Mode, fences: Fences, include: tuple[Include, ...]) -> int:
     """Show cursor-agent output, from FILE or standard input, as documents."""
-    reader = DocumentReader(new_run(mode, fences, frozenset(include), None, datetime.now(UTC)))
-    return _view(read_run(file, reader), terminal())
+    return _view(read_run(file, new_reader(mode, fences, include)), terminal())
 
 
 @click.command()
@@ -56,8 +54,7 @@ def demo(fast: bool) -> int:
     console = terminal()
     console.print(Text("Demo: a built-in recording. No agent runs, no files change.", "bold reverse"))
     console.print()
-    run = new_run("agent", "split", frozenset({"thinking"}), None, datetime.now(UTC))
-    events = _replayed(recording(), DocumentReader(run))
+    events = _replayed(recording(), new_reader())
     status = _view(_paced(events) if console.is_terminal and not fast else events, console)
     console.print(_HINTS, soft_wrap=True)
     return status

@@ -1,61 +1,46 @@
 """The client for asyncio. It works like `sync`, except that blocking calls are awaited."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from collections.abc import AsyncIterator, Callable, Coroutine
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.calls import AnswerFields, Health, ModelEntry
-from cursor_gateway.client.connection import (
-    PAUSES,
-    SILENCE_SECONDS,
-    ChatOptions,
-    address,
-    built,
-    checked,
-    http_options,
-    limits,
-    lost,
-    request_of,
-)
+from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
 from cursor_gateway.client.following import Following, Prose, Reading
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.documents import ChatResponse, Envelope
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry
-from cursor_gateway.model.permissions import PermissionList
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import ConversationEntry
 
 if TYPE_CHECKING:
     import httpx2
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class AsyncClient:
+def _awaited(
+    call: Callable[Concatenate[Link, P], Call[T]],
+) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
+    """A method that makes this call."""
+
+    @wraps(call)
+    async def method(client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await client._call(call(client._link, *args, **kwargs))
+
+    describe(method, call)
+    return method
+
+
+class AsyncClient(BaseClient["httpx2.AsyncClient"]):
     """A client of a gateway for asyncio. It works like `Client`, except that blocking calls are awaited."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        timeout: float = SILENCE_SECONDS,
-        pauses: Sequence[float] = PAUSES,
-        socket: str | None = None,
-    ) -> None:
-        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a
-        gateway on this machine, on the usual port.
-
-        `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
-
-        `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
-        Raises `ValueError` for an invalid URL or key.
-        """
+    def _open(self, options: dict[str, Any], socket: str | None) -> "httpx2.AsyncClient":
         import httpx2
 
-        url, api_key = address(url, api_key)
-        self._link = Link(checked(url), tuple(pauses))
-        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=limits())
-        self._http = httpx2.AsyncClient(**http_options(self._link.url, api_key, timeout), transport=transport)
+        limits = options["limits"]
+        transport = None if socket is None else httpx2.AsyncHTTPTransport(uds=socket, verify=False, limits=limits)
+        return httpx2.AsyncClient(**options, transport=transport)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -81,28 +66,9 @@ class AsyncClient:
         """Starts a run that nobody has to wait for, and returns its id. Read it with `events` or `response`."""
         return (await self._call(calls.start(self._link, request_of(message, options)))).id
 
-    # --- an earlier run, or one that continues ------------------------------------------------------------
-
-    async def response(self, id: str) -> ChatResponse:
-        """The whole answer, or a snapshot with the status `streaming`."""
-        return await self._call(calls.response(self._link, id))
-
     def events(self, id: str, after: int = 0) -> "AsyncStream":
         """The run's events, from the first, or after the event `after`. Leaving it does not stop the run."""
         return AsyncStream(self._http, Following(self._link, id=id, after=after))
-
-    async def answer(self, id: str, **fields: Unpack[AnswerFields]) -> str:
-        """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
-
-        Returns the id of the run that continues: the same one, or the next in the conversation.
-        """
-        return await self._call(calls.answer(self._link, id, fields))
-
-    async def cancel(self, id: str) -> Envelope:
-        """Stops the run, and returns how it ended."""
-        return await self._call(calls.cancel(self._link, id))
-
-    # --- the history --------------------------------------------------------------------------------
 
     async def conversations(
         self, query: str | None = None, limit: int | None = None
@@ -113,30 +79,17 @@ class AsyncClient:
             for entry in page:
                 yield entry
 
-    async def conversation(self, id: str) -> ConversationDetail:
-        return await self._call(calls.conversation(self._link, id))
+    # --- the other calls of a gateway ---------------------------------------------------------------
 
-    async def delete_conversation(self, id: str) -> None:
-        """With all its runs. An active run is stopped."""
-        return await self._call(calls.delete_conversation(self._link, id))
-
-    # --- permissions --------------------------------------------------------------------------------
-
-    async def permissions(self) -> PermissionList:
-        """The caller's decisions and the operator's rules."""
-        return await self._call(calls.permissions(self._link))
-
-    async def revoke_permission(self, id: str) -> None:
-        """Applies from the next run on."""
-        return await self._call(calls.revoke_permission(self._link, id))
-
-    # --- the gateway --------------------------------------------------------------------------------
-
-    async def models(self) -> list[ModelEntry]:
-        return await self._call(calls.models(self._link))
-
-    async def health(self) -> Health:
-        return await self._call(calls.health(self._link))
+    response = _awaited(calls.response)
+    answer = _awaited(calls.answer)
+    cancel = _awaited(calls.cancel)
+    conversation = _awaited(calls.conversation)
+    delete_conversation = _awaited(calls.delete_conversation)
+    permissions = _awaited(calls.permissions)
+    revoke_permission = _awaited(calls.revoke_permission)
+    models = _awaited(calls.models)
+    health = _awaited(calls.health)
 
     async def _call(self, steps: Call[T]) -> T:
         return await _Connection(self._http).run(steps)
@@ -165,13 +118,13 @@ class AsyncStream(Reading):
         return self
 
     async def __anext__(self) -> DocumentEvent:
-        if not await self._fill():
+        if not self._pending and not await self._connection.run(self._fill()):
             raise StopAsyncIteration
         return self._next()
 
     async def batches(self) -> AsyncIterator[list[DocumentEvent]]:
         """The events in batches, as they arrive."""
-        while await self._fill():
+        while await self._connection.run(self._fill()):
             yield self._all()
 
     @property
@@ -182,9 +135,7 @@ class AsyncStream(Reading):
 
     async def result(self) -> ChatResponse:
         """Waits for the end. Raises `CallFailed`, also for a run that failed."""
-        while await self._fill():
-            self._all()
-        return self._following.result()
+        return await self._connection.run(self._finish())
 
     async def cancel(self) -> None:
         """Stops the run; its last events can still be read."""
@@ -197,15 +148,6 @@ class AsyncStream(Reading):
             await self._connection.run(self._following.leave())
         finally:
             await self._connection.close()
-
-    async def _fill(self) -> bool:
-        """Whether there are more events."""
-        while not self._pending:
-            batch = await self._connection.run(next_batch(self._steps))
-            if batch is None:
-                return False
-            self._take(batch)
-        return True
 
 
 class _Connection:

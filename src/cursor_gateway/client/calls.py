@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Literal, TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -107,27 +107,31 @@ def start(link: Link, request: Request) -> Call[ChatResponse]:
 
 
 def response(link: Link, id: str) -> Call[ChatResponse]:
+    """The whole answer, or a snapshot with the status `streaming`."""
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
 
 
 class AnswerFields(TypedDict, total=False):
     """The answer to a run: one of these, and `text` beside `plan`."""
 
-    tool_results: Iterable[ToolAnswer]
-    answers: Iterable[QuestionAnswer]
-    plan: Decision
+    tool_results: Iterable[ToolAnswer] | None
+    answers: Iterable[QuestionAnswer] | None
+    plan: Decision | None
     text: str  # beside `plan`: what the agent should know about the decision
-    permissions: Iterable[PermissionAnswer]
+    permissions: Iterable[PermissionAnswer] | None
 
 
-def answer(link: Link, id: str, fields: AnswerFields) -> Call[str]:
-    """Returns the id of the run that continues: the same one, or the next in the conversation."""
+def answer(link: Link, id: str, **fields: Unpack[AnswerFields]) -> Call[str]:
+    """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
+
+    Returns the id of the run that continues: the same one, or the next in the conversation.
+    """
     body = AnswerRequest(
-        tool_results=list(fields["tool_results"]) if "tool_results" in fields else None,
-        answers=list(fields["answers"]) if "answers" in fields else None,
+        tool_results=_listed(fields.get("tool_results")),
+        answers=_listed(fields.get("answers")),
         plan=fields.get("plan"),
         text=fields.get("text", ""),
-        permissions=list(fields["permissions"]) if "permissions" in fields else None,
+        permissions=_listed(fields.get("permissions")),
         when_client_leaves="finish",
     )
     request = Request(
@@ -139,7 +143,12 @@ def answer(link: Link, id: str, fields: AnswerFields) -> Call[str]:
     return read_value(link, (yield from ask(request, Tries(link))), ChatResponse).id
 
 
+def _listed(items: Iterable[T] | None) -> list[T] | None:
+    return None if items is None else list(items)
+
+
 def cancel(link: Link, id: str) -> Call[Envelope]:
+    """Stops the run, and returns how it ended."""
     reply = yield from ask(cancel_request(id), Tries(link))
     return read_value(link, reply, Envelope)
 
@@ -169,6 +178,7 @@ def conversation(link: Link, id: str) -> Call[ConversationDetail]:
 
 
 def delete_conversation(link: Link, id: str) -> Call[None]:
+    """With all its runs. An active run is stopped."""
     yield from _delete(link, "v1", "conversations", id)
 
 
@@ -176,10 +186,12 @@ def delete_conversation(link: Link, id: str) -> Call[None]:
 
 
 def permissions(link: Link) -> Call[PermissionList]:
+    """The caller's decisions and the operator's rules."""
     return (yield from _get(link, PermissionList, "v1", "permissions"))
 
 
 def revoke_permission(link: Link, id: str) -> Call[None]:
+    """Applies from the next run on."""
     yield from _delete(link, "v1", "permissions", id)
 
 

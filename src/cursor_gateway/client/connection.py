@@ -5,15 +5,18 @@ httpx2 is imported where it is used, so that reading recordings does not wait fo
 
 import os
 from binascii import b2a_base64
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar, get_args
 from uuid import uuid4
 
 from cursor_gateway.client.calls import ChatFields, chat_request
-from cursor_gateway.client.steps import Lost, Request
+from cursor_gateway.client.steps import Link, Lost, Request
 
 if TYPE_CHECKING:
     import httpx2
+
+Http = TypeVar("Http")  # httpx2's client
 
 Image: TypeAlias = bytes | os.PathLike[str] | str
 
@@ -28,6 +31,41 @@ _BEGINNINGS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 class ChatOptions(ChatFields, total=False):
     images: Iterable[Image]  # files, their bytes, or data: URIs
     idempotency_key: str  # the same key again is the same run again
+
+
+class BaseClient(Generic[Http]):
+    """What both clients share: how they are set up."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        api_key: str | None = None,
+        *,
+        timeout: float = SILENCE_SECONDS,
+        pauses: Sequence[float] = PAUSES,
+        socket: str | None = None,
+    ) -> None:
+        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a
+        gateway on this machine, on the usual port.
+
+        `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
+
+        `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
+        Raises `ValueError` for an invalid URL or key.
+        """
+        url, api_key = address(url, api_key)
+        self._link = Link(checked(url), tuple(pauses))
+        self._http = self._open(http_options(self._link.url, api_key, timeout), socket)
+
+    def _open(self, options: dict[str, Any], socket: str | None) -> Http:
+        """`options` are arguments of httpx2's client."""
+        raise NotImplementedError
+
+
+def describe(method: Callable[..., object], call: Callable[..., object]) -> None:
+    """For `help`: the method of a client returns what the call results in, not its steps."""
+    result = get_args(call.__annotations__["return"])[-1]
+    vars(method)["__signature__"] = signature(call).replace(return_annotation=result)
 
 
 def request_of(message: str, options: ChatOptions) -> Request:
@@ -57,7 +95,7 @@ def _kind(data: bytes) -> str:
             return kind
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "webp"
-    raise ValueError("an image is a png, jpeg, gif or webp; these bytes are none")
+    raise ValueError("an image must be a png, jpeg, gif or webp; these bytes are none of them")
 
 
 def address(url: str | None, api_key: str | None) -> tuple[str, str | None]:
@@ -88,21 +126,15 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
     from cursor_gateway.settings import is_loopback
 
     if api_key and not (api_key.isascii() and api_key.isprintable()):
-        raise ValueError("the key holds characters that no key has")
+        raise ValueError("the key contains characters that no key has")
     return {
         "base_url": url,
         "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
-        "limits": limits(),
+        "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one open
         "trust_env": not is_loopback(httpx2.URL(url).host),  # a company proxy cannot reach this machine
         "verify": url.startswith("https:"),  # reading all certificates takes a tenth of a second
     }
-
-
-def limits() -> "httpx2.Limits":
-    import httpx2
-
-    return httpx2.Limits(max_connections=None, max_keepalive_connections=20)  # each stream keeps one open
 
 
 def built(http: "httpx2.Client | httpx2.AsyncClient", request: Request) -> "httpx2.Request":

@@ -67,28 +67,20 @@ class _Refusal(Struct, frozen=True):
 
 def refusal(url: str, status: int, headers: Mapping[str, str], body: bytes) -> CallFailed:
     """The error that a reply reports."""
-    request_id, chat_id = headers.get("x-request-id", ""), headers.get("x-chat-id", "")
     after = headers.get("retry-after", "")
-    retry_after = int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None  # it may be a date
     try:
         error = msgspec.json.decode(body, type=_Refusal).error
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return CallFailed(
-            f"{url} answers ({status}), but not as a gateway does; check the address.",
-            code=NOT_A_GATEWAY,
-            status=status,
-            retry_after=retry_after,
-            request_id=request_id,
-        )
+        error = _Error(f"{url} answers ({status}), but not as a gateway does; check the address.", NOT_A_GATEWAY)
     return CallFailed(
         error.message,
         code=error.code or "",
         status=status,
         param=error.param,
         details=error.details,
-        retry_after=retry_after,
-        request_id=request_id,
-        chat_id=chat_id,
+        retry_after=int(after) if after.isascii() and after.isdigit() and len(after) < 10 else None,  # it may be a date
+        request_id=headers.get("x-request-id", ""),
+        chat_id=headers.get("x-chat-id", ""),
     )
 
 

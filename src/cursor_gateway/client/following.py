@@ -24,6 +24,7 @@ from cursor_gateway.client.steps import (
     Tries,
     ask,
     body_of,
+    next_batch,
     opened,
     piece,
     unreadable,
@@ -197,7 +198,7 @@ class Reading:
         self._following = following
         self._steps = following.follow()
         self._pending: deque[Numbered] = deque()
-        self._last_event = 0
+        self.last_event = 0  # the last one read; `client.events(stream.id, after=stream.last_event)` continues there
 
     @property
     def id(self) -> str:
@@ -218,11 +219,6 @@ class Reading:
         """The whole answer. None until the run is over."""
         return self._following.response
 
-    @property
-    def last_event(self) -> int:
-        """The number of the last event read. `client.events(stream.id, after=stream.last_event)` continues there."""
-        return self._last_event
-
     def let_finish(self) -> None:
         """Lets the run continue when the stream is closed."""
         self._following.stops_when_left = False
@@ -230,9 +226,24 @@ class Reading:
     def _take(self, batch: list[Numbered] | None) -> None:
         self._pending.extend(batch or ())
 
+    def _fill(self) -> Call[bool]:
+        """Whether there are more events."""
+        while not self._pending:
+            batch = yield from next_batch(self._steps)
+            if batch is None:
+                return False
+            self._take(batch)
+        return True
+
+    def _finish(self) -> Call[ChatResponse]:
+        """Raises `CallFailed`, also for a run that failed."""
+        while (yield from self._fill()):
+            self._all()
+        return self._following.result()
+
     def _next(self) -> DocumentEvent:
         number, event = self._pending.popleft()
-        self._last_event = number or self._last_event
+        self.last_event = number or self.last_event
         return event
 
     def _all(self) -> list[DocumentEvent]:

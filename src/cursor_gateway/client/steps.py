@@ -190,7 +190,7 @@ def read_value(link: Link, reply: Reply, shape: type[T]) -> T:
 
 def unreadable(link: Link, why: str, status: int = 200) -> CallFailed:
     return CallFailed(
-        f"The answer of {link.url} cannot be used: {why}; is a gateway there, of a version like this one?",
+        f"The answer of {link.url} cannot be used: {why}; is it a gateway, of a similar version?",
         code=NOT_A_GATEWAY,
         status=status,
     )

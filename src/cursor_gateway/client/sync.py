@@ -1,62 +1,45 @@
 """The blocking client: HTTP and sleep. The logic is in `calls`, `steps` and `following`."""
 
 import time
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, TypeVar, Unpack
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.calls import AnswerFields, Health, ModelEntry
-from cursor_gateway.client.connection import (
-    PAUSES,
-    SILENCE_SECONDS,
-    ChatOptions,
-    address,
-    built,
-    checked,
-    http_options,
-    limits,
-    lost,
-    request_of,
-)
+from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
 from cursor_gateway.client.following import Following, Prose, Reading
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.documents import ChatResponse, Envelope
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry
-from cursor_gateway.model.permissions import PermissionList
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import ConversationEntry
 
 if TYPE_CHECKING:
     import httpx2
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Client:
+def _blocking(call: Callable[Concatenate[Link, P], Call[T]]) -> Callable[Concatenate["Client", P], T]:
+    """A method that makes this call."""
+
+    @wraps(call)
+    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return client._call(call(client._link, *args, **kwargs))
+
+    describe(method, call)
+    return method
+
+
+class Client(BaseClient["httpx2.Client"]):
     """A blocking client of a gateway. Threads may share one; `with` closes its connections."""
 
-    def __init__(
-        self,
-        url: str | None = None,
-        api_key: str | None = None,
-        *,
-        timeout: float = SILENCE_SECONDS,
-        pauses: Sequence[float] = PAUSES,
-        socket: str | None = None,
-    ) -> None:
-        """Without `url` and `api_key`: those of the environment (CURSOR_GATEWAY_URL, CURSOR_GATEWAY_API_KEY), or a
-        gateway on this machine, on the usual port.
-
-        `timeout`: seconds without data after which a connection counts as lost. `pauses`: seconds before each retry.
-
-        `socket`: the path of a Unix socket to connect to, instead of the host and port of `url`.
-        Raises `ValueError` for an invalid URL or key.
-        """
+    def _open(self, options: dict[str, Any], socket: str | None) -> "httpx2.Client":
         import httpx2
 
-        url, api_key = address(url, api_key)
-        self._link = Link(checked(url), tuple(pauses))
-        transport = None if socket is None else httpx2.HTTPTransport(uds=socket, verify=False, limits=limits())
-        self._http = httpx2.Client(**http_options(self._link.url, api_key, timeout), transport=transport)
+        limits = options["limits"]
+        transport = None if socket is None else httpx2.HTTPTransport(uds=socket, verify=False, limits=limits)
+        return httpx2.Client(**options, transport=transport)
 
     def __enter__(self) -> "Client":
         return self
@@ -82,28 +65,9 @@ class Client:
         """Starts a run that nobody has to wait for, and returns its id. Read it with `events` or `response`."""
         return self._call(calls.start(self._link, request_of(message, options))).id
 
-    # --- an earlier run, or one that continues ------------------------------------------------------------
-
-    def response(self, id: str) -> ChatResponse:
-        """The whole answer, or a snapshot with the status `streaming`."""
-        return self._call(calls.response(self._link, id))
-
     def events(self, id: str, after: int = 0) -> "Stream":
         """The run's events, from the first, or after the event `after`. Leaving it does not stop the run."""
         return Stream(self._http, Following(self._link, id=id, after=after))
-
-    def answer(self, id: str, **fields: Unpack[AnswerFields]) -> str:
-        """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
-
-        Returns the id of the run that continues: the same one, or the next in the conversation.
-        """
-        return self._call(calls.answer(self._link, id, fields))
-
-    def cancel(self, id: str) -> Envelope:
-        """Stops the run, and returns how it ended."""
-        return self._call(calls.cancel(self._link, id))
-
-    # --- the history --------------------------------------------------------------------------------
 
     def conversations(self, query: str | None = None, limit: int | None = None) -> Iterator[ConversationEntry]:
         """Newest first; with `query`, those that contain all its words. Fetched page by page."""
@@ -111,30 +75,17 @@ class Client:
         while (page := connection.run(next_batch(steps))) is not None:
             yield from page
 
-    def conversation(self, id: str) -> ConversationDetail:
-        return self._call(calls.conversation(self._link, id))
+    # --- the other calls of a gateway ---------------------------------------------------------------
 
-    def delete_conversation(self, id: str) -> None:
-        """With all its runs. An active run is stopped."""
-        return self._call(calls.delete_conversation(self._link, id))
-
-    # --- permissions --------------------------------------------------------------------------------
-
-    def permissions(self) -> PermissionList:
-        """The caller's decisions and the operator's rules."""
-        return self._call(calls.permissions(self._link))
-
-    def revoke_permission(self, id: str) -> None:
-        """Applies from the next run on."""
-        return self._call(calls.revoke_permission(self._link, id))
-
-    # --- the gateway --------------------------------------------------------------------------------
-
-    def models(self) -> list[ModelEntry]:
-        return self._call(calls.models(self._link))
-
-    def health(self) -> Health:
-        return self._call(calls.health(self._link))
+    response = _blocking(calls.response)
+    answer = _blocking(calls.answer)
+    cancel = _blocking(calls.cancel)
+    conversation = _blocking(calls.conversation)
+    delete_conversation = _blocking(calls.delete_conversation)
+    permissions = _blocking(calls.permissions)
+    revoke_permission = _blocking(calls.revoke_permission)
+    models = _blocking(calls.models)
+    health = _blocking(calls.health)
 
     def _call(self, steps: Call[T]) -> T:
         return _Connection(self._http).run(steps)
@@ -163,13 +114,13 @@ class Stream(Reading):
         return self
 
     def __next__(self) -> DocumentEvent:
-        if not self._fill():
+        if not self._pending and not self._connection.run(self._fill()):
             raise StopIteration
         return self._next()
 
     def batches(self) -> Iterator[list[DocumentEvent]]:
         """The events in batches, as they arrive."""
-        while self._fill():
+        while self._connection.run(self._fill()):
             yield self._all()
 
     @property
@@ -180,9 +131,7 @@ class Stream(Reading):
 
     def result(self) -> ChatResponse:
         """Waits for the end. Raises `CallFailed`, also for a run that failed."""
-        while self._fill():
-            self._all()
-        return self._following.result()
+        return self._connection.run(self._finish())
 
     def cancel(self) -> None:
         """Stops the run; its last events can still be read."""
@@ -195,15 +144,6 @@ class Stream(Reading):
             self._connection.run(self._following.leave())
         finally:
             self._connection.close()
-
-    def _fill(self) -> bool:
-        """Whether there are more events."""
-        while not self._pending:
-            batch = self._connection.run(next_batch(self._steps))
-            if batch is None:
-                return False
-            self._take(batch)
-        return True
 
 
 class _Connection:

@@ -134,13 +134,9 @@ def _open_calls(response: ChatResponse) -> Set[str]:
 
 
 def _fields(answer: Answer) -> "AnswerFields":
-    fields: AnswerFields = {}
-    if answer.answers is not None:
-        fields["answers"] = answer.answers
-    if answer.plan is not None:
-        fields["plan"] = answer.plan
-    if answer.text:
-        fields["text"] = answer.text
-    if answer.permissions is not None:
-        fields["permissions"] = answer.permissions
-    return fields
+    return {
+        "answers": answer.answers,
+        "plan": answer.plan,
+        "text": answer.text,
+        "permissions": answer.permissions,
+    }

@@ -24,7 +24,6 @@ from cursor_gateway.mcp_server.tools import (
     TOOLS,
     Answer,
     ToolArguments,
-    ToolDescription,
     input_schema,
     output_schema,
     read_arguments,
@@ -76,18 +75,20 @@ class McpServer:
     async def _list(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[self._tool(tool) for tool in TOOLS.values()])
-
-    def _tool(self, tool: ToolDescription) -> types.Tool:
-        return types.Tool(
-            name=tool.name,
-            title=tool.title,
-            description=tool.description,
-            input_schema=input_schema(tool),
-            output_schema=self._output_schema,
-            annotations=types.ToolAnnotations(
-                read_only_hint=tool.is_read_only, destructive_hint=tool.is_destructive, open_world_hint=True
-            ),
+        return types.ListToolsResult(
+            tools=[
+                types.Tool(
+                    name=tool.name,
+                    title=tool.title,
+                    description=tool.description,
+                    input_schema=input_schema(tool),
+                    output_schema=self._output_schema,
+                    annotations=types.ToolAnnotations(
+                        read_only_hint=tool.is_read_only, destructive_hint=tool.is_destructive, open_world_hint=True
+                    ),
+                )
+                for tool in TOOLS.values()
+            ]
         )
 
     async def _call(

@@ -16,11 +16,11 @@ _Background: TypeAlias = Annotated[
 ]
 
 
-class _Arguments(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class _Arguments(Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     pass
 
 
-class _Message(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Ask(_Arguments, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(min_length=1, description="The question or the task, with all that the agent needs.")]
     conversation_id: Annotated[
         str | None, Meta(description="The `conversationId` of an earlier result, to continue that conversation.")
@@ -29,11 +29,7 @@ class _Message(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unk
     workspace: Annotated[str | None, Meta(description="The folder to work in. Omit it for the default.")] = None
 
 
-class Ask(_Message, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    pass
-
-
-class Run(_Message, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Run(Ask, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["agent", "plan", "debug"],
         Meta(description="`agent` does the work, `plan` proposes a plan first, `debug` looks for the cause of a bug."),
@@ -41,14 +37,14 @@ class Run(_Message, frozen=True, kw_only=True, rename="camel", forbid_unknown_fi
     background: _Background = False
 
 
-class Status(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Status(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
     wait_seconds: Annotated[
         int, Meta(ge=0, le=3600, description="How long to wait for the run to end or to ask something.")
     ] = 0
 
 
-class Answer(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Answer(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
     answers: Annotated[
         list[QuestionAnswer] | None, Meta(description="Answers to the questions of a `clarification` document.")
@@ -64,7 +60,7 @@ class Answer(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unkno
     background: _Background = False
 
 
-class Cancel(_Arguments, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class Cancel(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
 
 

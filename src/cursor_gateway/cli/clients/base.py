@@ -13,6 +13,8 @@ TITLE = "Cursor"
 NO_KEY = "any"  # most clients insist on a key; a gateway without keys ignores it
 CONTEXT_TOKENS = 200_000
 OUTPUT_TOKENS = 32_000
+KEY_VARIABLE = "CGW_API_KEY"  # not one of our own variables: those are settings
+OWN_TOOLS = "its own tools: the agent requests them, and the client runs them in its folder, with its permissions"
 WORKSPACE_HEADER = "x-cursor-workspace"
 
 

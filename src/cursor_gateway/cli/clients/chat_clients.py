@@ -4,8 +4,10 @@ import json
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
+    KEY_VARIABLE,
     NO_KEY,
     OUTPUT_TOKENS,
+    OWN_TOOLS,
     PROVIDER,
     TITLE,
     Client,
@@ -18,8 +20,6 @@ from cursor_gateway.cli.clients.base import (
     to_json,
 )
 
-_KEY = "CGW_API_KEY"  # not one of our own variables: those are settings
-_TOOLS = "its own tools: the agent requests them, and the client runs them in its folder, with its permissions"
 _SESSIONS = "sessions: the conversation continues in the agent's session"
 
 
@@ -34,7 +34,7 @@ def _qwen_models(endpoint: Endpoint) -> list[dict[str, object]]:
             "id": model.id,
             "name": model.label,
             "baseUrl": endpoint.openai_url,
-            "envKey": _KEY,
+            "envKey": KEY_VARIABLE,
             "generationConfig": {**options, **headers},
         }
         for model in endpoint.models
@@ -48,14 +48,14 @@ def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
         "modelProviders": {"openai": _qwen_models(endpoint)},
     }
     return Start(
-        environment={_KEY: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
+        environment={KEY_VARIABLE: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
         files={"settings.json": to_json(settings)},
     )
 
 
 def _keep_qwen(endpoint: Endpoint) -> JsonFile:
     values = [
-        (("env", _KEY), endpoint.key),
+        (("env", KEY_VARIABLE), endpoint.key),
         (("security", "auth", "selectedType"), "openai"),
         (("model", "name"), endpoint.model),
         (("modelProviders", "openai"), _qwen_models(endpoint)),
@@ -69,7 +69,7 @@ QWEN = Client(
     launch=Launch(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
     keep=_keep_qwen,
     then="qwen",
-    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
+    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
     limits=("When started with `launch`, Qwen Code does not read its system-wide settings file.",),
 )
 
@@ -119,7 +119,7 @@ PI = Client(
     launch=Launch(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
     keep=_keep_pi,
     then=f"pi --provider {PROVIDER} --model auto",
-    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
+    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
 )
 
 
@@ -162,7 +162,7 @@ CN = Client(
     launch=Launch(install="npm install -g @continuedev/cli", start=_start_cn),
     keep=keep_continue,
     then="cn",
-    works=(_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
+    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
     limits=(
         "The agent's thinking and actions are not shown: Continue ignores reasoning.",
         "Continue warns about limited capabilities, as for every model it does not know. You can ignore the warning.",
@@ -214,7 +214,7 @@ CLINE = Client(
     launch=Launch(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
     keep=_keep_cline,
     then="cline",
-    works=(_TOOLS, _SESSIONS),
+    works=(OWN_TOOLS, _SESSIONS),
     limits=(
         "Its model picker does not list the gateway's models; name one with `-m`.",
         "Cline runs its own tools without asking, unless you press Shift+Tab.",

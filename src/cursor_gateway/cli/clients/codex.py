@@ -4,6 +4,7 @@ import json
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
+    KEY_VARIABLE,
     PROVIDER,
     TITLE,
     Client,
@@ -16,7 +17,6 @@ from cursor_gateway.cli.clients.base import (
     to_json,
 )
 
-_KEY = "CGW_API_KEY"  # not one of our own variables: those are settings
 _CATALOGUE = "models.json"
 _INSTRUCTIONS = "You are a coding agent that works in the user's folder with the tools that it is given."
 
@@ -62,12 +62,12 @@ def _start(endpoint: Endpoint, folder: str) -> Start:
         "model_provider": PROVIDER,
         "model": endpoint.model,
         "model_catalog_json": f"{folder}/{_CATALOGUE}",
-        f"model_providers.{PROVIDER}": {**_provider(endpoint), "env_key": _KEY},
+        f"model_providers.{PROVIDER}": {**_provider(endpoint), "env_key": KEY_VARIABLE},
     }
     models = [_model(model, number) for number, model in enumerate(endpoint.models)]
     return Start(
         arguments=[part for name, value in values.items() for part in ("-c", f"{name}={_toml(value)}")],
-        environment={_KEY: endpoint.key},
+        environment={KEY_VARIABLE: endpoint.key},
         files={_CATALOGUE: to_json({"models": models})},
     )
 

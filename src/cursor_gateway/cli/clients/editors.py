@@ -52,9 +52,10 @@ CONTINUE = Client(
     limits=("The agent's thinking and actions are not shown.", "Not tested with the real editors."),
 )
 
-
-def _keep_cline(endpoint: Endpoint) -> Steps:
-    return Steps(
+CLINE_EDITOR = Client(
+    name="cline-editor",
+    title="Cline (VS Code)",
+    keep=lambda endpoint: Steps(
         (
             "Open Cline's settings.",
             'API Provider: "OpenAI Compatible".',
@@ -63,21 +64,16 @@ def _keep_cline(endpoint: Endpoint) -> Steps:
             f"Model ID: {endpoint.model}",
             f"Context Window Size: {CONTEXT_TOKENS}",
         )
-    )
-
-
-CLINE_EDITOR = Client(
-    name="cline-editor",
-    title="Cline (VS Code)",
-    keep=_keep_cline,
+    ),
     then="Enter a prompt in Cline's panel",
     works=(_TOOLS,),
     limits=("Not tested with the real editor.",),
 )
 
-
-def _keep_jetbrains(endpoint: Endpoint) -> Steps:
-    return Steps(
+JETBRAINS = Client(
+    name="jetbrains",
+    title="JetBrains AI Assistant",
+    keep=lambda endpoint: Steps(
         (
             "Open Settings | Tools | AI Assistant | Models & API keys.",
             'Provider: "OpenAI-compatible".',
@@ -85,21 +81,16 @@ def _keep_jetbrains(endpoint: Endpoint) -> Steps:
             f"API key: {endpoint.key}",
             f'Test the connection, then choose "{endpoint.model}" for core features.',
         )
-    )
-
-
-JETBRAINS = Client(
-    name="jetbrains",
-    title="JetBrains AI Assistant",
-    keep=_keep_jetbrains,
+    ),
     then="Choose the model in the AI chat",
     works=("chat", _TOOLS),
     limits=("Not tested with the real editor.",),
 )
 
-
-def _keep_any(endpoint: Endpoint) -> Steps:
-    return Steps(
+ANY = Client(
+    name="any",
+    title="Any other client",
+    keep=lambda endpoint: Steps(
         (
             f"OPENAI_BASE_URL={endpoint.openai_url}",
             f"OPENAI_API_KEY={endpoint.key}",
@@ -107,13 +98,7 @@ def _keep_any(endpoint: Endpoint) -> Steps:
             f"ANTHROPIC_API_KEY={endpoint.key}",
             f"Model: {endpoint.model}",
         )
-    )
-
-
-ANY = Client(
-    name="any",
-    title="Any other client",
-    keep=_keep_any,
+    ),
     then="The OpenAI and Anthropic SDKs read these variables; other clients have fields for the same values",
     works=("chat completions, Responses, Messages and the list of models",),
 )

@@ -64,10 +64,8 @@ def _unexpected(text: str, at: int) -> NotEditable:
 
 def _value(text: str, at: int) -> Node:
     match text[at : at + 1]:
-        case "{":
-            return _object(text, at)
-        case "[":
-            return _array(text, at)
+        case "{" | "[":
+            return _container(text, at)
         case '"':
             return Node(at, _string_end(text, at))
         case _:
@@ -93,39 +91,31 @@ def _decoded(text: str, start: int, end: int) -> object:
         raise _unexpected(text, start) from None
 
 
-def _array(text: str, at: int) -> Node:
-    place = _skip(text, at + 1)
-    while text[place : place + 1] != "]":
-        place = _skip(text, _value(text, place).end)
-        if text[place : place + 1] == ",":
-            place = _skip(text, place + 1)
-        elif text[place : place + 1] != "]":
-            raise _unexpected(text, place)
-    return Node(at, place + 1)
-
-
-def _object(text: str, at: int) -> Node:
+def _container(text: str, at: int) -> Node:
+    """An object, or an array, whose items are only checked."""
+    is_object = text[at] == "{"
+    end = "}" if is_object else "]"
     members: list[Member] = []
     place = _skip(text, at + 1)
-    while text[place : place + 1] != "}":
-        if text[place : place + 1] != '"':
-            raise _unexpected(text, place)
-        start, end = place, _string_end(text, place)
-        place = _skip(text, end)
-        if text[place : place + 1] != ":":
-            raise _unexpected(text, place)
-        member = Member(str(_decoded(text, start, end)), start, _value(text, _skip(text, place + 1)), None)
+    while text[place : place + 1] != end:
+        start, name = place, ""
+        if is_object:
+            place = _string_end(text, start)
+            name = str(_decoded(text, start, place))
+            place = _skip(text, place)
+            if text[place : place + 1] != ":":
+                raise _unexpected(text, place)
+            place = _skip(text, place + 1)
+        member = Member(name, start, _value(text, place), None)
         members.append(member)
         place = _skip(text, member.value.end)
         if text[place : place + 1] == ",":
             member.comma = place
             place = _skip(text, place + 1)
-        elif text[place : place + 1] != "}":
+        elif text[place : place + 1] != end:
             raise _unexpected(text, place)
-    inner_end = place
-    while text[inner_end - 1] in _BLANK:
-        inner_end -= 1
-    return Node(at, place + 1, members, inner_end)
+    inner_end = at + len(text[at:place].rstrip(_BLANK))
+    return Node(at, place + 1, members if is_object else None, inner_end)
 
 
 def find(text: str, path: Sequence[str]) -> Node | None:
@@ -168,7 +158,7 @@ def set_value(text: str, path: Sequence[str], value: object) -> str:
     node = find(text, path[:known])
     assert node is not None
     if known == len(path):
-        return _replaced(text, node.start, node.end, _written(text, value, _indent_of_line(text, node.start)))
+        return set_raw(text, path, _written(text, value, _indent_of_line(text, node.start)))
     if node.members is None:
         raise NotEditable(f"has a value at `{'.'.join(path[:known])}` that is not an object")
     for name in reversed(path[known + 1 :]):
@@ -179,7 +169,7 @@ def set_value(text: str, path: Sequence[str], value: object) -> str:
 def set_raw(text: str, path: Sequence[str], written: str) -> str:
     """A value, as it was written before; of a path that is gone, nothing."""
     node = find(text, path)
-    return text if node is None else _replaced(text, node.start, node.end, written)
+    return text if node is None else text[: node.start] + written + text[node.end :]
 
 
 def remove_value(text: str, path: Sequence[str]) -> str:
@@ -189,12 +179,10 @@ def remove_value(text: str, path: Sequence[str]) -> str:
     if parent is None or member is None:
         return text
     members = parent.members or []
-    start, end = member.start, member.value.end
-    while text[start - 1] in _BLANK:
-        start -= 1
-    place = next(number for number, other in enumerate(members) if other is member)
+    start, end = len(text[: member.start].rstrip(_BLANK)), member.value.end
     if member.comma is not None:
         return text[:start] + text[end : member.comma] + text[member.comma + 1 :]
+    place = members.index(member)
     before = members[place - 1].comma if place else None
     if before is None:
         return text[:start] + text[end:]
@@ -230,10 +218,6 @@ def _written(text: str, value: object, indent: str) -> str:
     line_end = "\r\n" if "\r\n" in text else "\n"
     lines = json.dumps(value, indent=_unit(text), ensure_ascii=False).split("\n")
     return f"{line_end}{indent}".join(lines)
-
-
-def _replaced(text: str, start: int, end: int, written: str) -> str:
-    return text[:start] + written + text[end:]
 
 
 def _indent_of_line(text: str, at: int) -> str:

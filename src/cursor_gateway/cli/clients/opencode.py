@@ -1,11 +1,13 @@
 """OpenCode and its fork Kilo: a provider in a configuration that fits in an environment variable."""
 
 import json
+from collections.abc import Sequence
 from functools import partial
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
     OUTPUT_TOKENS,
+    OWN_TOOLS,
     PROVIDER,
     TITLE,
     Client,
@@ -48,33 +50,25 @@ def _keep(name: str, endpoint: Endpoint) -> JsonFile:
 
 
 _WORKS = (
-    "its own tools: the agent requests them, and the client runs them in its folder, with its permissions",
+    OWN_TOOLS,
     "sessions: `--continue` continues the agent's session",
     "`/models` lists the gateway's models",
     "images, titles and compaction",
 )
 
-OPENCODE = Client(
-    name="opencode",
-    title="OpenCode",
-    launch=Launch(
-        install="npm install -g opencode-ai", start=partial(_start, "opencode"), once='run "What is this project?"'
-    ),
-    keep=partial(_keep, "opencode"),
-    then=f"opencode --model {PROVIDER}/auto",
-    works=_WORKS,
-)
 
-KILO = Client(
-    name="kilo",
-    title="Kilo",
-    launch=Launch(
-        aliases=["kilocode"],
-        install="npm install -g @kilocode/cli",
-        start=partial(_start, "kilo"),
-        once='run "What is this project?"',
-    ),
-    keep=partial(_keep, "kilo"),
-    then=f"kilo --model {PROVIDER}/auto",
-    works=_WORKS,
-)
+def _client(name: str, title: str, install: str, aliases: Sequence[str] = ()) -> Client:
+    return Client(
+        name=name,
+        title=title,
+        launch=Launch(
+            install=install, start=partial(_start, name), once='run "What is this project?"', aliases=aliases
+        ),
+        keep=partial(_keep, name),
+        then=f"{name} --model {PROVIDER}/auto",
+        works=_WORKS,
+    )
+
+
+OPENCODE = _client("opencode", "OpenCode", "npm install -g opencode-ai")
+KILO = _client("kilo", "Kilo", "npm install -g @kilocode/cli", ["kilocode"])
