@@ -148,9 +148,7 @@ class Front:
     async def cancel(self, id: str, owner: str) -> Envelope:
         run = await self._record(id, owner)
         if run.state != "running":
-            stored = StoredRun(self.store, run)
-            await stored.look()
-            return await stored.cancel(NoRunner("It has ended."))
+            return await (await StoredRun.open(self.store, run)).cancel(NoRunner("It has ended."))
         return await self._value(Cancel(id, owner), Envelope, owner, run=run)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
@@ -198,10 +196,8 @@ class Front:
                 return local
             watched = self._hub.watch(record, is_counted=is_counted)
             await self._hub.catch_up(watched, record.event_count)
-            return RemoteRun(self.store, watched, self._stop, self.cancel)
-        stored = StoredRun(self.store, record)
-        await stored.look()
-        return stored
+            return RemoteRun(watched, self._stop, self.cancel)
+        return await StoredRun.open(self.store, record)
 
     async def _record(self, id: str, owner: str) -> RunRecord:
         if (record := await self.store.run(id, owner)) is None:

@@ -49,7 +49,7 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, results_in
 from cursor_gateway.runs.service import cancelled
-from cursor_gateway.store.base import Claim
+from cursor_gateway.store.base import Claim, begun_record
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
@@ -393,7 +393,8 @@ class Runner:
 def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     """With the record of a run that began with this claim, whose outcome was stored with it."""
     run = continued.run
-    record = run.begun if claim is not None and run.id == claim.run_id and isinstance(run, Run) else None
+    is_claimed = claim is not None and run.id == claim.run_id
+    record = begun_record(run.journal.new) if is_claimed and isinstance(run, Run) else None
     return Replied(run.id, continued.after, continued.usage_before, record)
 
 

@@ -85,7 +85,7 @@ class Driver:
         `assembler` continues a run that another process began."""
         self.turn = turn
         self.session_id = turn.session_id
-        self.first_event_at = self.heard_at = 0.0  # by the loop's clock
+        self.started_at = self.first_event_at = self.heard_at = 0.0  # by the loop's clock
         self.has_events = False
         self.fallback: str | None = None  # the source that answers in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
@@ -97,7 +97,6 @@ class Driver:
         self._assembler = assembler or Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
         self._spending = UsageTotal()
-        self._started_at = 0.0
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
@@ -113,7 +112,7 @@ class Driver:
     ) -> "asyncio.Task[None]":
         """Returns at once; the agent starts when the previous run, `after`, has ended completely."""
         loop = asyncio.get_running_loop()
-        self._started_at = self.heard_at = loop.time()
+        self.started_at = self.heard_at = loop.time()
         self.source_name, self._redacted = source.name_of(self.turn), source.redacted
         self._task = loop.create_task(self._drive(source, after, fault), name=self.turn.run_id)
         return self._task
@@ -168,7 +167,7 @@ class Driver:
         """How long the run took, where its agent does not say."""
         if end.duration_ms is not None:
             return end
-        return replace(end, duration_ms=round((asyncio.get_running_loop().time() - self._started_at) * 1000))
+        return replace(end, duration_ms=round((asyncio.get_running_loop().time() - self.started_at) * 1000))
 
     # --- one turn of the agent ----------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ class Service:
         here, but the store cannot be written."""
         if (ended := self.runs.find(run_id, owner)) is not None:
             await ended.gone()
-            return await ended.store_again()
+            return await ended.journal.try_again()
         while (stored := await self.store.run(run_id, owner)) is not None and stored.state == "running":
             is_own = stored.instance == self._instance and run_id not in self._resuming
             if is_own or not self._is_alive(stored.instance):
@@ -268,8 +268,8 @@ class Service:
         if request.idempotency_key is None:
             return None
         running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
-        if running is not None and running.idempotency is not None:
-            check_body(running.idempotency.body_hash, request)
+        if running is not None and (named := running.journal.new.idempotency) is not None:
+            check_body(named.body_hash, request)
             return running
         try:
             found = await self.store.find_run_by_idempotency(request.owner, request.idempotency_key)
@@ -310,9 +310,7 @@ class Service:
         stored = await self.store.run(id, owner)
         if stored is None:
             raise no_run(id)
-        past = StoredRun(self.store, stored)
-        await past.look()
-        return past
+        return await StoredRun.open(self.store, stored)
 
     async def prompt_of(self, id: str, owner: str) -> str:
         """The prompt of this run."""

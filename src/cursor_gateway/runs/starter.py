@@ -137,8 +137,8 @@ class RunStarter:
             replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
             turns.initial(),
             request.owner,
-            request.request_id,
             journal,
+            request.request_id,
             turns=turns,
             waiting=waiting,
             caller=caller,
@@ -168,8 +168,8 @@ class RunStarter:
             info,
             turns.fresh(),
             request.owner,
-            request.request_id,
             journal,
+            request.request_id,
             turns=turns,
             waiting=waiting,
             questions=questions,
@@ -252,7 +252,7 @@ class RunStarter:
         """The caller's next request will quote the conversation with this run's answer."""
         if request.has_full_history:
             scope = scope_of(request, run.turn.workspace, self._defaults.mode)
-            run.quote_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
+            run.journal.fingerprint = lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)])
 
     def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known
