@@ -182,7 +182,6 @@ async def serve_gateway(
     try:
         from cursor_gateway.cli.dialects import dialects_of
         from cursor_gateway.cli.key_rings import key_ring
-        from cursor_gateway.runs.local_run_service import LocalRunService
         from cursor_gateway.server.app import build_app
         from cursor_gateway.server.rendering import Renderings
         from cursor_gateway.server.serving import serve_app
@@ -191,7 +190,7 @@ async def serve_gateway(
             renderings = opened.enter_context(closing(Renderings()))
             keys = await opened.enter_async_context(key_ring(settings))
             node = gateway.node if takes_work else None
-            service = node.front if node is not None else LocalRunService(gateway.service)
+            service = node.front if node is not None else gateway.service
             serves = settings.role != "runner"
             app = build_app(service, settings, metrics, dialects_of(settings), renderings, keys, serves_clients=serves)
             await serve_app(app, sockets, service, settings, lambda: _listens(gateway, ready))

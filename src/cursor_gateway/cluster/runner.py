@@ -81,7 +81,7 @@ class Runner:
         capacity: int,
         fault: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self._service, self._runs, self._cluster, self._members = service, service.service.runs, cluster, members
+        self._service, self._runs, self._cluster, self._members = service, service.runs, cluster, members
         self._capacity, self._fault = capacity, fault
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
         self._deciding: dict[str, ClaimedCommand] = {}  # those of them that have no outcome yet
@@ -132,7 +132,7 @@ class Runner:
     def stop_on_shared_volumes(self) -> None:
         """Without the database another process may soon run an agent in the same folder, on another machine. On this
         machine's own disk it could not, so agents there wait."""
-        own, workspaces = self._members.own, self._service.service.workspaces
+        own, workspaces = self._members.own, self._service.workspaces
         for run in self._runs.all:
             if workspaces.volume_of(run.turn.workspace) != own.host:
                 run.stop(RunnerLost("The runner lost its connection to the database; send the message again."))
@@ -301,7 +301,7 @@ class Runner:
         if stored is None:
             raise RunnerLost("The run ended before it could be resumed; send the message again.")
         try:
-            return await self._service.service.resume(replace(request, claim=claim), stored)
+            return await self._service.resume(replace(request, claim=claim), stored)
         except Exception:
             with suppress(StoreUnavailable):  # then `end_lost_runs` does it
                 await self._members.end(stored)

@@ -35,6 +35,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import TOOLS, unwritable
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.store.base import Claim
 
 
@@ -110,8 +111,8 @@ class Answering:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
         service = self._service
         run = await service.find(id, asker.owner)
-        service.permissions.check(list(decided.values()))
-        documents = {document.id: document for document in (await service.response(run.id, run.owner)).documents}
+        service.decisions.check(list(decided.values()))
+        documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
         if isinstance(run, Run) and any(id in run.questions.permissions for id in questions.values()):
@@ -151,7 +152,7 @@ class Answering:
 
     async def _permissions(self, run: Run, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
         """Answers to questions that ask for permission, by the documents of these questions."""
-        documents = (await self._service.response(run.id, run.owner)).documents
+        documents = (await response_of(run)).documents
         by_question = {_question_of(document): document.id for document in documents}
         decided: dict[str, Permission] = {}
         for number, answer in enumerate(answers):
@@ -166,14 +167,14 @@ class Answering:
     ) -> PermissionEntry:
         place = await self._place(run)
         try:
-            return self._service.permissions.record(run.owner, place, (run.id, id), request, permission)
+            return self._service.decisions.record(run.owner, place, (run.id, id), request, permission)
         except OSError as error:
             raise unwritable(error) from error
 
     async def _settle(self, run: RunHandle, documents: Iterable[Document]) -> None:
         """When the last of the run's calls is decided, its conversation no longer waits for anybody."""
         try:
-            entries = self._service.permissions.every(run.owner)
+            entries = self._service.decisions.every(run.owner)
         except OSError as error:
             raise unwritable(error) from error
         decided = {entry.document_id for entry in entries if entry.chat_id == run.id}
@@ -198,7 +199,7 @@ class Answering:
             raise InvalidRequest(f"This run is waiting for something else: {awaited}.")
         if run.done is None:
             raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
-        return (await self._service.response(run.id, run.owner)).documents
+        return (await response_of(run)).documents
 
     async def _held(
         self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]

@@ -10,7 +10,6 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -25,10 +24,8 @@ from cursor_gateway.errors import (
     StoreUnavailable,
     TooManyRuns,
 )
-from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage
-from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.deliveries import Deliveries
@@ -41,12 +38,12 @@ from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
 from cursor_gateway.runs.request_resolver import RequestResolver
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body, scope_of
+from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
-from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
+from cursor_gateway.runs.whole_answers import no_run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
@@ -82,15 +79,15 @@ class Service:
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
         self.deliveries = Deliveries(defaults.reconnect_seconds)
-        self.permissions = permissions or Permissions(conversations.data, now_ms)
+        self.decisions = permissions or Permissions(conversations.data, now_ms)
         self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
-        self.removals = Removals(self.source, conversations, self.permissions)
+        self.removals = Removals(self.source, conversations, self.decisions)
         self.starter = RunStarter(
             self.source,
             runs,
             store,
             conversations,
-            self.permissions,
+            self.decisions,
             defaults,
             instance,
             now_ms,
@@ -293,14 +290,6 @@ class Service:
         if self.defaults.when_busy == "refuse":
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
-    async def answered(self, request: RunRequest, run: Run, answer: str) -> None:
-        """The caller was sent a text that differs from the run's; its next request will quote it."""
-        if request.has_full_history:
-            scope = scope_of(request, run.turn.workspace, self.defaults.mode)
-            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-            with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-                await self.store.set_session(run.info.conversation_id or "", request.owner, run.session_id, quoted)
-
     # --- looking ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
@@ -311,21 +300,6 @@ class Service:
         if stored is None:
             raise no_run(id)
         return await StoredRun.open(self.store, stored)
-
-    async def prompt_of(self, id: str, owner: str) -> str:
-        """The prompt of this run."""
-        return await prompt_of(self.store, await self.find(id, owner))
-
-    async def response(self, id: str, owner: str) -> ChatResponse:
-        """The whole answer, or what there is of it now."""
-        return await response_of(await self.find(id, owner))
-
-    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
-        """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
-        found = await forget_answer(self.store, run_id, owner, after)
-        if found is not None and found.is_only:
-            await self.remove(found.conversation_id, owner)
-        return found is not None
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
@@ -342,7 +316,7 @@ class Service:
             return "unknown"
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
-    async def close(self, drain_seconds: float) -> None:
+    async def close(self, drain_seconds: float = 0) -> None:
         await self.runs.close(drain_seconds)
         await self.starter.close()
         await self.source.close()

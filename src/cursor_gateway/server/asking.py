@@ -31,6 +31,7 @@ from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
@@ -124,7 +125,7 @@ class RouteEndpoint:
         run, start = continued.run, Start(continued.after, continued.usage_before, kept, request.state.request_id)
         if asked.responds_async:
             await run.entered()
-            snapshot = await self._service.response(run.id, run.owner)
+            snapshot = await response_of(run)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)
