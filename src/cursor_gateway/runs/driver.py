@@ -96,7 +96,7 @@ class Driver:
         self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
         self._assembler = assembler or Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
-        self._spending = UsageTotal()
+        self._usage = UsageTotal()
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
@@ -268,7 +268,7 @@ class Driver:
                 is_known = caller.ended(event)
                 return None if is_known else event, TurnEnd.CALLS_OPEN if self._is_agent_ended else None
             case RunFinished() | RunFailed():
-                self._spending.add(event)
+                self._usage.add(event)
                 if isinstance(event, RunFailed) and self._died_with_results(event.failure):
                     return None, TurnEnd.CALLS_OPEN
                 if self._waiting.has_open:
@@ -277,7 +277,7 @@ class Driver:
                     return None, TurnEnd.CALLS_OPEN
                 if isinstance(event, RunFinished) and caller.is_owed_a_call and self._turns is not None:
                     return None, TurnEnd.NOT_CALLED
-                return self._timed(self._spending.total(event)), None
+                return self._timed(self._usage.total(event)), None
             case _:
                 self._unused.clear()
                 self._waiting.wrote()
@@ -321,7 +321,7 @@ class Driver:
     async def _news(self, caller: CallerTools, end: TurnEnd) -> Sequence[Message]:
         """The messages that are new to an agent that knows its session."""
         if end is TurnEnd.CALLS_OPEN:
-            self._spending.cut()
+            self._usage.cut()
             new = await caller.next_turn()
             self.heard_at = asyncio.get_running_loop().time()
             return new

@@ -49,16 +49,16 @@ async def all_events(store: Store, run: RunRecord) -> list[DocumentEvent]:
 
 
 async def _end(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> Written:
-    unfinished, words, said, last = PartialRun(), Words(), list[str](), 0
+    partial, words, said, last = PartialRun(), Words(), list[str](), 0
     while (page := await store.events(run.id, run.owner, after=last)).events:
         for event in page.events:
-            unfinished.push(event)
+            partial.push(event)
             _note(words, event)
             said.append(source_text(event))
         last = page.last_number
     messages = await store.messages(run.conversation_id, run.owner)
     prompt = next((message.text for message in messages if message.run_id == run.id), "")
-    end = unfinished.end(run_info(run), prompt, why.failure())
+    end = partial.end(run_info(run), prompt, why.failure())
     for event in end:
         _note(words, event)
     done = end[-1]

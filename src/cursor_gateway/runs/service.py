@@ -106,20 +106,19 @@ class Service:
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model."""
-        request = await self._resolver.with_source(request)
-        model = await self._resolver.model(request)
+        request = await self._resolver.with_model(await self._resolver.with_source(request))
         if (key := request.idempotency_key or request.repeat_key) == "":
-            return await self._start(request, model)
+            return await self._start(request)
         async with self._locks.holding((request.owner, key)):
-            return await self._start(request, model)
+            return await self._start(request)
 
-    async def _start(self, request: RunRequest, model: str) -> RunHandle:
+    async def _start(self, request: RunRequest) -> RunHandle:
         has_tools, request = request.offer is not None, self._resolver.with_tools(request)
         if (joined := await self._find_earlier(request)) is not None:
             return joined
         if not has_tools:
             request = await self._resolver.as_side_request(request)
-        asked = self._asked(request, model)
+        asked = self._asked(request)
         self.runs.check_free(request.owner)
         conversation = await self._resolver.conversation(request)
         images: list[tuple[Image, str]] | None = None
@@ -134,7 +133,7 @@ class Service:
                 elif place is None:
                     place = await self.runs.reserve(request.owner)
                 else:
-                    match await self._start_in(conversation, request, model, images, needs_lease=not is_stuck):
+                    match await self._start_in(conversation, request, images, needs_lease=not is_stuck):
                         case Run() as run:
                             place.give_back()  # the run has it now
                             place = None
@@ -180,26 +179,24 @@ class Service:
         self,
         conversation: Conversation,
         request: RunRequest,
-        model: str,
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
     ) -> Run | Refused | None:
         """Called with a place. None: a run has begun or ended in the conversation since it was looked up."""
         if not conversation.version:  # a new one, which no other request can name
-            return await self._start_alone(conversation, request, model, images, needs_lease=False)
+            return await self._start_alone(conversation, request, images, needs_lease=False)
         async with self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
                 return None
             follows = self.conversations.latest(conversation.id) is not None  # which is stored before this one
             needs_lease = needs_lease and not follows
-            return await self._start_alone(conversation, request, model, images, needs_lease=needs_lease)
+            return await self._start_alone(conversation, request, images, needs_lease=needs_lease)
 
     async def _start_alone(
         self,
         conversation: Conversation,
         request: RunRequest,
-        model: str,
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
@@ -211,7 +208,7 @@ class Service:
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            return await self.starter.start(request, model, conversation, images, needs_lease=needs_lease)
+            return await self.starter.start(request, conversation, images, needs_lease=needs_lease)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -247,11 +244,11 @@ class Service:
         """If a request with this key is repeated, it gets this reply."""
         await self.repeats.note(owner, key, reply, self._now_ms())
 
-    def _asked(self, request: RunRequest, model: str) -> Asked | None:
+    def _asked(self, request: RunRequest) -> Asked | None:
         """Raises the cached `AgentError` if an agent would only report it again."""
         if self._account_errors is None:
             return None
-        asked = self._account_errors.asked(request.owner, request.source, model)
+        asked = self._account_errors.asked(request.owner, request.source, request.model or "")
         if (error := self._account_errors.known(asked)) is not None:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error

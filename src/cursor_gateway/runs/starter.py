@@ -95,7 +95,6 @@ class RunStarter:
     async def start(
         self,
         request: RunRequest,
-        model: str,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         *,
@@ -107,7 +106,7 @@ class RunStarter:
             id=new_run_id() if request.claim is None else request.claim.run_id,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             mode=request.mode or self._defaults.mode,
-            model=model,
+            model=request.model,
             conversation_id=conversation.id,
             fences=request.fences or self._defaults.fences,
             include=request.include,

@@ -17,13 +17,13 @@ from cursor_gateway.store.base import Store
 
 async def response_of(run: RunHandle) -> ChatResponse:
     """The whole answer, or what there is of it now."""
-    unfinished, reader, until = PartialRun(), run.reader(), run.count
+    partial, reader, until = PartialRun(), run.reader(), run.count
     while reader.place < until and not reader.has_left:
         for event in await reader.next():
-            unfinished.push(event)
+            partial.push(event)
     if reader.has_left:  # it was deleted meanwhile
         raise no_run(run.id)
-    return unfinished.response(run.info, run.prompt)
+    return partial.response(run.info, run.prompt)
 
 
 async def answered_response_of(store: Store, run: RunHandle) -> ChatResponse:
