@@ -19,7 +19,6 @@ from cursor_gateway.cli.configuration import configuration
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.errors import InvalidRequest, SettingsError
 from cursor_gateway.keys import hash_key, is_hash, is_name, owner_of
-from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, every_setting, load
@@ -159,7 +158,7 @@ class _Served:
         chosen = Settings(source="replay", replay_speed=0, data_dir=str(home), workspace=str(home))
         self.loop = asyncio.new_event_loop()
         self._gateway = self.loop.run_until_complete(compose(chosen, environ={}))
-        self.app = build_app(LocalRunService(self._gateway.service), chosen, Metrics(), dialects_of(chosen))
+        self.app = build_app(self._gateway.service, chosen, Metrics(), dialects_of(chosen))
 
     def close(self) -> None:
         self.loop.run_until_complete(self._gateway.close())

@@ -15,7 +15,6 @@ from benchmarks.sessions import named_session
 from cursor_gateway.cli.composition import compose
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.http1.server import HttpServer, Timeouts
-from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.logs import RunLog
 from cursor_gateway.server.metrics import Metrics
@@ -57,7 +56,7 @@ async def counted(programs: Path, folder: Path, request: bytes, end: bytes) -> l
     gateway = await compose(settings, [metrics, RunLog()], {"PATH": "/usr/bin:/bin", "HOME": str(folder)})
     found = []
     try:
-        app = build_app(LocalRunService(gateway.service), settings, metrics, dialects_of(settings))
+        app = build_app(gateway.service, settings, metrics, dialects_of(settings))
         server = HttpServer(
             app, refusal=app.refusal, fault=lambda error, path: None, timeouts=Timeouts(head=60), max_connections=9
         )

@@ -13,9 +13,9 @@ from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.cluster import Member
@@ -32,7 +32,7 @@ class Running(Struct, frozen=True, eq=False):
     node: Node
     store: PostgresStore
     cluster: PostgresCluster
-    service: Service | None
+    service: LocalRunService | None
 
 
 def asked(text: str = "hello", **more: Any) -> RunRequest:
@@ -65,11 +65,11 @@ async def node(
         yield Running(made, store, cluster, service)
 
 
-def _service(store: PostgresStore, folder: Path, member: Member, source: ScriptedSource) -> Service:
+def _service(store: PostgresStore, folder: Path, member: Member, source: ScriptedSource) -> LocalRunService:
     volumes = {name: folder / name for name in member.volumes if name != member.host}
     for place in (folder / member.id, *volumes.values()):
         place.mkdir(parents=True, exist_ok=True)
-    return Service(
+    return LocalRunService(
         source,
         Runs(source, ENDLESS, Shares(max_runs=member.capacity)),
         store,

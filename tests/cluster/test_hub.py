@@ -95,7 +95,7 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
         cluster.events["run"] = 7
         await hub.catch_up(watched, 7)
         assert watched.log.count == 7
-        run = RemoteRun(cast(Store, None), watched, lambda *_: None, cast(Any, None))
+        run = RemoteRun(watched, lambda *_: None, cast(Any, None))
         assert (run.count, run.added) == (7, 7)  # or the client would be refused
         cluster.is_away = True
         with pytest.raises(StoreUnavailable):

@@ -106,7 +106,7 @@ def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
         async with node(database, tmp_path, runner("one"), source), node(database, tmp_path, front()) as at_front:
             monkeypatch.setattr(TurnBuilder, "initial", full)
             continued = await at_front.node.front.take(asked())
-            done = await continued.run.ended()
+            done = continued.run.done
             assert done is not None
             assert done.failure is not None
             assert done.failure.code == HostExhausted.code

@@ -14,7 +14,6 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
@@ -43,9 +42,10 @@ def with_gateway(
         source, store = ScriptedSource(*scripts), SqliteStore(folder)
         conversations = Conversations(store, folder / "conversations")
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
-        service = Service(source, runs, store, conversations, workspaces, Defaults(model="auto"), "here", lambda: 0)
+        defaults = Defaults(model="auto")
+        service = LocalRunService(source, runs, store, conversations, workspaces, defaults, "here", lambda: 0)
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
-        app = build_app(LocalRunService(service), settings, Metrics(), [*dialects_of(settings), *dialects])
+        app = build_app(service, settings, Metrics(), [*dialects_of(settings), *dialects])
         transport = httpx2.ASGITransport(app)
         try:
             async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:

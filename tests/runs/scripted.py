@@ -17,6 +17,8 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.store.base import Idempotency, Store
+from tests.store import making
 
 _Result = TypeVar("_Result")
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -150,8 +152,25 @@ def turn(id: str = "chat_1", session_id: str | None = None) -> Turn:
     return Turn(run_id=id, prompt="Say it.", model="auto", workspace="/w", folder="/f", session_id=session_id)
 
 
+class UnstoredJournal(Journal):
+    """Takes everything, and stores nothing."""
+
+    def __init__(self, idempotency: Idempotency | None = None) -> None:
+        super().__init__(cast(Store, None), making.new_run(idempotency=idempotency), lambda: 0)
+
+    @property
+    def is_complete(self) -> bool:
+        return True
+
+    async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
+        return events
+
+    async def entered(self) -> None:
+        pass
+
+
 def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None) -> Run:
-    return Run(info(id), turn(id, session_id), owner)
+    return Run(info(id), turn(id, session_id), owner, UnstoredJournal())
 
 
 def folded(run: Run) -> ChatResponse | None:

@@ -1,7 +1,6 @@
 """A run with its caller's tools: an agent that used a tool of its own has failed, however its output is cut."""
 
 import asyncio
-from typing import cast
 
 import pytest
 
@@ -11,12 +10,21 @@ from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
-from cursor_gateway.store.base import Store
-from tests.runs.scripted import ENDLESS, FINISHED, LOOPS, STARTED, Loop, ScriptedSource, forever, info, say, turn
-from tests.store.making import new_run
+from tests.runs.scripted import (
+    ENDLESS,
+    FINISHED,
+    LOOPS,
+    STARTED,
+    Loop,
+    ScriptedSource,
+    UnstoredJournal,
+    forever,
+    info,
+    say,
+    turn,
+)
 
 RAN = Command(tool="shell", command="touch x", exit_code=0)
 EVENTS: list[AgentEvent] = [
@@ -43,7 +51,7 @@ def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[Agen
     async def live() -> None:
         waiting = Waiting(WaitLimits())
         caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
-        run = Run(info(), turn(), "me", waiting=waiting, caller=caller)
+        run = Run(info(), turn(), "me", UnstoredJournal(), waiting=waiting, caller=caller)
         run.start(ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)
         await run.gone()
         assert run.done is not None
@@ -56,11 +64,11 @@ def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[Agen
     loop(live())
 
 
-class SlowJournal(Journal):
-    """Stores nothing until it may."""
+class SlowJournal(UnstoredJournal):
+    """Takes nothing until it may."""
 
     def __init__(self, may_store: asyncio.Event) -> None:
-        super().__init__(cast(Store, None), new_run("chat_1"), lambda: 0)
+        super().__init__()
         self._may_store = may_store
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
@@ -76,7 +84,7 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
         may_store = asyncio.Event()
         waiting = Waiting(WaitLimits(quiet_seconds=0.01))
         caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
-        run = Run(info(), turn(), "me", journal=SlowJournal(may_store), waiting=waiting, caller=caller)
+        run = Run(info(), turn(), "me", SlowJournal(may_store), waiting=waiting, caller=caller)
         source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
         run.start(source, ENDLESS, (), lambda: None)
         while not run.driver.is_storing:
@@ -86,10 +94,10 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
         shown = waiting.shown
         may_store.set()
         assert not shown
-        while not run.paused_at:
+        while not run.log.paused_at:
             await asyncio.sleep(0.001)
         await run.log.flush()
-        text = "".join(map(source_text, run.log.events[: run.paused_at]))
+        text = "".join(map(source_text, run.log.events[: run.log.paused_at]))
         assert text == "One. Two."
         await run.abandon()
         await asyncio.wait([call])

@@ -19,6 +19,7 @@ from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.deliveries import Deliveries
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import delete_answer
 from cursor_gateway.runs.stored_run import StoredRun
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, Step, Until, say, true
 from tests.runs.test_service import ANSWERS, Place, lived
@@ -318,13 +319,13 @@ def test_a_deleted_answer_takes_its_conversation_along_if_it_was_the_only_one(tm
         conversation = first.info.conversation_id or ""
         second = running(await continuing.take(asking("More.", kept=b"{}", follows=first.id)))
         await second.gone()
-        assert not await place.service.delete_answer(first.id, "you", 0)
-        assert await place.service.delete_answer(first.id, "me", 0)
-        assert not await place.service.delete_answer(first.id, "me", 0)
+        assert not await delete_answer(place.service, first.id, "you", 0)
+        assert await delete_answer(place.service, first.id, "me", 0)
+        assert not await delete_answer(place.service, first.id, "me", 0)
         assert await place.store.conversation(conversation, "me") is not None
         third = running(await continuing.take(asking("Alone.", kept=b"{}")))
         await third.gone()
-        assert await place.service.delete_answer(third.id, "me", 0)
+        assert await delete_answer(place.service, third.id, "me", 0)
         assert await place.store.conversation(third.info.conversation_id or "", "me") is None
 
     lived(place, live)

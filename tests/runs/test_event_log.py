@@ -14,7 +14,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import Readers
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import FINISHED, info, say, turns_of_the_loop
+from tests.runs.scripted import FINISHED, UnstoredJournal, info, say, turns_of_the_loop
 from tests.runs.suspending import suspending
 from tests.store.blocking import blocking
 from tests.store.making import ME, envelope, new_run
@@ -66,7 +66,7 @@ def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
     """The store may have events, and other processes may show them, before this process knows that it has."""
 
     async def live() -> None:
-        log = EventLog()
+        log = EventLog(UnstoredJournal())
         log.add(SAID)
         assert (log.count, log.added) == (0, len(SAID))
         reader = Readers(log).reader(after=3)
@@ -80,7 +80,7 @@ def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
 
 
 def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:
-    log, paused = EventLog(), Paused(envelope())
+    log, paused = EventLog(UnstoredJournal()), Paused(envelope())
     log.resume([*SAID[:2], paused, *SAID[2:-1]])
     assert (log.count, log.added, log.documents) == (len(SAID), len(SAID), 1)
     assert (log.pauses, log.paused_at) == ({3: paused}, 3)

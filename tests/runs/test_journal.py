@@ -122,7 +122,7 @@ def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     key = Idempotency("key", "hash")
     assert at_once(journal(store, idempotency=key).begin()) is None
     other = journal(store, idempotency=key, id="other")
-    assert other.idempotency == key
+    assert other.new.idempotency == key
     assert at_once(other.begin()) == KeyTaken()
     assert blocking(store).run("other", ME) is None
 
@@ -213,7 +213,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
         response = folded(run)
         assert response is not None
         assert [document.content for document in response.documents] == ["abcdefg"]
-        assert run.is_stored  # there is nothing to try again
+        assert run.journal.is_complete  # there is nothing to try again
 
     asyncio.run(live())
 
@@ -277,11 +277,11 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
         words = say(*(f"{number} " for number in range(50)))
         run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)
         await run.gone()
-        assert (run.log.dropped, run.is_stored, len(run.log.events)) == (0, False, run.count)
-        assert not await run.store_again()
+        assert (run.log.dropped, run.journal.is_complete, len(run.log.events)) == (0, False, run.count)
+        assert not await run.journal.try_again()
         store.refuses = False
-        assert await run.store_again()
-        assert run.is_stored
+        assert await run.journal.try_again()
+        assert run.journal.is_complete
         assert blocking(store).events("run", ME).events == run.log.events
 
     asyncio.run(live())

@@ -17,6 +17,7 @@ from tests.runs.scripted import (
     Loop,
     ScriptedSource,
     Step,
+    UnstoredJournal,
     Until,
     Watcher,
     forever,
@@ -215,15 +216,10 @@ def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
 
 
 def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> None:
-    class Keyed(Run):
-        @property
-        def idempotency(self) -> Idempotency:
-            return Idempotency("key", "hash")
-
     async def live() -> None:
         goes = asyncio.Event()
         runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run = Keyed(info("chat_1"), turn("chat_1"), "me")
+        run = Run(info("chat_1"), turn("chat_1"), "me", UnstoredJournal(Idempotency("key", "hash")))
         runs.start(run)
         assert runs.find_by_idempotency("me", "key") is run
         assert runs.find_by_idempotency("me", "another") is None
@@ -234,35 +230,37 @@ def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> Non
     asyncio.run(live())
 
 
-class Unstored(Run):
-    """One that the store takes only after so many tries."""
+class LateJournal(UnstoredJournal):
+    """Of a run that the store takes only after so many tries."""
 
-    tries = 0
+    def __init__(self, tries: int) -> None:
+        super().__init__()
+        self.tries = tries
 
     @property
-    def is_stored(self) -> bool:
+    def is_complete(self) -> bool:
         return self.tries <= 0
 
-    async def store_again(self) -> bool:
+    async def try_again(self) -> bool:
         self.tries -= 1
-        return self.is_stored
+        return self.is_complete
 
 
-def unstored(runs: Runs, id: str, tries: int) -> Unstored:
-    run = Unstored(info(id), turn(id), "me")
-    run.tries = tries
+def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateJournal]:
+    journal = LateJournal(tries)
+    run = Run(info(id), turn(id), "me", journal)
     runs.start(run)
-    return run
+    return run, journal
 
 
 def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
-        first, second = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
+        (first, late), (second, soon) = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
         await asyncio.gather(first.gone(), second.gone())
         assert (runs.find("chat_1", "me"), runs.find("chat_2", "me")) == (first, second)
         await true(lambda: runs.find("chat_2", "me") is None)
-        assert (first.tries, second.tries, runs.find("chat_1", "me")) == (0, 0, None)
+        assert (late.tries, soon.tries, runs.find("chat_1", "me")) == (0, 0, None)
 
     monkeypatch.setattr(registry, "_STORE_SECONDS", 0.001)
     asyncio.run(live())
@@ -271,7 +269,7 @@ def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkey
 def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
-        waiting = [unstored(runs, f"chat_{number}", 1) for number in range(3)]
+        waiting = [unstored(runs, f"chat_{number}", 1)[0] for number in range(3)]
         await asyncio.gather(*(run.gone() for run in waiting))
         assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
         await runs.close(0)
@@ -284,10 +282,10 @@ def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -
 def test_closing_offers_them_once_more(tries: int) -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run = unstored(runs, "chat_1", tries)
+        run, journal = unstored(runs, "chat_1", tries)
         await run.gone()
         await runs.close(0)
-        assert run.tries == tries - 1
+        assert journal.tries == tries - 1
 
     asyncio.run(live())
 

@@ -72,7 +72,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         assert (ended, source.ended) == (["ended"], 1)
         assert watcher.seen == ["started", "first_event", "ended"]
         assert run.session_id == "session-1"
-        assert run.started_at <= run.first_event_at <= run.ended_at
+        assert run.driver.started_at <= run.driver.first_event_at <= run.ended_at
 
     loop(live())
 
@@ -568,7 +568,7 @@ def test_documents_that_have_ended_are_counted() -> None:
         begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
         await run.gone()
         assert texts(run) == "a|b|c"
-        assert run.documents == 3
+        assert run.log.documents == 3
 
     asyncio.run(live())
 

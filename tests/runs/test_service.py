@@ -33,12 +33,13 @@ from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -74,7 +75,7 @@ class Place:
         self.work, self.folder = tmp_path / "work", tmp_path / "conversations"
         self.store = SqliteStore(tmp_path)
         store = type(self).wrap(self.store)
-        self.service = Service(
+        self.service = LocalRunService(
             source,
             Runs(source, ENDLESS, Shares(max_runs=max_runs)),
             store,
@@ -334,8 +335,8 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         run = await place.start()
         await turns_of_the_loop()
         assert await place.service.find(run.id, "me") is run
-        assert (await place.service.response(run.id, "me")).status == "streaming"
-        for refused in (place.service.find, place.service.cancel, place.service.response):
+        assert (await response_of(await place.service.find(run.id, "me"))).status == "streaming"
+        for refused in (place.service.find, place.service.cancel):
             with pytest.raises(NotFound):
                 await refused(run.id, "you")
         conversation_id = run.info.conversation_id or ""
@@ -345,7 +346,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         await run.gone()
         past = await place.service.find(run.id, "me")
         assert isinstance(past, StoredRun)
-        assert await place.service.response(run.id, "me") == folded(run)
+        assert await response_of(await place.service.find(run.id, "me")) == folded(run)
         assert (await place.service.cancel(run.id, "me")).status == "error"
         assert await place.service.remove(conversation_id, "me") == "removed"
         assert place.folders == 0
@@ -376,11 +377,11 @@ def test_an_answer_that_is_deleted_while_it_is_looked_up_is_none(tmp_path: Path,
     async def live() -> None:
         run = await place.start()
         await run.gone()
-        whole = await place.service.response(run.id, "me")
+        whole = await response_of(await place.service.find(run.id, "me"))
         assert whole.status == "completed"
         place.service.store = Vanishing(tmp_path, run.info.conversation_id or "", looks)
         with pytest.raises(NotFound):
-            await place.service.response(run.id, "me")
+            await response_of(await place.service.find(run.id, "me"))
         await place.service.store.close()
 
     lived(place, live)

@@ -50,9 +50,7 @@ def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
 async def found(store: SqliteStore) -> StoredRun:
     stored = await store.run("run", ME)
     assert stored is not None
-    run = StoredRun(store, stored)
-    await run.look()
-    return run
+    return await StoredRun.open(store, stored)
 
 
 @pytest.mark.parametrize("after", range(len(SAID) + 2))

@@ -10,6 +10,7 @@ from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Source, SourceState, Turn
+from tests.runs.scripted import UnstoredJournal
 
 PROMPT = "the secret prompt"
 
@@ -32,7 +33,8 @@ class _Scripted:
 
 def new_run(model: str = "auto") -> Run:
     turn = Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
-    return Run(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), turn, owner="laptop", request_id="req_1")
+    info = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
+    return Run(info, turn, "laptop", UnstoredJournal(), "req_1")
 
 
 def observed(

@@ -21,7 +21,6 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.answers import Answering, CheckedAnswer, LateStream, TextAnswer
@@ -72,7 +71,7 @@ class Place:
         self.runs = Runs(self.source, ENDLESS, Shares(max_runs=1))
         self.store = SqliteStore(tmp_path)
         _OPEN.append(self.store)
-        self.service = Service(
+        self.service = LocalRunService(
             self.source,
             self.runs,
             self.store,
@@ -88,7 +87,7 @@ class Place:
         return TextAnswer(await self.service.start(self.order), AnswerFold("1", cutter=cutter))
 
     async def checked(self, format: Format = SCHEMA, cutter: Cutter | None = None) -> CheckedAnswer:
-        return CheckedAnswer(await self.whole(cutter), self.order, format, LocalRunService(self.service))
+        return CheckedAnswer(await self.whole(cutter), self.order, format, self.service)
 
 
 async def completed(answer: Answering, receive: Receive | None = None) -> Answer:

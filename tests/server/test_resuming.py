@@ -39,7 +39,6 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server import runs as runs_module
@@ -175,7 +174,7 @@ class Site:
 
     def __init__(self, folder: Path, source: ScriptedSource, store: Store | None = None) -> None:
         self.source, self.store = source, store or SqliteStore(folder)
-        self.service = Service(
+        self.service = LocalRunService(
             source,
             Runs(source, ENDLESS, Shares(max_runs=99)),
             self.store,
@@ -185,7 +184,7 @@ class Site:
             "instance",
             lambda: 0,
         )
-        self.app = build_app(LocalRunService(self.service), Settings(), Metrics(), dialects_of(Settings()))
+        self.app = build_app(self.service, Settings(), Metrics(), dialects_of(Settings()))
 
     async def get(
         self, path: str, query: Mapping[str, object] | None = None, headers: Mapping[str, str] | None = None

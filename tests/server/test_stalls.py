@@ -17,7 +17,6 @@ from starlette.types import Message
 
 from cursor_gateway.cli.composition import compose
 from cursor_gateway.cli.dialects import dialects_of
-from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics
@@ -115,7 +114,7 @@ async def served(home: Path, answer: bytes) -> AsyncIterator[Guard]:
     )
     gateway = await compose(settings, environ={})
     with closing(Renderings(job_seconds=0.5)) as renderings:
-        yield build_app(LocalRunService(gateway.service), settings, Metrics(), dialects_of(settings), renderings)
+        yield build_app(gateway.service, settings, Metrics(), dialects_of(settings), renderings)
     await gateway.close()
 
 

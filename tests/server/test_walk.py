@@ -12,7 +12,6 @@ import cursor_gateway
 from cursor_gateway.cli.composition import compose
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.http1.server import HttpServer, Timeouts
-from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
@@ -47,7 +46,7 @@ async def traced_completion(folder: Path, entered: Entered) -> bytes:
     settings, metrics = Settings(data_dir=str(folder / "data"), workspace=str(folder / "work")), Metrics()
     gateway = await compose(settings, [metrics], {"PATH": f"{folder / 'bin'}:/usr/bin:/bin", "HOME": str(folder)})
     try:
-        app = build_app(LocalRunService(gateway.service), settings, metrics, dialects_of(settings))
+        app = build_app(gateway.service, settings, metrics, dialects_of(settings))
         server = HttpServer(
             app, refusal=app.refusal, fault=lambda error, path: None, timeouts=Timeouts(head=60), max_connections=9
         )

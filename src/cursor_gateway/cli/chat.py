@@ -377,7 +377,9 @@ async def _agent_events(run: "Run") -> Batches:
             while not reader.at_end:
                 events = await reader.next()
                 if is_first and run.fallback is not None:
-                    _print_fallback(run.fallback, run.source_failure.message if run.source_failure is not None else "")
+                    _print_fallback(
+                        run.fallback, run.driver.source_failure.message if run.driver.source_failure is not None else ""
+                    )
                 is_first = False
                 yield events
         finally:

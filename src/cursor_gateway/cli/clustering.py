@@ -9,8 +9,8 @@ from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.errors import SettingsError
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.service import Service
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Member
@@ -47,7 +47,7 @@ def node_of(
     settings: Settings,
     own: Member,
     store: Store,
-    local: Service | None,
+    local: LocalRunService | None,
     defaults: Defaults,
     now_ms: Callable[[], int],
     warn: Callable[[str], None],

@@ -21,13 +21,13 @@ from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, Store
 from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.fresh_folders import FreshFolders
+from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.secret import secret_in
-from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.runs.waiting import WaitLimits
@@ -58,7 +58,7 @@ _AGAIN_SECONDS = 2.0  # when the history is unreachable
 class Gateway(Struct, frozen=True):
     """A service and what must be closed after it."""
 
-    service: Service
+    service: LocalRunService
     ledger: Ledger
     store: Store
     why_demo: str = ""  # why the built-in recordings answer
@@ -74,7 +74,7 @@ class Gateway(Struct, frozen=True):
             aside(f"{state.detail}{how}")
 
     async def close(self) -> None:
-        await self.service.close(0)
+        await self.service.close()
         if self.node is not None:
             await self.node.close()
         await self.store.close()
@@ -196,7 +196,7 @@ async def _service(
     account_errors: AccountErrors,
     secret: bytes | None,
     own: "Member | None" = None,
-) -> Service:
+) -> LocalRunService:
     """`own` is this process, in a cluster."""
     model = settings.model
     if isinstance(source.named(None), ReplaySource):
@@ -210,7 +210,7 @@ async def _service(
     if own is not None:  # places are given by the database: see `cluster`
         waiting = settings.max_waiting_per_key or settings.max_runs
         shares = replace(shares, max_runs=4 * settings.max_runs + 8, max_runs_per_key=0, max_waiting_per_key=waiting)
-    return Service(
+    return LocalRunService(
         source,
         Runs(source, subset(settings, Timeouts), shares, observers),
         store,

@@ -182,10 +182,8 @@ async def serve_gateway(
         asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
     ]
     try:
-        from cursor_gateway.runs.local_run_service import LocalRunService
-
         node = gateway.node if takes_work else None
-        service = node.front if node is not None else LocalRunService(gateway.service)
+        service = node.front if node is not None else gateway.service
         await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready))
     finally:
         for task in background:

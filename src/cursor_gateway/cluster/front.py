@@ -37,12 +37,10 @@ from cursor_gateway.cluster.commands import (
 from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.cluster.remote_run import RemoteRun
-from cursor_gateway.errors import GatewayError, GatewayFault, NoRunner, StoreUnavailable, TooManyRuns, error_of
+from cursor_gateway.errors import GatewayError, GatewayFault, NoRunner, TooManyRuns, error_of
 from cursor_gateway.model.answers import RunAnswer
-from cursor_gateway.model.documents import ChatResponse, Envelope
-from cursor_gateway.model.messages import AssistantMessage
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
-from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.deliveries import Deliveries
@@ -51,12 +49,12 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
-from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in, scope_of
+from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
 from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.runs.stored_run import StoredRun
-from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
+from cursor_gateway.runs.whole_answers import no_run, quote_answer
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
@@ -136,21 +134,12 @@ class Front:
         return await self._continued(outcome, asker.owner, run_id)
 
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
-        id = run.info.conversation_id or ""
-        if request.has_full_history:
-            with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-                conversation = await self.store.conversation(id, request.owner)
-                if conversation is not None:
-                    scope = scope_of(request, conversation.workspace, self.defaults.mode)
-                    quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-                    await self.store.set_session(id, request.owner, conversation.session_id, quoted)
+        await quote_answer(self.store, request, run, answer, self.defaults.mode)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         run = await self._record(id, owner)
         if run.state != "running":
-            stored = StoredRun(self.store, run)
-            await stored.look()
-            return await stored.cancel(NoRunner("It has ended."))
+            return await (await StoredRun.open(self.store, run)).cancel(NoRunner("It has ended."))
         return await self._value(Cancel(id, owner), Envelope, owner, run=run)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
@@ -165,22 +154,10 @@ class Front:
             return "pending" if await self.store.delete_conversation(conversation_id, owner) else "unknown"
         return cast(Removed, found)
 
-    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
-        found = await forget_answer(self.store, run_id, owner, after)
-        if found is not None and found.is_only:
-            await self.remove(found.conversation_id, owner)
-        return found is not None
-
     # --- reading ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
         return await self._find(id, owner)
-
-    async def response(self, id: str, owner: str) -> ChatResponse:
-        return await response_of(await self.find(id, owner))
-
-    async def prompt_of(self, id: str, owner: str) -> str:
-        return await prompt_of(self.store, await self.find(id, owner))
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
         waiting = await self._cluster.waiting_calls(conversation_ids)
@@ -198,10 +175,8 @@ class Front:
                 return local
             watched = self._hub.watch(record, is_counted=is_counted)
             await self._hub.catch_up(watched, record.event_count)
-            return RemoteRun(self.store, watched, self._stop, self.cancel)
-        stored = StoredRun(self.store, record)
-        await stored.look()
-        return stored
+            return RemoteRun(watched, self._stop, self.cancel)
+        return await StoredRun.open(self.store, record)
 
     async def _record(self, id: str, owner: str) -> RunRecord:
         if (record := await self.store.run(id, owner)) is None:

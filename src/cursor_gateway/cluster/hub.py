@@ -83,7 +83,8 @@ class RemoteReaders(Readers):
 
     def __init__(self, log: RemoteLog, hub: "Hub", reported: int) -> None:
         super().__init__(log)
-        self.log, self.reported = log, reported  # how many readers the database knows of
+        self.log: RemoteLog = log
+        self.reported = reported  # how many readers the database knows of
         self._hub = hub
         self._open = WeakSet[Reader]()
 

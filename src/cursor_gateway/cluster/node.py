@@ -13,7 +13,6 @@ from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.cluster.runner import Runner
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, Member
 
@@ -31,7 +30,7 @@ class Node:
         options: NodeOptions,
         cluster: ClusterStore,
         store: Store,
-        local: Service | None,
+        local: LocalRunService | None,
         now_ms: Callable[[], int],
         warn: Callable[[str], None] = lambda message: None,
         fault: Callable[[Exception], None] = lambda error: None,
@@ -44,7 +43,7 @@ class Node:
         self.front = Front(store, cluster, self.members, self.hub, self._asking, options.defaults, options.limits, runs)
         self.runner: Runner | None = None
         if local is not None:
-            self.runner = Runner(LocalRunService(local), cluster, self.members, options.own.capacity, fault)
+            self.runner = Runner(local, cluster, self.members, options.own.capacity, fault)
         self._cluster = cluster
         self._listening: asyncio.Task[None] | None = None
 

@@ -10,11 +10,10 @@ run is stopped as usual when its last client leaves.
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import (
@@ -49,7 +48,7 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, results_in
 from cursor_gateway.runs.service import cancelled
-from cursor_gateway.store.base import Claim
+from cursor_gateway.store.base import Claim, begun_record
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
@@ -58,14 +57,8 @@ _MOST = 16  # commands of one claim
 _SETTLE_SECONDS = 60.0  # for the run of a dead runner to be ended
 
 
-class _Given(Struct, frozen=True):
-    """In place of an outcome: this member has the run, so the command is for it."""
-
-    member: str
-
-
-class _HasIt(Exception):
-    """Another member has the run."""
+class _DrivenElsewhere(Exception):
+    """Another member has the run. As an outcome: the command is for that member."""
 
     def __init__(self, member: str) -> None:
         super().__init__(member)
@@ -81,7 +74,7 @@ class Runner:
         capacity: int,
         fault: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        self._service, self._runs, self._cluster, self._members = service, service.service.runs, cluster, members
+        self._service, self._runs, self._cluster, self._members = service, service.runs, cluster, members
         self._capacity, self._fault = capacity, fault
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
         self._deciding: dict[str, ClaimedCommand] = {}  # those of them that have no outcome yet
@@ -104,9 +97,9 @@ class Runner:
         self._members.removed = self.stop_all
         self._members.cut_off = self.stop_on_shared_volumes
         self._tasks = [
-            loop.create_task(self._claim_on(), name="claims"),
-            loop.create_task(self._count_on(), name="readers"),
-            loop.create_task(self._end_lost_runs_on(), name="lost runs"),
+            loop.create_task(_whenever(self._wanted, self._claim_all), name="claims"),
+            loop.create_task(_whenever(self._watchers_wanted, self._count), name="readers"),
+            loop.create_task(self._keep_ending_lost_runs(), name="lost runs"),
         ]
 
     def look(self) -> None:
@@ -132,12 +125,12 @@ class Runner:
     def stop_on_shared_volumes(self) -> None:
         """Without the database another process may soon run an agent in the same folder, on another machine. On this
         machine's own disk it could not, so agents there wait."""
-        own, workspaces = self._members.own, self._service.service.workspaces
+        own, workspaces = self._members.own, self._service.workspaces
         for run in self._runs.all:
             if workspaces.volume_of(run.turn.workspace) != own.host:
                 run.stop(RunnerLost("The runner lost its connection to the database; send the message again."))
 
-    async def _end_lost_runs_on(self) -> None:
+    async def _keep_ending_lost_runs(self) -> None:
         suspects: Set[str] = frozenset()
         while True:
             await asyncio.sleep(self._members.timing.lease_seconds)
@@ -159,14 +152,9 @@ class Runner:
 
     # --- claiming -----------------------------------------------------------------------------------
 
-    async def _claim_on(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), random.uniform(*_LOOK_SECONDS))
-            self._wanted.clear()
-            with suppress(StoreUnavailable):
-                while await self._claim():
-                    pass
+    async def _claim_all(self) -> None:
+        while await self._claim():
+            pass
 
     async def _claim(self) -> bool:
         """Whether there may be more that this process can take now."""
@@ -192,7 +180,7 @@ class Runner:
                 await asyncio.sleep(_AGAIN_SECONDS)
                 is_stored = await self._finish(claimed, outcome)
             self._working.pop(claimed.id, None)
-            if not isinstance(outcome, _Given):
+            if not isinstance(outcome, _DrivenElsewhere):
                 hinted = hinted_outcome(claimed.id, outcome) if is_stored else claimed.id
                 self._cluster.hint(claimed.front, Hint("outcome", [hinted]))
         finally:
@@ -200,11 +188,11 @@ class Runner:
             if self._may_be_more:
                 self._wanted.set()
 
-    async def _finish(self, claimed: ClaimedCommand, outcome: Outcome | _Given) -> bool | None:
+    async def _finish(self, claimed: ClaimedCommand, outcome: Outcome | _DrivenElsewhere) -> bool | None:
         """Whether the outcome is stored; None if it has to be tried again."""
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
         try:
-            if isinstance(outcome, _Given):
+            if isinstance(outcome, _DrivenElsewhere):
                 await self._cluster.release(claimed.id, claimed.epoch, outcome.member)
                 self._cluster.hint(outcome.member, Hint("queue"))
                 return False
@@ -216,14 +204,14 @@ class Runner:
         except StoreUnavailable:
             return None
 
-    async def _outcome(self, claimed: ClaimedCommand) -> Outcome | _Given:
+    async def _outcome(self, claimed: ClaimedCommand) -> Outcome | _DrivenElsewhere:
         command: Command | None = None
         try:
             command = command_of(claimed.body)
             claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command), _outcome(command, claimed))
             return await self._execute(command, claim, claimed.front)
-        except _HasIt as found:
-            return _Given(found.member)
+        except _DrivenElsewhere as found:
+            return found
         except RunnerLost as error:
             return await self._begun(claimed) or Failed(error.failure())
         except GatewayError as error:
@@ -301,7 +289,7 @@ class Runner:
         if stored is None:
             raise RunnerLost("The run ended before it could be resumed; send the message again.")
         try:
-            return await self._service.service.resume(replace(request, claim=claim), stored)
+            return await self._service.resume(replace(request, claim=claim), stored)
         except Exception:
             with suppress(StoreUnavailable):  # then `end_lost_runs` does it
                 await self._members.end(stored)
@@ -315,7 +303,7 @@ class Runner:
                 await self._settle(found.id, request.owner)
 
     async def _settle(self, run_id: str, owner: str, *, is_cancelled: bool = False) -> None:
-        """Waits until a run is driven by this process, or over. Raises `_HasIt` if another member has it.
+        """Waits until a run is driven by this process, or over. Raises `_DrivenElsewhere` if another member has it.
 
         The run of a dead runner is ended or resumed soon; one that is cancelled is ended at once.
         """
@@ -326,7 +314,7 @@ class Runner:
                 return
             if found.instance != self._members.own_id:
                 if await self._is_member(found.instance):
-                    raise _HasIt(found.instance)
+                    raise _DrivenElsewhere(found.instance)
                 may_end = is_cancelled
             elif self._runs.find(run_id, owner) is not None:
                 return
@@ -351,16 +339,8 @@ class Runner:
         for front in self._fronts.get(run_id, ()):
             self._cluster.hint(front, Hint("run", [run_id]))
 
-    async def _count_on(self) -> None:
-        while True:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._watchers_wanted.wait(), random.uniform(*_LOOK_SECONDS))
-            self._watchers_wanted.clear()
-            with suppress(StoreUnavailable):
-                await self._count(self._runs.all)
-
-    async def _count(self, runs: Iterable[Run]) -> None:
-        by_id = {run.id: run for run in runs}
+    async def _count(self) -> None:
+        by_id = {run.id: run for run in self._runs.all}
         self._fronts = {id: fronts for id, fronts in self._fronts.items() if id in by_id or self._deciding}
         self._proxies = {id: is_read for id, is_read in self._proxies.items() if id in by_id}
         if not by_id:
@@ -390,10 +370,21 @@ class Runner:
         return now - self._gone_since.setdefault(watchers.member, now) < self._members.timing.lease_seconds
 
 
+async def _whenever(wanted: asyncio.Event, act: Callable[[], Awaitable[None]]) -> None:
+    """Acts when that is wanted, and every second or two in any case: hints may be lost."""
+    while True:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(wanted.wait(), random.uniform(*_LOOK_SECONDS))
+        wanted.clear()
+        with suppress(StoreUnavailable):
+            await act()
+
+
 def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     """With the record of a run that began with this claim, whose outcome was stored with it."""
     run = continued.run
-    record = run.begun if claim is not None and run.id == claim.run_id and isinstance(run, Run) else None
+    is_claimed = claim is not None and run.id == claim.run_id
+    record = begun_record(run.journal.new) if is_claimed and isinstance(run, Run) else None
     return Replied(run.id, continued.after, continued.usage_before, record)
 
 

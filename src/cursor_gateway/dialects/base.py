@@ -7,7 +7,7 @@ writes the bytes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -17,12 +17,10 @@ from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
-from cursor_gateway.model.caller_tools import Offer
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.documents import Mode, Usage
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import Message
-from cursor_gateway.model.run_info import Attempt, Fences, Include, RunInfo, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.requests import AgentRequest
+from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.structured import Format
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
@@ -201,38 +199,15 @@ class CheckedReply(Struct, frozen=True):
 # --- requests ---------------------------------------------------------------------------------------
 
 
-class StartRun(Struct, frozen=True, kw_only=True):
-    """A request for an answer. What is None is left to the gateway's settings."""
+class StartRun(AgentRequest, frozen=True, kw_only=True):
+    """A request for an answer, and how its client wants it."""
 
-    messages: Sequence[Message]
     reply: Reply | CheckedReply
     refused: Callable[[Failure], bytes] | None = None  # the stream of a run that cannot start; None: a status says it
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # reply at once with the answer so far; the run continues without readers
-    kept: bytes = b""  # stored, and returned when the answer is looked up; empty: it cannot be
-    attempt: Attempt = "only"  # a retry gets the run that the first attempt started
-    question_id: str = ""  # the client's own name for what it asks; its retries have the same
     references: Mapping[int, "AnswerId"] = {}  # by the number of an answer in `messages`, where its text is
-    images: Sequence[Image] = ()
-    instructions: str = ""  # for this turn alone
-    has_full_history: bool = False  # the messages are the whole conversation
-    client_session: str = ""  # the client's own name for the conversation
-    offer: Offer | None = None  # the caller's tools
-    has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
-    may_be_asked: bool = False  # the client can answer questions while the agent waits
-    model: str | None = None
-    mode: Mode | None = None
-    workspace: str | None = None
-    workspace_if_allowed: str | None = None  # the client's folder, which it mentions: taken if the gateway may
-    conversation_id: str | None = None  # or the id of an answer, in any dialect
-    follows: str | None = None  # the id of an answer, not only of a conversation's last one, which it continues
-    fences: Fences | None = None
-    include: Set[Include] = frozenset()
-    when_client_leaves: WhenClientLeaves | None = None
-    when_runner_lost: WhenRunnerLost | None = None
-    needs: Sequence[str] = ()  # labels that the runner must have
-    source: str | None = None
 
 
 class ContinueRun(Struct, frozen=True, kw_only=True):

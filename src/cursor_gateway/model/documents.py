@@ -4,7 +4,9 @@ Fields that the specification does not have are marked as extensions; they are o
 set, so that clients written for the specification alone rarely see them.
 """
 
-from typing import Any, Literal, TypeAlias, cast, get_args, get_type_hints
+from collections.abc import Callable
+from types import NoneType
+from typing import Any, Literal, TypeAlias, get_args, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -289,12 +291,14 @@ DocumentType: TypeAlias = Literal[
 ]
 
 
-METADATA_TYPES: dict[str, type[Metadata]] = {
-    document.__struct_config__.tag: get_type_hints(document)["metadata"] for document in get_args(Document)
-}
-_TYPES: dict[type[Metadata], DocumentType] = {
-    metadata: cast(DocumentType, type) for type, metadata in METADATA_TYPES.items()
-}
+METADATA_TYPES: dict[str, type[Metadata]] = {}
+_TYPES: dict[type[Metadata], DocumentType] = {}
+_MAKERS: dict[type[Metadata], tuple[Callable[..., Document], object]] = {}  # and the type of the content
+for _made in get_args(Document):
+    _hints = get_type_hints(_made)
+    METADATA_TYPES[_made.__struct_config__.tag] = _hints["metadata"]
+    _TYPES[_hints["metadata"]] = _made.__struct_config__.tag
+    _MAKERS[_hints["metadata"]] = _made, _hints["content"]
 
 
 def document_type(metadata: Metadata) -> DocumentType:
@@ -328,30 +332,12 @@ def is_tool_use(document: Document) -> bool:
 
 def make_document(id: str, sequence: int, content: str | None, metadata: Metadata) -> Document:
     """A document whose type follows from its metadata."""
-    text = content or ""  # for the types whose content is never null
-    match metadata:
-        case TextMetadata():
-            return TextDocument(id=id, sequence=sequence, content=text, metadata=metadata)
-        case CodeReferenceMetadata():
-            return CodeReferenceDocument(id=id, sequence=sequence, content=text, metadata=metadata)
-        case CodeBlockMetadata():
-            return CodeBlockDocument(id=id, sequence=sequence, content=text, metadata=metadata)
-        case FileEditMetadata():
-            return FileEditDocument(id=id, sequence=sequence, content=content, metadata=metadata)
-        case ToolCallMetadata():
-            return ToolCallDocument(id=id, sequence=sequence, content=None, metadata=metadata)
-        case TerminalCommandMetadata():
-            return TerminalCommandDocument(id=id, sequence=sequence, content=None, metadata=metadata)
-        case PlanMetadata():
-            return PlanDocument(id=id, sequence=sequence, content=text, metadata=metadata)
-        case ClarificationMetadata():
-            return ClarificationDocument(id=id, sequence=sequence, content=content, metadata=metadata)
-        case ErrorMetadata():
-            return ErrorDocument(id=id, sequence=sequence, content=text, metadata=metadata)
-        case TodoUpdateMetadata():
-            return TodoUpdateDocument(id=id, sequence=sequence, content=None, metadata=metadata)
-        case ThinkingMetadata():
-            return ThinkingDocument(id=id, sequence=sequence, content=text, metadata=metadata)
+    make, kind = _MAKERS[type(metadata)]
+    if kind is str:  # never null
+        content = content or ""
+    elif kind is NoneType:
+        content = None
+    return make(id=id, sequence=sequence, content=content, metadata=metadata)
 
 
 class Usage(_Wire, frozen=True, kw_only=True):

@@ -31,9 +31,11 @@ from cursor_gateway.prompting.replies import (
 from cursor_gateway.runs.continuing import Continued, continue_run
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.rounds import Rounds
+from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import TOOLS, unwritable
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.store.base import Claim
 
 
@@ -54,13 +56,13 @@ class Answering:
         """Results of the caller's tools. If the run is gone, a new one starts in its conversation."""
         service = self._service
         run = await service.find(id, asker.owner)
-        is_known = run.knows_calls(results)
-        if is_known is False:
-            raise _no_such_call()
-        if is_known:
-            run.set_when_client_leaves(asker.when_client_leaves)
-            return await continue_run(run, results)
-        if await run.ended() is None:
+        if isinstance(run, Run):
+            if run.caller is not None and not run.is_ending:
+                if not any(map(run.caller.knows, results)):
+                    raise _no_such_call()
+                return await continue_run(run, results, asker.when_client_leaves)
+            await run.finished()
+        elif run.done is None:
             raise NotFound("This run belongs to another gateway; send the answer there.", param="id")
         rounds = Rounds(await _all_events(run))
         pause = rounds.pause_before(results)
@@ -77,11 +79,11 @@ class Answering:
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         run = await self._service.find(id, asker.owner)
-        if any(run.holds_permission(answer.question_id) for answer in answers):
-            return await self.with_permissions(id, asker, await self._permissions(run, answers))
-        if (paused_at := run.answer_questions(answers)) is not None:
-            run.set_when_client_leaves(asker.when_client_leaves)
-            return Continued(run, paused_at)
+        if isinstance(run, Run):
+            if any(answer.question_id in run.questions.permissions for answer in answers):
+                return await self.with_permissions(id, asker, await self._permissions(run, answers))
+            if run.questions.take_answers(answers):
+                return _continued(run, asker)
         documents = await self._documents(run)
         if (pause := await self._held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
@@ -90,9 +92,15 @@ class Answering:
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         run = await self._service.find(id, asker.owner)
-        if (paused_at := run.decide_plan(decision == "accept", text)) is not None:
-            run.set_when_client_leaves(asker.when_client_leaves)
-            return Continued(run, paused_at)
+        if isinstance(run, Run) and run.questions.holds_plan:
+            if text:
+                raise InvalidRequest(
+                    "While the agent waits it accepts only a decision; omit `text`, and send it when the run has "
+                    "ended.",
+                    param="text",
+                )
+            run.questions.take_decision(decision == "accept")
+            return _continued(run, asker)
         documents = await self._documents(run)
         if (pause := await self._held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
@@ -103,11 +111,11 @@ class Answering:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
         service = self._service
         run = await service.find(id, asker.owner)
-        service.permissions.check(list(decided.values()))
-        documents = {document.id: document for document in (await service.response(run.id, run.owner)).documents}
+        service.decisions.check(list(decided.values()))
+        documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
-        if any(map(run.holds_permission, questions.values())):
+        if isinstance(run, Run) and any(id in run.questions.permissions for id in questions.values()):
             return await self._decide_held(run, asker, decided, requests, questions)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
@@ -124,7 +132,7 @@ class Answering:
 
     async def _decide_held(
         self,
-        run: RunHandle,
+        run: Run,
         asker: Asker,
         decided: Mapping[str, Permission],
         requests: Mapping[str, PermissionRequest],
@@ -132,24 +140,23 @@ class Answering:
     ) -> Continued:
         """For a run that waits: it continues."""
         for id, permission in decided.items():
-            if not run.holds_permission(questions[id]):
+            if questions[id] not in run.questions.permissions:
                 raise InvalidRequest(
                     f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
                     param="permissions",
                 )
             if permission.decision in ("conversation", "workspace"):
                 await self._record(run, id, requests[id], permission)
-        held = {questions[id]: permission for id, permission in decided.items() if run.holds_permission(questions[id])}
-        run.set_when_client_leaves(asker.when_client_leaves)
-        return Continued(run, run.answer_permissions(held))
+        run.questions.take_permissions({questions[id]: permission for id, permission in decided.items()})
+        return _continued(run, asker)
 
-    async def _permissions(self, run: RunHandle, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
+    async def _permissions(self, run: Run, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
         """Answers to questions that ask for permission, by the documents of these questions."""
-        documents = (await self._service.response(run.id, run.owner)).documents
+        documents = (await response_of(run)).documents
         by_question = {_question_of(document): document.id for document in documents}
         decided: dict[str, Permission] = {}
         for number, answer in enumerate(answers):
-            if not run.holds_permission(answer.question_id):
+            if answer.question_id not in run.questions.permissions:
                 param = f"answers[{number}].questionId"
                 raise InvalidRequest(f"{param}: The run waits for a decision; answer that first.", param=param)
             decided[by_question[answer.question_id]] = permission_of(answer, number)
@@ -160,14 +167,14 @@ class Answering:
     ) -> PermissionEntry:
         place = await self._place(run)
         try:
-            return self._service.permissions.record(run.owner, place, (run.id, id), request, permission)
+            return self._service.decisions.record(run.owner, place, (run.id, id), request, permission)
         except OSError as error:
             raise unwritable(error) from error
 
     async def _settle(self, run: RunHandle, documents: Iterable[Document]) -> None:
         """When the last of the run's calls is decided, its conversation no longer waits for anybody."""
         try:
-            entries = self._service.permissions.every(run.owner)
+            entries = self._service.decisions.every(run.owner)
         except OSError as error:
             raise unwritable(error) from error
         decided = {entry.document_id for entry in entries if entry.chat_id == run.id}
@@ -188,11 +195,11 @@ class Answering:
         return (conversation.workspace if conversation is not None else "", id)
 
     async def _documents(self, run: RunHandle) -> list[Document]:
-        if run.awaited:
-            raise InvalidRequest(f"This run is waiting for something else: {run.awaited}.")
+        if isinstance(run, Run) and (awaited := _awaited(run)):
+            raise InvalidRequest(f"This run is waiting for something else: {awaited}.")
         if run.done is None:
             raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
-        return (await self._service.response(run.id, run.owner)).documents
+        return (await response_of(run)).documents
 
     async def _held(
         self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
@@ -252,11 +259,28 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         conversation_id=run.info.conversation_id,
         offer=offer,
         forgets_session=True,
-        source=run.source,
+        source=run.turn.source if isinstance(run, Run) else None,
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
         claim=asker.claim,
     )
+
+
+def _continued(run: Run, asker: Asker) -> Continued:
+    """A run that has got what it waited for."""
+    run.set_when_client_leaves(asker.when_client_leaves)
+    return Continued(run, run.log.paused_at)
+
+
+def _awaited(run: Run) -> str:
+    """What to send to a run that waits; empty where it does not."""
+    if run.questions.holds_questions:
+        return "send `answers` to its questions"
+    if run.questions.holds_plan:
+        return "send `plan` to accept or reject its plan"
+    if run.questions.permissions:
+        return "send `permissions` to allow or deny what it asks for"
+    return "send `toolResults` for its calls" if run.caller is not None and run.waiting.has_open else ""
 
 
 def _question_of(document: Document) -> str:

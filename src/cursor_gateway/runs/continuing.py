@@ -12,6 +12,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Paused, context_usage, says_something
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.run_info import WhenClientLeaves
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.repeats import repair_key, request_key, run_of
 from cursor_gateway.runs.run import Run
@@ -41,7 +42,9 @@ class Continuing:
             request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
         run = continued.run
-        is_kept = not continued.after and isinstance(run, Run) and run.request == request.kept  # with the run itself
+        is_kept = (
+            not continued.after and isinstance(run, Run) and run.journal.new.request == request.kept
+        )  # with the run itself
         if 0 < len(request.kept) <= _LARGEST_KEPT and not is_kept:
             with suppress(StoreUnavailable):  # costs the lookup, not the answer
                 await self._service.store.keep_request(run.id, request.owner, continued.after, request.kept)
@@ -72,10 +75,9 @@ class Continuing:
         is_new = bool(run.caller.new(results))
         if also and not is_new:
             return None  # a run in the middle of its work takes no messages: another one gets the whole conversation
-        continued = await continue_run(run, results, also, request.offer)
+        continued = await continue_run(run, results, request.when_client_leaves, also, request.offer)
         if is_new:
             self._service.starter.quote(run, request)
-        run.set_when_client_leaves(request.when_client_leaves)
         return continued
 
     async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
@@ -159,10 +161,15 @@ class Continuing:
 
 
 async def continue_run(
-    run: RunHandle, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    run: Run,
+    results: Mapping[str, ToolResult],
+    when_client_leaves: WhenClientLeaves | None,
+    also: Sequence[Message] = (),
+    offer: Offer | None = None,
 ) -> Continued:
     """With results of calls that the run has made."""
-    after = run.answer_calls(results, also, offer)
+    after = run.driver.answer(results, also, offer)
+    run.set_when_client_leaves(when_client_leaves)
     return Continued(run, after, await usage_at(run, after))
 
 

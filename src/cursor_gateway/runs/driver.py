@@ -85,7 +85,7 @@ class Driver:
         `assembler` continues a run that another process began."""
         self.turn = turn
         self.session_id = turn.session_id
-        self.first_event_at = self.heard_at = 0.0  # by the loop's clock
+        self.started_at = self.first_event_at = self.heard_at = 0.0  # by the loop's clock
         self.has_events = False
         self.fallback: str | None = None  # the source that answers in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
@@ -96,8 +96,7 @@ class Driver:
         self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
         self._assembler = assembler or Assembler(info)
         self._redacted: Callable[[Failure], Failure] = lambda failure: failure
-        self._spending = UsageTotal()
-        self._started_at = 0.0
+        self._usage = UsageTotal()
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
@@ -113,7 +112,7 @@ class Driver:
     ) -> "asyncio.Task[None]":
         """Returns at once; the agent starts when the previous run, `after`, has ended completely."""
         loop = asyncio.get_running_loop()
-        self._started_at = self.heard_at = loop.time()
+        self.started_at = self.heard_at = loop.time()
         self.source_name, self._redacted = source.name_of(self.turn), source.redacted
         self._task = loop.create_task(self._drive(source, after, fault), name=self.turn.run_id)
         return self._task
@@ -168,7 +167,7 @@ class Driver:
         """How long the run took, where its agent does not say."""
         if end.duration_ms is not None:
             return end
-        return replace(end, duration_ms=round((asyncio.get_running_loop().time() - self._started_at) * 1000))
+        return replace(end, duration_ms=round((asyncio.get_running_loop().time() - self.started_at) * 1000))
 
     # --- one turn of the agent ----------------------------------------------------------------------
 
@@ -269,7 +268,7 @@ class Driver:
                 is_known = caller.ended(event)
                 return None if is_known else event, TurnEnd.CALLS_OPEN if self._is_agent_ended else None
             case RunFinished() | RunFailed():
-                self._spending.add(event)
+                self._usage.add(event)
                 if isinstance(event, RunFailed) and self._died_with_results(event.failure):
                     return None, TurnEnd.CALLS_OPEN
                 if self._waiting.has_open:
@@ -278,7 +277,7 @@ class Driver:
                     return None, TurnEnd.CALLS_OPEN
                 if isinstance(event, RunFinished) and caller.is_owed_a_call and self._turns is not None:
                     return None, TurnEnd.NOT_CALLED
-                return self._timed(self._spending.total(event)), None
+                return self._timed(self._usage.total(event)), None
             case _:
                 self._unused.clear()
                 self._waiting.wrote()
@@ -322,7 +321,7 @@ class Driver:
     async def _news(self, caller: CallerTools, end: TurnEnd) -> Sequence[Message]:
         """The messages that are new to an agent that knows its session."""
         if end is TurnEnd.CALLS_OPEN:
-            self._spending.cut()
+            self._usage.cut()
             new = await caller.next_turn()
             self.heard_at = asyncio.get_running_loop().time()
             return new

@@ -22,7 +22,7 @@ from cursor_gateway.store.base import Fenced
 
 
 class EventLog:
-    def __init__(self, journal: Journal | None = None) -> None:
+    def __init__(self, journal: Journal) -> None:
         self.events: list[DocumentEvent] = []  # the latest that are visible
         self.dropped = 0  # visible events before them, which are in the store
         self.done: Done | None = None  # when it is visible
@@ -32,14 +32,11 @@ class EventLog:
         self.session_id: str | None = None  # the agent's own
         self.paused_at = 0  # the number of the last pause
         self.pauses: dict[int, Paused] = {}  # by their numbers
-        self.failed: Callable[[Exception], None] = lambda error: (
-            None
-        )  # called with an unexpected exception from the store
+        self.failed: Callable[[Exception], None] = lambda error: None  # called with an internal error of the store
         self.claimed: Callable[[], None] = lambda: None  # called when another process has taken the run over
         self.ended: Callable[[Failure | None], None] = lambda failure: None  # called before readers see the end
         self._journal = journal
-        if journal is not None:
-            journal.kept = self._after
+        journal.kept = self._after
         self._added: list[DocumentEvent] = []
         self._storing: list[DocumentEvent] = []  # what the journal has, but readers have not: see `flush`
         self._last = 0  # the number of the last event that was added
@@ -97,17 +94,14 @@ class EventLog:
             while self._added or self._storing:
                 added, self._added = self._added, []
                 self._storing += added
-                if self._journal is not None:
-                    self._journal.session_id = self.session_id
-                    self._journal.add(added)
-                    stored = await self._journal.store(self._storing)
-                    if not stored:
-                        lost, self._storing = self._storing, []
-                        self._lose(self._journal, lost)
-                        continue
-                    self._storing = stored
-                stored, self._storing = self._storing, []
-                self._show(stored)
+                self._journal.session_id = self.session_id
+                self._journal.add(added)
+                stored = await self._journal.store(self._storing)
+                tried, self._storing = self._storing, []
+                if stored:
+                    self._show(stored)
+                else:
+                    self._lose(tried)
         finally:
             flushed, self._flushing = self._flushing, None
             wake(flushed)
@@ -121,12 +115,13 @@ class EventLog:
         if isinstance(last := events[-1], Done):
             self.done = last
             self.ended(last.failure)
-        self._drop()
+        spare = self._journal.old - self.dropped
+        del self.events[:spare]
+        self.dropped += spare
         self._wakeups.wake_all()
-        if self._journal is not None:
-            self._report(self._journal)
+        self._report()
 
-    def _lose(self, journal: Journal, events: Sequence[DocumentEvent]) -> None:
+    def _lose(self, events: Sequence[DocumentEvent]) -> None:
         """The store will never have these events: readers are detached, and can read the rest of the run from another
         process.
         """
@@ -135,27 +130,22 @@ class EventLog:
             self.done = last
             self.ended(last.failure)
         self._wakeups.wake_all()
-        journal.fenced = Fenced("claimed")  # its agent must end in any case
-        self._report(journal)
+        self._journal.fenced = Fenced("claimed")  # its agent must end in any case
+        self._report()
 
-    def _report(self, journal: Journal) -> None:
+    def _report(self) -> None:
+        journal = self._journal
         bug, fenced, journal.bug, journal.fenced = journal.bug, journal.fenced, None, None
         if bug is not None:
             self.failed(bug)
         if fenced is not None and fenced.reason == "claimed":
             self.claimed()
 
-    def _drop(self) -> None:
-        if self._journal is not None:
-            spare = self._journal.old - self.dropped
-            del self.events[:spare]
-            self.dropped += spare
-
     # --- reading ------------------------------------------------------------------------------------
 
     async def after(self, number: int) -> list[DocumentEvent]:
         """Visible events that follow this one: all that are here, or about a megabyte of those in the store."""
-        if number >= self.dropped or self._journal is None:
+        if number >= self.dropped:
             return self.events[number - self.dropped :]
         return await self._journal.read(number)
 

@@ -1,129 +1,76 @@
 """The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
-
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
-from cursor_gateway.model.documents import ClarificationAnswer, Envelope
-from cursor_gateway.model.messages import Message
-from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
+from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.readers import Reader, Readers
 
 
-class RunHandle(Protocol):
-    info: RunInfo
-    owner: str
-    readers: Readers
+class RunHandle:
+    def __init__(self, info: RunInfo, owner: str, readers: Readers) -> None:
+        self.info, self.owner, self.readers = info, owner, readers
 
     @property
-    def id(self) -> str: ...
+    def id(self) -> str:
+        return self.info.id
 
     @property
     def prompt(self) -> str:
         """What the agent was sent; empty where it is not known any more. For estimates."""
-        ...
-
-    @property
-    def session_id(self) -> str | None:
-        """The agent's own, as far as it is known here."""
-        ...
-
-    @property
-    def source(self) -> str | None:
-        """The source that its request named."""
-        ...
+        return ""
 
     @property
     def source_name(self) -> str:
-        """What answers: a source, or the history."""
-        ...
+        """What answers: a source, the history, or the cluster."""
+        raise NotImplementedError
 
     @property
     def fallback(self) -> str | None:
         """The source that answers in place of one that failed."""
-        ...
+        return None
 
     # --- reading ------------------------------------------------------------------------------------
 
     @property
-    def done(self) -> Done | None: ...
+    def done(self) -> Done | None:
+        return self.readers.log.done
 
     @property
     def count(self) -> int:
         """How many events there are to read."""
-        ...
+        return self.readers.log.count
 
     @property
     def added(self) -> int:
         """How many events have a number. Those after `count` are being stored, and may be visible elsewhere already."""
-        ...
+        return self.count
 
     @property
     def is_ending(self) -> bool:
         """It is done or stopped; only its agent may still be running."""
-        ...
+        return self.done is not None
 
     async def entered(self) -> None:
         """Waits until the run is stored, if possible. Its id must not be sent to anyone before that."""
-        ...
+        return  # it is
 
-    def reader(self, after: int = 0) -> Reader: ...
+    def reader(self, after: int = 0) -> Reader:
+        return self.readers.reader(after)
 
     async def pause(self, number: int) -> Paused | None:
         """The pause of that number. None: it is no pause."""
-        ...
+        match await self.readers.log.after(number - 1) if number else []:
+            case [Paused() as paused, *_]:
+                return paused
+            case _:
+                return None
 
-    async def ended(self) -> Done | None:
-        """Waits for the end of a run that is about to. None: another gateway drives it."""
-        ...
+    # --- stopping -----------------------------------------------------------------------------------
 
-    # --- stopping and answering ---------------------------------------------------------------------
-
-    def stop(self, why: GatewayError) -> None: ...
+    def stop(self, why: GatewayError) -> None:
+        raise NotImplementedError
 
     async def cancel(self, why: GatewayError) -> Envelope:
         """How it ended: now, or before."""
-        ...
-
-    def knows_calls(self, results: Mapping[str, ToolResult]) -> bool | None:
-        """Whether it has asked for one of these. None: it takes no results any more."""
-        ...
-
-    def answer_calls(
-        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
-    ) -> int:
-        """Continues with results of its calls. Returns the number of the pause that they end, now or when they first
-        arrived.
-        """
-        ...
-
-    def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
-        """The number of the pause that this ends. None: it waits for no answers.
-
-        Raises `InvalidRequest` for answers that do not fit its questions.
-        """
-        ...
-
-    def holds_permission(self, question_id: str) -> bool:
-        """Whether it waits for a decision about this question."""
-        ...
-
-    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
-        """By questions that it holds: the number of the pause that this ends."""
-        ...
-
-    def decide_plan(self, is_accepted: bool, text: str) -> int | None:
-        """The number of the pause that this ends. None: it waits for no decision."""
-        ...
-
-    @property
-    def awaited(self) -> str:
-        """What to send to a run that waits; empty where it does not."""
-        ...
-
-    def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
-        """As requested by the request that continues it; None changes nothing."""
-        ...
+        raise NotImplementedError

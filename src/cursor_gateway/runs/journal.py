@@ -21,19 +21,16 @@ from cursor_gateway.store.base import (
     Behind,
     Busy,
     Fenced,
-    Idempotency,
     KeyLimit,
     KeyTaken,
     Lease,
     NewRun,
     Refused,
     RunEnd,
-    RunRecord,
     Store,
     Stored,
     Superseded,
     Written,
-    begun_record,
 )
 from cursor_gateway.store.search import Words
 
@@ -50,21 +47,19 @@ class Journal:
         self, store: Store, new: NewRun, now_ms: Callable[[], int], must_store_seconds: float | None = None
     ) -> None:
         """`must_store_seconds`: nothing is shown that is not stored, and the agent waits for the store that long."""
-        self._store, self._new, self._now_ms, self._must_store_seconds = store, new, now_ms, must_store_seconds
+        self._store, self.new, self._now_ms, self._must_store_seconds = store, new, now_ms, must_store_seconds
         self._lease: Lease | None = None  # when the store has the run
         self._begins_at: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
         self._waiting: list[DocumentEvent] = []
-        self._stored = 0  # how many events are
+        self.stored = 0  # how many events are safe
         self._end: RunEnd | None = None
         self._is_lost = False  # the store lacks some of it, and always will
         self.fenced: Fenced | None = None  # why not, if it refused the lease
         self.bug: Exception | None = None  # an internal error in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
         self._words = Words()
-        self._kept: deque[tuple[int, int]] = (
-            deque()
-        )  # batches that are stored and not old: their events and their bytes
+        self._kept: deque[tuple[int, int]] = deque()  # stored batches that are not old: their events and their bytes
         self._kept_events = self._kept_bytes = 0
         self._said: list[str] = []
         self._replied = 0  # how much of it was in replies before the last one
@@ -76,38 +71,19 @@ class Journal:
         self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this reply
 
     @property
-    def stored(self) -> int:
-        """How many events are safe."""
-        return self._stored
-
-    @property
     def old(self) -> int:
         """How many of them can be dropped: a reader that far behind gets them from the store."""
-        return self._stored - self._kept_events
+        return self.stored - self._kept_events
 
     @property
     def is_complete(self) -> bool:
         """Nothing is left to be stored."""
         return self._end is not None and (self._is_lost or not self._waiting)
 
-    @property
-    def idempotency(self) -> Idempotency | None:
-        return self._new.idempotency
-
-    @property
-    def begun(self) -> RunRecord:
-        """The run, when it began."""
-        return begun_record(self._new)
-
-    @property
-    def request(self) -> bytes:
-        """What is stored with the run, to look its first reply up."""
-        return self._new.request
-
     async def begin(self) -> Refused | None:
         """None: the run may start, although the store may not have it yet."""
         try:
-            begun = await self._store.begin_run(self._new)
+            begun = await self._store.begin_run(self.new)
         except StoreUnavailable:
             if self._must_store_seconds is not None:
                 raise
@@ -141,7 +117,7 @@ class Journal:
 
     async def read(self, after: int) -> list[DocumentEvent]:
         """Events that are stored, about a megabyte of them."""
-        return (await self._store.events(self._new.id, self._new.owner, after=after)).events
+        return (await self._store.events(self.new.id, self.new.owner, after=after)).events
 
     def add(self, events: Sequence[DocumentEvent]) -> None:
         """To be stored by the next `store`."""
@@ -152,7 +128,7 @@ class Journal:
 
     def resume(self, lease: Lease, stored: Sequence[DocumentEvent], first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
-        self._lease, self._stored, self._first_event_ms = lease, len(stored), first_event_ms
+        self._lease, self.stored, self._first_event_ms = lease, len(stored), first_event_ms
         self._note(stored)
 
     def _note(self, events: Sequence[DocumentEvent]) -> None:
@@ -223,11 +199,11 @@ class Journal:
                 return await self._send_again(last)
             case Stored(size=size):
                 if self._lease is None:
-                    self._lease = Lease(self._new.id, FIRST_EPOCH)
+                    self._lease = Lease(self.new.id, FIRST_EPOCH)
                 if self._begins_at is not None:
                     self._begins_at.cancel()
                     self._begins_at = None
-                self._stored += len(self._waiting)
+                self.stored += len(self._waiting)
                 self._keep(len(self._waiting), size)
                 self._waiting = []
         return True
@@ -236,23 +212,23 @@ class Journal:
         """Events that the store has lost, for example when a lagging standby took over or a server was restored. They
         are sent again with the same numbers, as far as they are kept here.
         """
-        forgotten = self.kept(last)[: self._stored - last]  # what follows is in `_waiting`
-        if last + len(forgotten) != self._stored:
+        forgotten = self.kept(last)[: self.stored - last]  # what follows is in `_waiting`
+        if last + len(forgotten) != self.stored:
             self.bug = ValueError(f"the store has forgotten all after event {last}, which is too long ago")
             self._is_lost = True
             return True
         self._waiting = [*forgotten, *self._waiting]
-        self._stored = last
+        self.stored = last
         self._kept_events -= len(forgotten)
         self._kept = deque([(self._kept_events, self._kept_bytes)])
         return await self.try_again()
 
     async def _write(self) -> Refused | Written:
         if self._lease is None:
-            return await self._store.begin_with(self._new, self._waiting, self._end)
+            return await self._store.begin_with(self.new, self._waiting, self._end)
         if self._end is None:
-            return await self._store.append(self._lease, self._stored + 1, self._waiting)
-        return await self._store.end_run(self._lease, self._stored + 1, self._waiting, self._end)
+            return await self._store.append(self._lease, self.stored + 1, self._waiting)
+        return await self._store.end_run(self._lease, self.stored + 1, self._waiting, self._end)
 
     def _keep(self, events: int, size: int) -> None:
         self._kept.append((events, size))
@@ -279,7 +255,7 @@ class Journal:
             fingerprint=self._fingerprint(done, "".join(self._said[self._replied :]) if self._replied else answer),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
-            begun=self._new,
+            begun=self.new,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
 
@@ -289,8 +265,8 @@ class Journal:
         """
         if done.failure is not None:
             # After an interruption, the session and its caller have different texts.
-            return f"none {self._new.id}" if self._has_output else None
-        return self.fingerprint(answer) or f"none {self._new.id}"
+            return f"none {self.new.id}" if self._has_output else None
+        return self.fingerprint(answer) or f"none {self.new.id}"
 
 
 def _not_stored(done: Done) -> Done:

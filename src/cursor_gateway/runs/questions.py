@@ -67,9 +67,9 @@ class Questions:
         }
 
     def take_permissions(self, decided: Mapping[str, Permission]) -> None:
-        """By the ids of questions, which must be among `permissions`."""
+        """By the ids of questions; those that are not among `permissions` any more are left out."""
         held = self.permissions
-        self._waiting.answer({held[id]: permission for id, permission in decided.items()})
+        self._waiting.answer({held[id]: permission for id, permission in decided.items() if id in held})
 
     @property
     def holds_questions(self) -> bool:

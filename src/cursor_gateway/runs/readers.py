@@ -39,10 +39,10 @@ class Readers:
         self.count = 0
         self.read_up_to = 0  # the number of the last event that some reader has had
         self.left_last: Callable[[], None] = lambda: None  # called when the last reader is gone
-        self._log = log
+        self.log = log
 
     def reader(self, after: int = 0) -> "Reader":
-        return Reader(self, self._log, after)
+        return Reader(self, self.log, after)
 
     def joined(self) -> None:
         self.count += 1

@@ -52,7 +52,7 @@ class Runs:
     @property
     def running(self) -> int:
         """Without those that are complete but whose agent is still exiting, and those that wait for their callers."""
-        return sum(run.done is None and not run.is_waiting for run in self._running.values())
+        return sum(run.done is None and not run.waiting.is_waiting for run in self._running.values())
 
     @property
     def limit(self) -> int:
@@ -99,7 +99,7 @@ class Runs:
     def _held(self) -> Counter[str]:
         held = Counter(self._reserved)
         for run in self._running.values():
-            if run.done is None and not run.is_waiting:
+            if run.done is None and not run.waiting.is_waiting:
                 held[run.owner] += 1
         return held
 
@@ -158,7 +158,7 @@ class Runs:
             del self._running[run.id]
             self._recent.note(run.owner, _now())
             self._look()
-            if not run.is_stored:
+            if not run.journal.is_complete:
                 self._store_later(run)
             ended()
 
@@ -195,7 +195,8 @@ class Runs:
 
     def make_room(self, owner: str) -> None:
         """Called before a run that may wait for its caller. Many callers never return."""
-        waiting = sorted((run for run in self._running.values() if run.is_waiting), key=lambda run: run.waiting_since)
+        waiting = [run for run in self._running.values() if run.waiting.is_waiting]
+        waiting.sort(key=lambda run: run.waiting.since or 0.0)
         place = gives_way(owner, [run.owner for run in waiting], self._shares)
         if place is not None:
             waiting[place].stop(
@@ -205,10 +206,9 @@ class Runs:
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
         """The store may not know it yet."""
         for run in (*self._running.values(), *self._unstored.values()):
-            is_of_key = run.owner == owner and run.idempotency is not None and run.idempotency.key == key
-            if is_of_key and not (
-                run.done is not None and run.done.failure is not None and run.done.failure.is_transient
-            ):
+            named, failure = run.journal.new.idempotency, run.done.failure if run.done is not None else None
+            is_of_key = run.owner == owner and named is not None and named.key == key
+            if is_of_key and not (failure is not None and failure.is_transient):
                 return run
         return None
 
@@ -229,7 +229,7 @@ class Runs:
 
     async def _store_again(self) -> None:
         for run in list(self._unstored.values()):
-            if not await run.store_again():
+            if not await run.journal.try_again():
                 return
             self._unstored.pop(run.id, None)
 
@@ -261,7 +261,7 @@ class Runs:
         left = [asyncio.ensure_future(run.finished()) for run in running]
         while left and (seconds := until - clock()) > 0:
             for run in running:
-                if run.is_waiting:
+                if run.waiting.is_waiting:
                     run.stop(ShuttingDown("The gateway was shut down during this run; send the results again."))
             _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
             left = list(pending)

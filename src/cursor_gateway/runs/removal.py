@@ -19,15 +19,15 @@ _WAIT_SECONDS = 5.0  # of the caller that deletes
 class Removals:
     def __init__(self, source: SourceRouter, conversations: Conversations, permissions: Permissions) -> None:
         self._source, self._conversations, self._permissions = source, conversations, permissions
-        self._going_on: dict[str, asyncio.Task[bool]] = {}
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     async def remove(self, conversation_id: str, seconds: float = _WAIT_SECONDS) -> bool:
         """False: something is left, and is deleted later."""
-        task = self._going_on.get(conversation_id)
+        task = self._under_way.get(conversation_id)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._remove(conversation_id), name="removal")
-            self._going_on[conversation_id] = task
-            task.add_done_callback(lambda _: self._going_on.pop(conversation_id, None))
+            self._under_way[conversation_id] = task
+            task.add_done_callback(lambda _: self._under_way.pop(conversation_id, None))
         await asyncio.wait([task], timeout=seconds)
         return task.done() and task.result()
 
@@ -38,7 +38,7 @@ class Removals:
 
     async def close(self) -> None:
         """Close this after the source, when no agent can block it."""
-        if tasks := set(self._going_on.values()):
+        if tasks := set(self._under_way.values()):
             await asyncio.wait(tasks)
 
     async def _remove(self, conversation_id: str) -> bool:

@@ -61,7 +61,8 @@ class RequestResolver:
         )
         return self._source.has_session(turn)
 
-    async def model(self, request: RunRequest) -> str:
+    async def with_model(self, request: RunRequest) -> RunRequest:
+        """With one of the source's models. Raises `ModelUnavailable`."""
         name, source = request.model or self._defaults.model, self._source.named(request.source)
         _check_name(name)
         if is_alias(name, self._defaults.model_aliases):
@@ -70,7 +71,7 @@ class RequestResolver:
                 models = await source.models()
             name = resolve(name, self._defaults.model_aliases, models)
         source.check_model(name)
-        return name
+        return replace(request, model=name)
 
     # --- tools --------------------------------------------------------------------------------------
 

@@ -1,29 +1,26 @@
 """A run that is driven in this process: reading, starting, stopping and answering it."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
-from cursor_gateway.errors import Failure, GatewayError, GatewayRestarted, InvalidRequest, RunCancelled
-from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.errors import Failure, GatewayError, GatewayRestarted, RunCancelled
 from cursor_gateway.model.document_events import Done, Paused
-from cursor_gateway.model.documents import ClarificationAnswer, Envelope
-from cursor_gateway.model.messages import Message
-from cursor_gateway.model.permissions import Permission
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.driver import Driver
 from cursor_gateway.runs.event_log import EventLog
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.readers import Reader, Readers
+from cursor_gateway.runs.readers import Readers
 from cursor_gateway.runs.timeouts import Timeouts, TimeoutWatch
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store.base import Idempotency, RunRecord
 
 
 class Observer(Protocol):
@@ -42,14 +39,14 @@ class Observer(Protocol):
         ...
 
 
-class Run:
+class Run(RunHandle):
     def __init__(
         self,
         info: RunInfo,
         turn: Turn,
         owner: str,
+        journal: Journal,
         request_id: str = "",
-        journal: Journal | None = None,
         *,
         turns: TurnBuilder | None = None,
         waiting: Waiting | None = None,
@@ -58,31 +55,22 @@ class Run:
         assembler: Assembler | None = None,
     ) -> None:
         """`waiting` has the calls that `caller` and `questions` make; see `Driver` for the rest."""
-        self.info, self.owner, self.request_id, self.caller, self.questions = info, owner, request_id, caller, questions
-        self.started_at = self.ended_at = 0.0  # by the loop's clock
+        self.log = EventLog(journal)
+        super().__init__(info, owner, Readers(self.log))
+        self.request_id, self.journal, self.caller = request_id, journal, caller
+        self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
-        self.log = EventLog(journal)
-        self.readers = Readers(self.log)
         self.readers.left_last = self._reader_left
         self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
+        self.questions = questions if questions is not None else Questions(self.waiting)
         self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler)
-        self._journal = journal
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start
 
     @property
-    def id(self) -> str:
-        return self.info.id
-
-    @property
     def turn(self) -> Turn:
         return self.driver.turn
-
-    @property
-    def begun(self) -> RunRecord | None:
-        """As it was stored when it began."""
-        return self._journal.begun if self._journal is not None else None
 
     @property
     def prompt(self) -> str:
@@ -93,22 +81,12 @@ class Run:
         return self.driver.session_id
 
     @property
-    def fallback(self) -> str | None:
-        """The source that answers in place of one that failed."""
-        return self.driver.fallback
-
-    @property
-    def source_failure(self) -> Failure | None:
-        return self.driver.source_failure
-
-    @property
-    def source(self) -> str | None:
-        return self.driver.turn.source
-
-    @property
     def source_name(self) -> str:
-        """The source that answers."""
         return self.driver.source_name
+
+    @property
+    def fallback(self) -> str | None:
+        return self.driver.fallback
 
     # --- driving ------------------------------------------------------------------------------------
 
@@ -124,7 +102,6 @@ class Run:
         when the agent has exited, which may be a while after `Done`.
         """
         loop = asyncio.get_running_loop()
-        self.started_at = loop.time()
         self._observers = self._not_notified = observers
         self.log.failed = self._fault
         self.log.claimed = lambda: self.stop(
@@ -148,7 +125,7 @@ class Run:
 
         self.driver.first_event = first_event
         task = self.driver.start(routed(source), after, self._fault)
-        watch = TimeoutWatch(self, limits, loop)
+        watch = TimeoutWatch(self.driver, self.waiting, limits, loop)
         task.add_done_callback(settle)
         loop.call_soon(self._notify_started)  # while the agent starts
 
@@ -158,8 +135,8 @@ class Run:
         self.log.failed = lambda error: None
         self.log.claimed = _nothing
         self.log.ended = lambda failure: None
-        if self._journal is not None and self._journal.is_complete:
-            self._journal.kept = lambda last: ()
+        if self.journal.is_complete:
+            self.journal.kept = lambda last: ()
 
     def _notify_started(self) -> None:
         """Once, and before anything else."""
@@ -178,7 +155,6 @@ class Run:
 
     @property
     def is_ending(self) -> bool:
-        """It is done or stopped: only its agent has still to go, which may take a moment."""
         return self.log.is_ended or self.driver.stop_reason is not None
 
     async def gone(self) -> None:
@@ -193,157 +169,31 @@ class Run:
         """Waits for the end of the answer; not counted as a reader."""
         return await self.log.finished()
 
-    # --- time ---------------------------------------------------------------------------------------
-
-    @property
-    def first_event_at(self) -> float:
-        return self.driver.first_event_at
-
-    @property
-    def heard_at(self) -> float:
-        return self.driver.heard_at
-
-    @property
-    def has_events(self) -> bool:
-        return self.driver.has_events
-
-    @property
-    def is_waiting(self) -> bool:
-        """For an answer from a caller, not for its agent."""
-        return self.waiting.since is not None
-
-    @property
-    def waits_for_a_person(self) -> bool:
-        """For an answer, not for the results of the caller's tools."""
-        return self.is_waiting and self.questions is not None and self.caller is None
-
-    @property
-    def waited(self) -> float:
-        """Seconds spent waiting for answers that have arrived."""
-        return self.waiting.seconds
-
-    @property
-    def waiting_since(self) -> float:
-        """By the event loop's clock; infinity if it does not wait."""
-        return self.waiting.since if self.waiting.since is not None else float("inf")
-
-    # --- storing ------------------------------------------------------------------------------------
-
-    @property
-    def is_stored(self) -> bool:
-        return self._journal is None or self._journal.is_complete
-
-    @property
-    def idempotency(self) -> Idempotency | None:
-        return self._journal.idempotency if self._journal is not None else None
-
-    @property
-    def request(self) -> bytes:
-        """What is stored with it, to look its first reply up."""
-        return self._journal.request if self._journal is not None else b""
-
-    async def entered(self) -> None:
-        if self._journal is not None:
-            await self._journal.entered()
-
-    async def store_again(self) -> bool:
-        """Whether everything is stored now."""
-        return self._journal is None or await self._journal.try_again()
-
-    def quote_as(self, fingerprint: Callable[[str], str | None]) -> None:
-        """How the caller will quote the conversation, given the answer in the run's last reply."""
-        if self._journal is not None:
-            self._journal.fingerprint = fingerprint
+    async def cancel(self, why: GatewayError) -> Envelope:
+        self.stop(why)
+        return (await self.finished()).envelope
 
     # --- reading ------------------------------------------------------------------------------------
-
-    @property
-    def done(self) -> Done | None:
-        return self.log.done
-
-    @property
-    def count(self) -> int:
-        """How many events there are to read."""
-        return self.log.count
 
     @property
     def added(self) -> int:
         return self.log.added
 
+    async def entered(self) -> None:
+        await self.journal.entered()
+
     async def pause(self, number: int) -> Paused | None:
         return self.log.pauses.get(number)
 
-    @property
-    def documents(self) -> int:
-        return self.log.documents
-
-    @property
-    def paused_at(self) -> int:
-        return self.log.paused_at
-
-    def reader(self, after: int = 0) -> Reader:
-        return self.readers.reader(after)
-
-    # --- answering ----------------------------------------------------------------------------------
-
-    async def cancel(self, why: GatewayError) -> Envelope:
-        self.stop(why)
-        return (await self.finished()).envelope
-
-    async def ended(self) -> Done | None:
-        return await self.finished()
-
-    def knows_calls(self, results: Mapping[str, ToolResult]) -> bool | None:
-        if self.caller is None or self.is_ending:
-            return None
-        return any(map(self.caller.knows, results))
-
-    def answer_calls(
-        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
-    ) -> int:
-        return self.driver.answer(results, also, offer)
-
-    def answer_questions(self, answers: Sequence[ClarificationAnswer]) -> int | None:
-        is_taken = self.questions is not None and self.questions.take_answers(answers)
-        return self.log.paused_at if is_taken else None
-
-    def holds_permission(self, question_id: str) -> bool:
-        return self.questions is not None and question_id in self.questions.permissions
-
-    def answer_permissions(self, decided: Mapping[str, Permission]) -> int:
-        assert self.questions is not None
-        self.questions.take_permissions(decided)
-        return self.log.paused_at
-
-    def decide_plan(self, is_accepted: bool, text: str) -> int | None:
-        if self.questions is None or not self.questions.holds_plan:
-            return None
-        if text:
-            raise InvalidRequest(
-                "While the agent waits it accepts only a decision; omit `text`, and send it when the run has ended.",
-                param="text",
-            )
-        self.questions.take_decision(is_accepted)
-        return self.log.paused_at
-
-    @property
-    def awaited(self) -> str:
-        if self.questions is not None and self.questions.holds_questions:
-            return "send `answers` to its questions"
-        if self.questions is not None and self.questions.holds_plan:
-            return "send `plan` to accept or reject its plan"
-        if self.questions is not None and self.questions.permissions:
-            return "send `permissions` to allow or deny what it asks for"
-        return "send `toolResults` for its calls" if self.caller is not None and self.waiting.has_open else ""
+    # --- readers that leave -------------------------------------------------------------------------
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
+        """As requested by the request that continues it; None changes nothing."""
         if when is not None:
             self.needs_readers = when == "cancel"
 
     def _reader_left(self) -> None:
-        if self.is_waiting and self.readers.read_up_to >= self.log.paused_at:
-            return  # a client has the open calls, and its next request contains their results
-        if not self.needs_readers:
+        if not self.needs_readers or self._waits_for_its_reader:
             return
         if self.reconnect_seconds:
             asyncio.get_running_loop().call_later(self.reconnect_seconds, self._stop_unread)
@@ -351,9 +201,13 @@ class Run:
             self._stop_unread()
 
     def _stop_unread(self) -> None:
-        is_answered = self.is_waiting and self.readers.read_up_to >= self.log.paused_at
-        if self.readers.count == 0 and self.needs_readers and not is_answered and not self.is_ending:
+        if self.readers.count == 0 and self.needs_readers and not self._waits_for_its_reader and not self.is_ending:
             self.stop(RunCancelled("The client disconnected before the answer was complete; send the request again."))
+
+    @property
+    def _waits_for_its_reader(self) -> bool:
+        """A client has the open calls, and its next request contains their results."""
+        return self.waiting.is_waiting and self.readers.read_up_to >= self.log.paused_at
 
 
 def _nothing() -> None:

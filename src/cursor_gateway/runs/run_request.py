@@ -1,53 +1,30 @@
 """A caller's request, independent of the dialect."""
 
 import hashlib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from cursor_gateway.errors import IdempotencyMismatch
-from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message, ToolMessage
-from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenBusy, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.requests import AgentRequest
+from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered
 from cursor_gateway.store.base import Claim
 
 
-class RunRequest(Struct, frozen=True, kw_only=True):
-    """What a caller wants the agent to do."""
+class RunRequest(AgentRequest, frozen=True, kw_only=True):
+    """With what the gateway knows about the request besides."""
 
     owner: str
     request_id: str = ""
-    source: str | None = None  # None: the default
-    messages: Sequence[Message]
-    images: Sequence[Image] = ()
-    instructions: str = ""  # for this turn only, in addition to the conversation
-    has_full_history: bool = False  # the messages are the whole conversation, not only what is new in it
-    client_session: str = ""  # the client's own name for it
-    offer: Offer | None = None  # tools of the caller's; then the agent may not use its own
-    has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
     forgets_session: bool = False  # the agent begins a new session with the whole conversation
     allow: Sequence[str] = ()  # rules for this run alone
-    may_be_asked: bool = False  # the caller can answer questions while the agent waits
-    model: str | None = None
-    mode: Mode | None = None
-    workspace: str | None = None
-    workspace_if_allowed: str | None = None  # instead of none: a folder that the client only mentions
-    conversation_id: str | None = None
-    follows: str | None = None  # the run whose answer this continues
-    fences: Fences | None = None
-    include: Set[Include] = frozenset()
-    when_client_leaves: WhenClientLeaves | None = None
-    when_runner_lost: WhenRunnerLost = "end"  # in a cluster
-    needs: Sequence[str] = ()  # labels that the runner must have
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
     repeat_key: str = ""  # identifies a request by its content; see `repeats`
-    attempt: Attempt = "only"
-    question_id: str = ""  # the client's own name for what it asks; its retries have the same
-    kept: bytes = b""  # what its dialect needs when the answer is looked up
     claim: Claim | None = None  # in a cluster: the command that it came with
 
     @property

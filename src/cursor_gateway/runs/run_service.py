@@ -6,7 +6,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from cursor_gateway.model.answers import RunAnswer
-from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
@@ -63,22 +63,10 @@ class RunService(Protocol):
         """A run in it is stopped."""
         ...
 
-    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
-        """So that it cannot be looked up any more. False: there is none."""
-        ...
-
     # --- reading ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
         """Raises `NotFound`."""
-        ...
-
-    async def response(self, id: str, owner: str) -> ChatResponse:
-        """The whole answer, or what there is of it now."""
-        ...
-
-    async def prompt_of(self, id: str, owner: str) -> str:
-        """The prompt of this run."""
         ...
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
@@ -140,3 +128,13 @@ class RunService(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+async def delete_answer(service: RunService, run_id: str, owner: str, after: int) -> bool:
+    """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
+    stored = await service.store.run(run_id, owner)
+    if stored is None or not await service.store.forget_request(run_id, owner, after):
+        return False
+    if len(await service.store.runs_of(stored.conversation_id, owner)) == 1:
+        await service.remove(stored.conversation_id, owner)
+    return True

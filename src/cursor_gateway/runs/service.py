@@ -10,7 +10,6 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -25,10 +24,8 @@ from cursor_gateway.errors import (
     StoreUnavailable,
     TooManyRuns,
 )
-from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage
-from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.deliveries import Deliveries
@@ -41,12 +38,12 @@ from cursor_gateway.runs.removal import Removals
 from cursor_gateway.runs.repeats import Repeats
 from cursor_gateway.runs.request_resolver import RequestResolver
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body, scope_of
+from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
-from cursor_gateway.runs.whole_answers import forget_answer, no_run, prompt_of, response_of
+from cursor_gateway.runs.whole_answers import no_run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
@@ -82,15 +79,15 @@ class Service:
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
         self.deliveries = Deliveries(defaults.reconnect_seconds)
-        self.permissions = permissions or Permissions(conversations.data, now_ms)
+        self.decisions = permissions or Permissions(conversations.data, now_ms)
         self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
-        self.removals = Removals(self.source, conversations, self.permissions)
+        self.removals = Removals(self.source, conversations, self.decisions)
         self.starter = RunStarter(
             self.source,
             runs,
             store,
             conversations,
-            self.permissions,
+            self.decisions,
             defaults,
             instance,
             now_ms,
@@ -109,20 +106,19 @@ class Service:
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model."""
-        request = await self._resolver.with_source(request)
-        model = await self._resolver.model(request)
+        request = await self._resolver.with_model(await self._resolver.with_source(request))
         if (key := request.idempotency_key or request.repeat_key) == "":
-            return await self._start(request, model)
+            return await self._start(request)
         async with self._locks.holding((request.owner, key)):
-            return await self._start(request, model)
+            return await self._start(request)
 
-    async def _start(self, request: RunRequest, model: str) -> RunHandle:
+    async def _start(self, request: RunRequest) -> RunHandle:
         has_tools, request = request.offer is not None, self._resolver.with_tools(request)
         if (joined := await self._find_earlier(request)) is not None:
             return joined
         if not has_tools:
             request = await self._resolver.as_side_request(request)
-        asked = self._asked(request, model)
+        asked = self._asked(request)
         self.runs.check_free(request.owner)
         conversation = await self._resolver.conversation(request)
         images: list[tuple[Image, str]] | None = None
@@ -137,7 +133,7 @@ class Service:
                 elif place is None:
                     place = await self.runs.reserve(request.owner)
                 else:
-                    match await self._start_in(conversation, request, model, images, needs_lease=not is_stuck):
+                    match await self._start_in(conversation, request, images, needs_lease=not is_stuck):
                         case Run() as run:
                             place.give_back()  # the run has it now
                             place = None
@@ -183,26 +179,24 @@ class Service:
         self,
         conversation: Conversation,
         request: RunRequest,
-        model: str,
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
     ) -> Run | Refused | None:
         """Called with a place. None: a run has begun or ended in the conversation since it was looked up."""
         if not conversation.version:  # a new one, which no other request can name
-            return await self._start_alone(conversation, request, model, images, needs_lease=False)
+            return await self._start_alone(conversation, request, images, needs_lease=False)
         async with self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
                 return None
             follows = self.conversations.latest(conversation.id) is not None  # which is stored before this one
             needs_lease = needs_lease and not follows
-            return await self._start_alone(conversation, request, model, images, needs_lease=needs_lease)
+            return await self._start_alone(conversation, request, images, needs_lease=needs_lease)
 
     async def _start_alone(
         self,
         conversation: Conversation,
         request: RunRequest,
-        model: str,
         images: list[tuple[Image, str]],
         *,
         needs_lease: bool,
@@ -214,7 +208,7 @@ class Service:
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            return await self.starter.start(request, model, conversation, images, needs_lease=needs_lease)
+            return await self.starter.start(request, conversation, images, needs_lease=needs_lease)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -229,7 +223,7 @@ class Service:
         here, but the store cannot be written."""
         if (ended := self.runs.find(run_id, owner)) is not None:
             await ended.gone()
-            return await ended.store_again()
+            return await ended.journal.try_again()
         while (stored := await self.store.run(run_id, owner)) is not None and stored.state == "running":
             is_own = stored.instance == self._instance and run_id not in self._resuming
             if is_own or not self._is_alive(stored.instance):
@@ -250,11 +244,11 @@ class Service:
         """If a request with this key is repeated, it gets this reply."""
         await self.repeats.note(owner, key, reply, self._now_ms())
 
-    def _asked(self, request: RunRequest, model: str) -> Asked | None:
+    def _asked(self, request: RunRequest) -> Asked | None:
         """Raises the cached `AgentError` if an agent would only report it again."""
         if self._account_errors is None:
             return None
-        asked = self._account_errors.asked(request.owner, request.source, model)
+        asked = self._account_errors.asked(request.owner, request.source, request.model or "")
         if (error := self._account_errors.known(asked)) is not None:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
@@ -268,8 +262,8 @@ class Service:
         if request.idempotency_key is None:
             return None
         running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
-        if running is not None and running.idempotency is not None:
-            check_body(running.idempotency.body_hash, request)
+        if running is not None and (named := running.journal.new.idempotency) is not None:
+            check_body(named.body_hash, request)
             return running
         try:
             found = await self.store.find_run_by_idempotency(request.owner, request.idempotency_key)
@@ -293,14 +287,6 @@ class Service:
         if self.defaults.when_busy == "refuse":
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
-    async def answered(self, request: RunRequest, run: Run, answer: str) -> None:
-        """The caller was sent a text that differs from the run's; its next request will quote it."""
-        if request.has_full_history:
-            scope = scope_of(request, run.turn.workspace, self.defaults.mode)
-            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-            with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
-                await self.store.set_session(run.info.conversation_id or "", request.owner, run.session_id, quoted)
-
     # --- looking ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
@@ -310,24 +296,7 @@ class Service:
         stored = await self.store.run(id, owner)
         if stored is None:
             raise no_run(id)
-        past = StoredRun(self.store, stored)
-        await past.look()
-        return past
-
-    async def prompt_of(self, id: str, owner: str) -> str:
-        """The prompt of this run."""
-        return await prompt_of(self.store, await self.find(id, owner))
-
-    async def response(self, id: str, owner: str) -> ChatResponse:
-        """The whole answer, or what there is of it now."""
-        return await response_of(await self.find(id, owner))
-
-    async def delete_answer(self, run_id: str, owner: str, after: int) -> bool:
-        """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
-        found = await forget_answer(self.store, run_id, owner, after)
-        if found is not None and found.is_only:
-            await self.remove(found.conversation_id, owner)
-        return found is not None
+        return await StoredRun.open(self.store, stored)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
@@ -344,7 +313,7 @@ class Service:
             return "unknown"
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
-    async def close(self, drain_seconds: float) -> None:
+    async def close(self, drain_seconds: float = 0) -> None:
         await self.runs.close(drain_seconds)
         await self.starter.close()
         await self.source.close()

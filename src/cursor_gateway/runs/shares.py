@@ -129,6 +129,6 @@ class Rate:
             return None
         left, when = self._buckets.get(owner, (float(self._per_minute), now))
         left = min(float(self._per_minute), left + max(0.0, now - when) * self._per_minute / 60)
-        is_transient = left >= 1
-        self._buckets[owner] = (left - 1 if is_transient else left, now)
-        return None if is_transient else (1 - left) * 60 / self._per_minute
+        may_pass = left >= 1
+        self._buckets[owner] = (left - 1 if may_pass else left, now)
+        return None if may_pass else (1 - left) * 60 / self._per_minute

@@ -95,7 +95,6 @@ class RunStarter:
     async def start(
         self,
         request: RunRequest,
-        model: str,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         *,
@@ -107,7 +106,7 @@ class RunStarter:
             id=new_run_id() if request.claim is None else request.claim.run_id,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             mode=request.mode or self._defaults.mode,
-            model=model,
+            model=request.model,
             conversation_id=conversation.id,
             fences=request.fences or self._defaults.fences,
             include=request.include,
@@ -137,8 +136,8 @@ class RunStarter:
             replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
             turns.initial(),
             request.owner,
-            request.request_id,
             journal,
+            request.request_id,
             turns=turns,
             waiting=waiting,
             caller=caller,
@@ -168,8 +167,8 @@ class RunStarter:
             info,
             turns.fresh(),
             request.owner,
-            request.request_id,
             journal,
+            request.request_id,
             turns=turns,
             waiting=waiting,
             questions=questions,
@@ -252,7 +251,7 @@ class RunStarter:
         """The caller's next request will quote the conversation with this run's answer."""
         if request.has_full_history:
             scope = scope_of(request, run.turn.workspace, self._defaults.mode)
-            run.quote_as(lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)]))
+            run.journal.fingerprint = lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)])
 
     def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
         is_new = not conversation.known

@@ -82,6 +82,11 @@ class Waiting:
             host.stop(why)
 
     @property
+    def is_waiting(self) -> bool:
+        """For an answer from a caller, not for the agent."""
+        return self.since is not None
+
+    @property
     def shown(self) -> tuple[str, ...]:
         """Calls that can be answered now."""
         return self._calls.shown

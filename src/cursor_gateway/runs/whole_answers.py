@@ -1,36 +1,42 @@
-"""A run in; its whole answer so far, or its prompt, out. Also hides answers from lookup."""
+"""A run in; its whole answer so far, or its prompt, out."""
 
-from msgspec import Struct
+from contextlib import suppress
 
-from cursor_gateway.errors import NotFound
-from cursor_gateway.model.documents import ChatResponse
+from msgspec.structs import replace
+
+from cursor_gateway.errors import NotFound, StoreUnavailable
+from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Mode
+from cursor_gateway.model.messages import AssistantMessage
+from cursor_gateway.prompting.fingerprints import fingerprint
+from cursor_gateway.prompting.replies import with_later_answers
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.run_request import RunRequest, scope_of
 from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.store.base import Store
 
 
-class ForgottenAnswer(Struct, frozen=True):
-    conversation_id: str
-    is_only: bool  # nothing else is in the conversation
-
-
-async def forget_answer(store: Store, run_id: str, owner: str, after: int) -> ForgottenAnswer | None:
-    """None: there is none."""
-    stored = await store.run(run_id, owner)
-    if stored is None or not await store.forget_request(run_id, owner, after):
-        return None
-    return ForgottenAnswer(stored.conversation_id, len(await store.runs_of(stored.conversation_id, owner)) == 1)
-
-
 async def response_of(run: RunHandle) -> ChatResponse:
     """The whole answer, or what there is of it now."""
-    unfinished, reader, until = PartialRun(), run.reader(), run.count
+    partial, reader, until = PartialRun(), run.reader(), run.count
     while reader.place < until and not reader.has_left:
         for event in await reader.next():
-            unfinished.push(event)
+            partial.push(event)
     if reader.has_left:  # it was deleted meanwhile
         raise no_run(run.id)
-    return unfinished.response(run.info, run.prompt)
+    return partial.response(run.info, run.prompt)
+
+
+async def answered_response_of(store: Store, run: RunHandle) -> ChatResponse:
+    """With the answers that people gave to its questions later: an agent that cannot wait continues without an answer,
+    which is then a later message of the conversation."""
+    response = await response_of(run)
+    asked = (document.metadata for document in response.documents if isinstance(document, ClarificationDocument))
+    if not any(metadata.state == "unanswered" for metadata in asked):
+        return response
+    messages = await store.messages(response.conversation_id, run.owner)
+    own = max((place for place, message in enumerate(messages) if message.run_id == response.id), default=-1)
+    later = [message.text for message in messages[own + 1 :] if message.role == "user"]
+    return replace(response, documents=with_later_answers(response.documents, later))
 
 
 async def prompt_of(store: Store, run: RunHandle) -> str:
@@ -41,3 +47,16 @@ async def prompt_of(store: Store, run: RunHandle) -> str:
 
 def no_run(id: str) -> NotFound:
     return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
+
+
+async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer: str, default_mode: Mode) -> None:
+    """The caller was sent a text that differs from the run's; its next request will quote it."""
+    if not request.has_full_history:
+        return
+    id = run.info.conversation_id or ""
+    with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+        conversation = await store.conversation(id, request.owner)
+        if conversation is not None:
+            scope = scope_of(request, conversation.workspace, default_mode)
+            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
+            await store.set_session(id, request.owner, conversation.session_id, quoted)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import suppress
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
@@ -25,10 +26,12 @@ from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
+from cursor_gateway.model.requests import AgentRequest
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
@@ -36,6 +39,9 @@ from cursor_gateway.server.runs import run_response
 from cursor_gateway.server.stored_answers import answer_now, reply_stream, text_of
 from cursor_gateway.server.streaming import Progress, Reading, read_to_end, run_headers, view_of
 from cursor_gateway.settings import Settings
+
+_FIELDS = AgentRequest.__struct_fields__
+_values = attrgetter(*_FIELDS)
 
 
 class RouteEndpoint:
@@ -89,33 +95,16 @@ class RouteEndpoint:
         return messages
 
     def _run_request(self, asked: StartRun, messages: Sequence[Message], request: Request, body: bytes) -> RunRequest:
-        conversation_id = asked.conversation_id
+        wanted = dict(zip(_FIELDS, _values(asked), strict=True))
+        wanted["messages"] = messages
+        for named in ("conversation_id", "follows"):
+            wanted[named] = None if wanted[named] is None else self._dialects.run_id(wanted[named])
+        if asked.background:
+            wanted["when_client_leaves"] = "finish"
         return RunRequest(
+            **wanted,
             owner=request.state.owner,
             request_id=request.state.request_id,
-            messages=messages,
-            images=asked.images,
-            instructions=asked.instructions,
-            has_full_history=asked.has_full_history,
-            client_session=asked.client_session,
-            kept=asked.kept,
-            attempt=asked.attempt,
-            question_id=asked.question_id,
-            offer=asked.offer,
-            has_own_tools=asked.has_own_tools,
-            may_be_asked=asked.may_be_asked,
-            model=asked.model,
-            mode=asked.mode,
-            workspace=asked.workspace,
-            workspace_if_allowed=asked.workspace_if_allowed,
-            conversation_id=None if conversation_id is None else self._dialects.run_id(conversation_id),
-            follows=None if asked.follows is None else self._dialects.run_id(asked.follows),
-            fences=asked.fences,
-            include=asked.include,
-            when_client_leaves="finish" if asked.background else asked.when_client_leaves,
-            when_runner_lost=asked.when_runner_lost or "end",
-            needs=asked.needs,
-            source=asked.source,
             idempotency_key=idempotency_key(request),
             body=body,
         )
@@ -136,7 +125,7 @@ class RouteEndpoint:
         run, start = continued.run, Start(continued.after, continued.usage_before, kept, request.state.request_id)
         if asked.responds_async:
             await run.entered()
-            snapshot = await self._service.response(run.id, run.owner)
+            snapshot = await response_of(run)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)

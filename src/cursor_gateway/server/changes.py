@@ -10,6 +10,7 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import RevertRequest
 from cursor_gateway.runs.reverting import RevertedFile, edits_of
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.bodies import json_response, read_body
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
@@ -73,7 +74,7 @@ class ChangeEndpoints:
         return await self._service.store.runs_of(conversation.id, conversation.owner)
 
     async def _responses(self, owner: str, runs: list[RunRecord]) -> list[tuple[ChatResponse, int]]:
-        return [(await self._service.response(run.id, owner), run.ended_ms or 0) for run in runs]
+        return [(await response_of(await self._service.find(run.id, owner)), run.ended_ms or 0) for run in runs]
 
 
 def _as_html(changes: list[FileChange], renderings: Renderings) -> Response:

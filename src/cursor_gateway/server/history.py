@@ -15,8 +15,8 @@ from cursor_gateway.model.history import (
     RemovalPending,
     RunList,
 )
-from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.whole_answers import answered_response_of
 from cursor_gateway.server.bodies import json_response, read_body
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
@@ -94,7 +94,7 @@ class HistoryEndpoints:
 
     async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
         service, owner = self._service, request.state.owner
-        return [await answered(service.store, await service.response(run.id, owner), owner) for run in detail.runs]
+        return [await answered_response_of(service.store, await service.find(run.id, owner)) for run in detail.runs]
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""

@@ -107,16 +107,16 @@ class RunLog:
         _write(logging.INFO, "run started", facts)
 
     def first_event(self, run: Run) -> None:
-        seconds = round(run.first_event_at - run.started_at, 3)
+        seconds = round(run.driver.first_event_at - run.driver.started_at, 3)
         _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds})
 
     def ended(self, run: Run) -> None:
-        status, seconds = outcome(run), round(run.ended_at - run.started_at, 3)
+        status, seconds = outcome(run), round(run.ended_at - run.driver.started_at, 3)
         facts: dict[str, object] = {"run_id": run.id, "status": status, "seconds": seconds}
-        if run.source_failure is not None:
-            facts |= {"fallback": run.fallback, "source_failed": run.source_failure.message}
-            if run.source_failure.details:
-                facts["source_details"] = run.source_failure.details
+        if run.driver.source_failure is not None:
+            facts |= {"fallback": run.fallback, "source_failed": run.driver.source_failure.message}
+            if run.driver.source_failure.details:
+                facts["source_details"] = run.driver.source_failure.details
         if run.done is not None:
             usage = run.done.envelope.usage
             if run.done.failure is not None:
@@ -126,7 +126,7 @@ class RunLog:
                 facts["cached_tokens"] = usage.cached_tokens
             if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
-        facts["documents"] = run.documents
+        facts["documents"] = run.log.documents
         _write(logging.WARNING if status == "failed" else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:

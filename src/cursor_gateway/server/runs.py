@@ -14,8 +14,8 @@ from cursor_gateway.dialects.base import SSE, Dialects, Encoder, Form
 from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.later_answers import answered
 from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.whole_answers import answered_response_of, prompt_of
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
@@ -34,13 +34,13 @@ class RunEndpoints:
 
     async def answer(self, request: Request) -> Response:
         """The whole answer, or a snapshot."""
-        id, owner = self._id(request), request.state.owner
-        response = await answered(self._service.store, await self._service.response(id, owner), owner)
+        run = await self._service.find(self._id(request), request.state.owner)
+        response = await answered_response_of(self._service.store, run)
         match request.query_params.get("dialect") or "documents":
             case "documents":
                 return run_response(response)
             case "html" | "page" | "markdown" | "text" as form:
-                prompt = await self._service.prompt_of(id, owner) if form == "page" else ""
+                prompt = await prompt_of(self._service.store, run) if form == "page" else ""
                 renderings = self._reading.renderings
                 return await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
             case _:

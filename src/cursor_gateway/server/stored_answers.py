@@ -10,7 +10,7 @@ from cursor_gateway.errors import NotFound
 from cursor_gateway.model.document_events import Paused, source_text
 from cursor_gateway.runs.continuing import Continued, usage_at
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.run_service import RunService, delete_answer
 from cursor_gateway.server.bodies import parse_body, read_body
 from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
@@ -48,7 +48,7 @@ class StoredAnswerEndpoints:
     async def _delete(self, request: Request) -> ASGIApp:
         id = request.path_params["id"]
         answer = self._dialects.answer(id)
-        if not await self._service.delete_answer(answer.run_id, request.state.owner, answer.after):
+        if not await delete_answer(self._service, answer.run_id, request.state.owner, answer.after):
             raise _unknown(id)
         return Response(self._answers.deleted(id), media_type="application/json")
 

@@ -127,7 +127,7 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         fences=asked.fences,
         include=frozenset(asked.include),
         when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
-        when_runner_lost=asked.when_runner_lost,
+        when_runner_lost=asked.when_runner_lost or "end",
         needs=asked.needs,
         source=asked.source,
     )

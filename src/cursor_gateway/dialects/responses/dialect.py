@@ -175,7 +175,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         fences=options.fences,
         include=frozenset(options.include or ()),
         when_client_leaves=options.when_client_leaves,
-        when_runner_lost=options.when_runner_lost,
+        when_runner_lost=options.when_runner_lost or "end",
         needs=options.needs or (),
         source=options.source,
     )
