@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -183,7 +184,7 @@ def test_when_much_is_queued_it_is_indexed_although_others_write(
 
 def test_it_is_quiet_when_nothing_was_written_for_a_moment(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     maintenance = store._maintenance
-    writers = [lambda: maintenance.wrote(0), lambda: None]
+    writers: list[Callable[[], None]] = [lambda: maintenance.wrote(0), lambda: None]
 
     class Moment(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:

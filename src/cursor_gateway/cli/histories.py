@@ -213,7 +213,7 @@ class LocalHistory:
         from cursor_gateway.runs.whole_answers import response_of
 
         run = await self._store.run(run_id, self._owner)
-        return None if run is None else await response_of(StoredRun(self._store, run))
+        return None if run is None else await response_of(await StoredRun.open(self._store, run))
 
     async def remove(self, id: str) -> bool:
         from cursor_gateway.runs.permissions import Permissions
