@@ -2,7 +2,6 @@
 
 import sqlite3
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from cursor_gateway.stages.search_tokens import query
 from cursor_gateway.store.search import owner_scope, query_words
 from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.indexing import Note, expression
+from cursor_gateway.store.sqlite.maintenance import Maintenance
 from tests.store.blocking import Database
 from tests.store.making import ME, lease, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
@@ -183,8 +183,8 @@ def test_when_much_is_queued_it_is_indexed_although_others_write(
 
 
 def test_it_is_quiet_when_nothing_was_written_for_a_moment(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    maintenance = store._maintenance
-    writers: list[Callable[[], None]] = [lambda: maintenance.wrote(0), lambda: None]
+    maintenance: Maintenance = store._maintenance
+    writers = [lambda: maintenance.wrote(0), lambda: None]
 
     class Moment(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
