@@ -53,11 +53,11 @@ class Shell:
         self._pieces: list[bytes | Lost] = []
 
     def asked(self, steps: Call[T]) -> T:
-        value = self._performed(steps)
+        value = self.performed(steps)
         assert not self.is_open, "whoever is finished has closed the reply"
         return value
 
-    def _performed(self, steps: Call[T]) -> T:
+    def performed(self, steps: Call[T]) -> T:
         result: Result = None
         while True:
             try:
@@ -73,7 +73,7 @@ class Shell:
         return found
 
     def next_batch(self, steps: BatchCall[T]) -> list[T] | None:
-        batch = self._performed(next_batch(steps))
+        batch = self.performed(next_batch(steps))
         assert batch is not None or not self.is_open
         return batch
 

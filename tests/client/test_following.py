@@ -332,7 +332,7 @@ class Read(Reading):
         return [number for number, _ in self._pending]
 
     def has_more(self) -> bool:
-        return self._shell.asked(self._fill())
+        return self._shell.performed(self._fill())
 
     def finish(self) -> ChatResponse:
         return self._shell.asked(self._finish())
