@@ -26,7 +26,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
     merge_deltas,
 )
-from cursor_gateway.sources.cursor.outcomes import timed
+from cursor_gateway.sources.cursor.outcomes import snake, timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
@@ -249,18 +249,13 @@ def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
     """Adds a turn. The SDK's input tokens include cached ones, unlike the CLI's."""
     fields = Fields(usage)
     figures = [
-        fields.integer(camel) if camel in fields.all else fields.integer(snake)
-        for camel, snake in (
-            ("inputTokens", "input_tokens"),
-            ("outputTokens", "output_tokens"),
-            ("cacheReadTokens", "cache_read_tokens"),
-        )
+        fields.integer(name if name in fields.all else snake(name))
+        for name in ("inputTokens", "outputTokens", "cacheReadTokens")
     ]
     if all(figure is None for figure in figures):
         return before
+    before = before or TokenCounts(prompt=0, completion=0)
     prompt, completion, cached = (figure or 0 for figure in figures)
-    if before is None:
-        return TokenCounts(prompt=prompt, completion=completion, cached=cached)
     return TokenCounts(
         prompt=before.prompt + prompt, completion=before.completion + completion, cached=before.cached + cached
     )
