@@ -135,7 +135,8 @@ class SdkDecoder:
                     self._out.append(Unrecognized("nested too deeply"))
                     return
                 report = self._tool_started if name == "tool-call-started" else self._tool_ended
-                report(repair_json(call_id), repair_json(call), _model_call(update), at_ms)
+                model_call = repair_json(Fields(dict(update)).text("model_call_id")) or None
+                report(repair_json(call_id), repair_json(call), model_call, at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -239,10 +240,6 @@ class SdkDecoder:
     def _usage(self) -> TokenCounts | None:
         """Both are the same figures."""
         return self._reported or self._counted
-
-
-def _model_call(update: Mapping[str, Any]) -> str | None:
-    return repair_json(Fields(dict(update)).text("model_call_id")) or None
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:

@@ -190,7 +190,9 @@ class CursorSdkSource(Source):
                 if failure.code == SessionLost.code and turn.session_id is not None:
                     self._forget(turn.session_id)
                 return failure
-            _note(turn, opened)
+            # The SDK keeps its agents in its own store, outside the conversation's folder.
+            noted = NotedSession("sdk", opened.agent.agent_id, folder)
+            note_session(Path(turn.folder), data_of(turn.folder), noted)
             return opened
         raise AssertionError("the last attempt returns")
 
@@ -295,11 +297,6 @@ class _Opened(Struct, frozen=True):
     bridge: Bridge
     agent: Any  # an AsyncAgent
     folder: str  # its working folder
-
-
-def _note(turn: Turn, opened: _Opened) -> None:
-    """The SDK keeps its agents in its own store, outside the conversation's folder."""
-    note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
 
 
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":
