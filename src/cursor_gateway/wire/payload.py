@@ -28,10 +28,15 @@ class Fields:
 
     def integer(self, name: str) -> int | None:
         """protobuf-JSON writes int64 as a string."""
-        value = self.all.get(name)
-        if isinstance(value, str) and _INTEGER.fullmatch(value):
-            return int(value)
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        match self.all.get(name):
+            case bool():
+                return None
+            case int(number):
+                return number
+            case str(digits) if _INTEGER.fullmatch(digits):
+                return int(digits)
+            case _:
+                return None
 
     def flag(self, name: str) -> bool | None:
         value = self.all.get(name)
