@@ -106,13 +106,9 @@ class AgentProcess:
     @property
     def ending(self) -> str:
         """How it ended, as text; empty while it runs."""
-        match self.status:
-            case None:
-                return ""
-            case int(status) if status < 0:
-                return f"ended by signal {-status}"
-            case status:
-                return f"exit status {status}"
+        if self.status is None:
+            return ""
+        return f"ended by signal {-self.status}" if self.status < 0 else f"exit status {self.status}"
 
     @property
     def stderr_tail(self) -> str:

@@ -198,6 +198,8 @@ class ReplaySource(Source):
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._recordings, self._speed, self._is_demo, self._sleep = recordings, speed, is_demo, sleep
+        id, label = ("demo", "Demo (built-in recordings)") if is_demo else ("replay", "Replay (recordings)")
+        self._model = Model(id, label, is_default=True)
 
     def _names(self) -> str:
         names = ", ".join(recording.name for recording in self._recordings[:_NAMES])
@@ -206,18 +208,13 @@ class ReplaySource(Source):
     def state(self) -> SourceState:
         kind = "built-in recordings" if self._is_demo else "recording" if len(self._recordings) == 1 else "recordings"
         return SourceState(
-            name="demo" if self._is_demo else "replay",
+            name=self._model.id,
             detail=f"{len(self._recordings)} {kind} ({self._names()}), no agent",
             is_demo=self._is_demo,
         )
 
     async def models(self) -> list[Model]:
-        return [self._model()]
-
-    def _model(self) -> Model:
-        if self._is_demo:
-            return Model("demo", "Demo (built-in recordings)", is_default=True)
-        return Model("replay", "Replay (recordings)", is_default=True)
+        return [self._model]
 
     def has_session(self, turn: Turn) -> bool:
         return True  # a recording has no memory, so the history need not be sent again
@@ -227,8 +224,8 @@ class ReplaySource(Source):
 
     def check_model(self, model: str) -> None:
         """A recording must not be mistaken for another model's answer; `auto` is always accepted."""
-        if model not in ("auto", self._model().id):
-            raise unknown_model(model, [self._model().id])
+        if model not in ("auto", self._model.id):
+            raise unknown_model(model, [self._model.id])
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         choice = choose(turn.prompt, self._recordings)

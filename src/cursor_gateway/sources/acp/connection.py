@@ -6,6 +6,7 @@ The package's `ClientSideConnection` accepts only extensions whose names start w
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -131,10 +132,8 @@ class AgentConnection:
             raise await self.crashed() from None
 
     async def notify(self, method: str, params: dict[str, Any]) -> None:
-        try:
+        with suppress(ConnectionError):
             await self._rpc.send_notification(method, params)
-        except ConnectionError:
-            return
 
     async def is_responsive(self, seconds: float) -> bool:
         """Whether it answers at all, even with an error."""

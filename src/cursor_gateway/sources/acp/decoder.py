@@ -135,23 +135,20 @@ class AcpDecoder:
         self, response: object, usage: TokenCounts | None = None, duration_ms: int | None = None
     ) -> list[AgentEvent]:
         """The answer to `session/prompt`."""
-        failure = self._end()
-        stop = Fields(response).text("stopReason")
-        error = _STOPS.get(stop)
-        if failure is None and error is not None:
-            failure = error.failure()
+        error = _STOPS.get(Fields(response).text("stopReason"))
+        return self._finish(None if error is None else error.failure(), usage, duration_ms)
+
+    def flush(self, failure: Failure, duration_ms: int | None = None) -> list[AgentEvent]:
+        """The end of the connection without an answer."""
+        return self._finish(failure, None, duration_ms)
+
+    def _finish(self, failure: Failure | None, usage: TokenCounts | None, duration_ms: int | None) -> list[AgentEvent]:
+        failure = self._end() or failure
         self.finished = True
         if failure is None:
             self._out.append(RunFinished(usage=usage, duration_ms=duration_ms))
         else:
             self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
-        return self._take()
-
-    def flush(self, failure: Failure, duration_ms: int | None = None) -> list[AgentEvent]:
-        """The end of the connection without an answer."""
-        reported = self._end()
-        self.finished = True
-        self._out.append(RunFailed(failure=reported or failure, duration_ms=duration_ms))
         return self._take()
 
     def _take(self) -> list[AgentEvent]:

@@ -20,9 +20,7 @@ _decode = msgspec.json.Decoder(dict[str, Any]).decode
 def message_of(line: bytes) -> Message | None:
     message = _read(line)
     match message:
-        case {"method": str(), "id": id} if not _is_id(id):
-            return None
-        case {"method": str()}:
+        case {"method": str(), **rest} if isinstance(rest.get("id"), int | str | None):
             return message
         case {"id": int() | str(), "error": dict()} | {"id": int() | str(), "result": _}:
             return message
@@ -63,7 +61,3 @@ def _read_again(line: bytes) -> Message | None:
         return None
     update = Fields(message.get("params")).object("update").text("sessionUpdate")
     return message if update.endswith("_chunk") else dict(repair_json(message))
-
-
-def _is_id(id: object) -> bool:
-    return id is None or isinstance(id, int | str)

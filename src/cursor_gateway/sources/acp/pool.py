@@ -6,7 +6,6 @@ answering, and after a number of turns. A dead agent is removed at once, and the
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Set
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,6 @@ from cursor_gateway.errors import AgentTimedOut, ShuttingDown
 from cursor_gateway.sources.acp.connection import AgentConnection
 
 _MOST_SESSIONS = 10_000  # whose slots are remembered
-_LOOK_SECONDS = 1.0  # between checks of an agent that is to end when its turns are over
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
@@ -126,7 +124,7 @@ class Pool:
         for member in [member for member in self._members if member.has_loaded(session_ids)]:
             member.is_retired = True
             while member.active and not self._is_closed:
-                await self._change(_LOOK_SECONDS)
+                await self._changed.wait()
             await self._end(member)
 
     async def close(self) -> None:
@@ -151,20 +149,18 @@ class Pool:
     # --- choosing -----------------------------------------------------------------------------------
 
     async def _free_member(self, workspace: str, session_id: str | None) -> Member:
-        deadline = self._now() + self._options.place_seconds
-        while True:
-            if self._is_closed:
-                raise _shutting_down()
-            member = self._choose(workspace, session_id)
-            if member is not None:
-                return member
-            left = deadline - self._now()
-            if left <= 0:
-                raise AgentTimedOut(
-                    f"All agents are busy, and none became free within {self._options.place_seconds:g} s; "
-                    "retry later, or raise `max_agents`."
-                )
-            await self._change(left)
+        try:
+            async with asyncio.timeout(self._options.place_seconds):
+                while not self._is_closed:
+                    if (member := self._choose(workspace, session_id)) is not None:
+                        return member
+                    await self._changed.wait()
+        except TimeoutError:
+            raise AgentTimedOut(
+                f"All agents are busy, and none became free within {self._options.place_seconds:g} s; "
+                "retry later, or raise `max_agents`."
+            ) from None
+        raise _shutting_down()
 
     def _choose(self, workspace: str, session_id: str | None) -> Member | None:
         mine = self._of(workspace)
@@ -268,11 +264,6 @@ class Pool:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
-
-    async def _change(self, seconds: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._changed.wait()
 
     def _wake(self) -> None:
         self._changed.set()

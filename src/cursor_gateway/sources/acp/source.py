@@ -19,13 +19,7 @@ from cursor_gateway.sources.acp.process import start_with_stdin
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.agent_user import AgentUser
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
-from cursor_gateway.sources.cursor.command import (
-    CommandOptions,
-    Program,
-    environment_for,
-    header_flags,
-    permission_flags,
-)
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for, operator_flags
 from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
 from cursor_gateway.sources.cursor.confinement import (
     ALLOWED_TOOLS,
@@ -204,8 +198,7 @@ class CursorAcpSource(Source):
         self, program: Program, allowed_tools: Sequence[str], folder: str, environment: Mapping[str, str]
     ) -> AgentConnection:
         await asyncio.to_thread(_load)
-        options = self._options.command
-        flags = [*permission_flags(program, options, allowed_tools), *header_flags(options)]
+        flags = operator_flags(program, self._options.command, allowed_tools)
         process, stdin = await start_with_stdin(
             [*program.command, *flags, "acp"], folder=folder, environment=environment, on_gone=self._ledger.remove
         )

@@ -54,6 +54,7 @@ from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner, repair
 
+_TIMED = (Assistant, Thinking, ToolCall, Query, Connection, Retry)  # records with a time
 _UNRECOGNIZED = (Unknown, Unreadable)
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
@@ -236,12 +237,12 @@ class CursorDecoder:
                     self._out.append(ThinkingEnded())
 
     def _settle_half_text(self) -> None:
-        if rest := self._text.flush():
-            self._out.append(TextDelta(self._reconciler.delta(rest)))
+        if self._text.half:
+            self._out.append(TextDelta(self._reconciler.delta(self._text.flush())))
 
     def _settle_half_thought(self) -> None:
-        if rest := self._thinking.flush():
-            self._out.append(ThinkingDelta(rest))
+        if self._thinking.half:
+            self._out.append(ThinkingDelta(self._thinking.flush()))
 
     def _boundary(self) -> None:
         """A tool, a query or the end follows: the text segment is complete."""
@@ -440,10 +441,14 @@ class CursorDecoder:
     # --- time ---------------------------------------------------------------------------------------
 
     def _note_time(self, record: Line) -> None:
-        if isinstance(record, _UNRECOGNIZED):
+        time: float | None = None
+        if isinstance(record, _TIMED):
+            time = record.timestamp_ms
+        elif isinstance(record, Torn):
+            time = record.record.timestamp_ms
+        elif isinstance(record, _UNRECOGNIZED):
             return
         self.recognized = True
-        time: float | None = getattr(record.record if isinstance(record, Torn) else record, "timestamp_ms", None)
         if time is not None:
             self._first_ms = time if self._first_ms is None else self._first_ms
             self._last_ms = time

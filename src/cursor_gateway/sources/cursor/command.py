@@ -100,11 +100,10 @@ def command_for(
             pass
     if program.can("--workspace"):
         arguments += ["--workspace", turn.workspace]
-    arguments += permission_flags(program, options, allowed_tools)
     if program.can("--add-dir"):
         for folder in extra_folders:
             arguments += ["--add-dir", folder]
-    arguments += header_flags(options)
+    arguments += operator_flags(program, options, allowed_tools)
     if turn.session_id is not None:
         arguments += ["--resume", turn.session_id]
     prompt = turn.prompt.encode("utf-8", "replace")
@@ -115,7 +114,8 @@ def command_for(
     return Command([*arguments, turn.prompt], None)
 
 
-def permission_flags(program: Program, options: CommandOptions, allowed_tools: Collection[str]) -> list[str]:
+def operator_flags(program: Program, options: CommandOptions, allowed_tools: Collection[str]) -> list[str]:
+    """What the operator allows, and the headers to send."""
     flags = []
     if (options.trust or allowed_tools) and program.can("--trust"):  # with `allowed_tools`, the gateway's own folder
         flags.append("--trust")
@@ -123,11 +123,9 @@ def permission_flags(program: Program, options: CommandOptions, allowed_tools: C
         flags += ["--approve-mcps", f"--allowed-tools={','.join(allowed_tools)}"]
     elif options.force:
         flags.append("--force")
+    for name, value in options.headers.items():
+        flags += ["--header", f"{name}: {value}"]
     return flags
-
-
-def header_flags(options: CommandOptions) -> list[str]:
-    return [word for name, value in options.headers.items() for word in ("--header", f"{name}: {value}")]
 
 
 def _is_no_argument(text: str, encoded: bytes) -> bool:

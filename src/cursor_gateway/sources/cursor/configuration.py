@@ -59,7 +59,7 @@ def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText,
 
 
 def _entries(folder: PathOrText) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:
-    """None if there is no such folder."""
+    """Empty if there is no such folder."""
     try:
         return os.scandir(folder)
     except (FileNotFoundError, NotADirectoryError):

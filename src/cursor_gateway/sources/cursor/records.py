@@ -70,16 +70,18 @@ class User(Struct, tag_field="type", tag="user"):
     message: Message
 
 
-class Connection(Struct, tag_field="type", tag="connection"):
+class Attempt(Struct, tag_field="type"):
     subtype: str = ""
     attempt: int = 0
     timestamp_ms: int | float | None = None
 
 
-class Retry(Struct, tag_field="type", tag="retry"):
-    subtype: str = ""
-    attempt: int = 0
-    timestamp_ms: int | float | None = None
+class Connection(Attempt, tag="connection"):
+    pass
+
+
+class Retry(Attempt, tag="retry"):
+    pass
 
 
 class UsageFigures(Struct, rename="camel"):

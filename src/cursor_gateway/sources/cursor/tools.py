@@ -43,7 +43,11 @@ class Call(Struct, frozen=True):
 
 def read_call(tool: str, args: object) -> Action:
     """A call as it starts. `tool` is the protocol's name without its suffix: `shell` for `shellToolCall`."""
-    return _action(tool, Call(Fields(args), Fields({}), Fields({}), "interrupted"), None)
+    return _action(tool, _started(args), None)
+
+
+def _started(args: object) -> Call:
+    return Call(Fields(args), Fields({}), Fields({}), "interrupted")
 
 
 def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
@@ -253,16 +257,9 @@ _READERS: dict[str, Callable[[Call], Action]] = {
 }
 
 _EDITOR_NAMES = {
-    "ask_question": "askQuestion",
-    "create_plan": "createPlan",
-    "delete_file": "delete",
-    "edit_file": "edit",
-    "rename_file": "rename",
-    "run_terminal_cmd": "shell",
-    "search_replace": "edit",
-    "todo_write": "updateTodos",
     "write": "write",
-    "write_file": "write",
+    **{reader(_started({})).tool: tool for tool, reader in _READERS.items()},
+    "search_replace": "edit",
 }
 
 

@@ -26,7 +26,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
     merge_deltas,
 )
-from cursor_gateway.sources.cursor.outcomes import timed
+from cursor_gateway.sources.cursor.outcomes import snake, timed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
@@ -135,7 +135,8 @@ class SdkDecoder:
                     self._out.append(Unrecognized("nested too deeply"))
                     return
                 report = self._tool_started if name == "tool-call-started" else self._tool_ended
-                report(repair_json(call_id), repair_json(call), _model_call(update), at_ms)
+                model_call = repair_json(Fields(dict(update)).text("model_call_id")) or None
+                report(repair_json(call_id), repair_json(call), model_call, at_ms)
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -241,26 +242,17 @@ class SdkDecoder:
         return self._reported or self._counted
 
 
-def _model_call(update: Mapping[str, Any]) -> str | None:
-    return repair_json(Fields(dict(update)).text("model_call_id")) or None
-
-
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
     """Adds a turn. The SDK's input tokens include cached ones, unlike the CLI's."""
     fields = Fields(usage)
     figures = [
-        fields.integer(camel) if camel in fields.all else fields.integer(snake)
-        for camel, snake in (
-            ("inputTokens", "input_tokens"),
-            ("outputTokens", "output_tokens"),
-            ("cacheReadTokens", "cache_read_tokens"),
-        )
+        fields.integer(name if name in fields.all else snake(name))
+        for name in ("inputTokens", "outputTokens", "cacheReadTokens")
     ]
     if all(figure is None for figure in figures):
         return before
+    before = before or TokenCounts(prompt=0, completion=0)
     prompt, completion, cached = (figure or 0 for figure in figures)
-    if before is None:
-        return TokenCounts(prompt=prompt, completion=completion, cached=cached)
     return TokenCounts(
         prompt=before.prompt + prompt, completion=before.completion + completion, cached=before.cached + cached
     )

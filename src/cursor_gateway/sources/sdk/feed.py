@@ -34,12 +34,12 @@ class Feed:
         events, self._events = self._events, []
         return events
 
-    async def over(self) -> None:
-        """Waits for the end of the stream."""
-        await asyncio.wait([self._task])
-
-    async def end(self) -> None:
-        self._task.cancel()
+    async def end(self, seconds: float) -> None:
+        """Waits that long for the end of the stream."""
+        try:
+            await asyncio.wait([self._task], timeout=seconds)
+        finally:
+            self._task.cancel()
         await asyncio.wait([self._task])
 
     async def _read(self) -> None:

@@ -1,6 +1,7 @@
 """Run the SDK's calls of the caller's tools, and end them when the run ends first."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from cursor_gateway.errors import GatewayError
@@ -19,11 +20,11 @@ class HeldCalls:
         self._tasks: set[asyncio.Task[ToolResult]] = set()
         self._is_over = False
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Never raises: the bridge would pass nothing useful about an exception to the agent."""
+    async def call(self, name: str, arguments: Mapping[str, Any], context: object = None) -> dict[str, Any]:
+        """Never raises: the bridge would pass nothing useful about an exception. `context` is the SDK's."""
         if self._is_over:
             return content_of(_OVER)
-        waiting = self._runner.call(name, arguments)
+        waiting = self._runner.call(name, dict(arguments))
         task = asyncio.get_running_loop().create_task(waiting, name=f"tool {name}")
         self._tasks.add(task)
         try:

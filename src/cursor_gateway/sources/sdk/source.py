@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,14 +37,14 @@ from cursor_gateway.sources.sdk.tools import definitions
 from cursor_gateway.sources.sdk.updates import plain, size_of
 
 if TYPE_CHECKING:
-    from cursor_sdk import AgentOptions, CustomTool, CustomToolContext, SendOptions
+    from cursor_sdk import AgentOptions, CustomTool, SendOptions
 
 _MOST_LOST = 10_000
 
 
 class SdkOptions(Struct, frozen=True, kw_only=True):
     bridge: BridgeOptions = BridgeOptions()
-    force: bool = False  # allow commands, web access and subagents, without call
+    force: bool = False  # allow commands, web access and subagents
     models_seconds: float = 600.0
     max_output_bytes: int = 256 * 1024 * 1024  # per turn
     cancel_seconds: float = 5.0  # for each call to the bridge when a run ends
@@ -189,7 +190,9 @@ class CursorSdkSource(Source):
                 if failure.code == SessionLost.code and turn.session_id is not None:
                     self._forget(turn.session_id)
                 return failure
-            _note(turn, opened)
+            # The SDK keeps its agents in its own store, outside the conversation's folder.
+            noted = NotedSession("sdk", opened.agent.agent_id, folder)
+            note_session(Path(turn.folder), data_of(turn.folder), noted)
             return opened
         raise AssertionError("the last attempt returns")
 
@@ -209,11 +212,7 @@ class CursorSdkSource(Source):
         finally:
             if held is not None:  # not earlier: the agent would continue without the results
                 held.end()
-        try:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(feed.over(), self._options.cancel_seconds)
-        finally:
-            await feed.end()
+        await feed.end(self._options.cancel_seconds)
         await self._bounded(opened, opened.agent.close())
 
     async def _cancel(self, opened: "_Opened", feed: Feed) -> None:
@@ -300,11 +299,6 @@ class _Opened(Struct, frozen=True):
     folder: str  # its working folder
 
 
-def _note(turn: Turn, opened: _Opened) -> None:
-    """The SDK keeps its agents in its own store, outside the conversation's folder."""
-    note_session(Path(turn.folder), data_of(turn.folder), NotedSession("sdk", opened.agent.agent_id, opened.folder))
-
-
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":
     from cursor_sdk import AgentOptions, LocalAgentOptions
 
@@ -321,12 +315,9 @@ def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *,
 def _custom_tools(turn: Turn, held: HeldCalls) -> "dict[str, CustomTool]":
     from cursor_sdk import CustomTool
 
-    def bound(name: str) -> "Callable[[Mapping[str, Any], CustomToolContext], Any]":
-        return lambda arguments, _: held.call(name, dict(arguments))
-
     assert turn.offered is not None
     return {
-        tool.name: CustomTool(bound(tool.name), tool.description, tool.parameters)
+        tool.name: CustomTool(partial(held.call, tool.name), tool.description, tool.parameters)
         for tool in definitions(turn.offered.runner.tools)
     }
 
