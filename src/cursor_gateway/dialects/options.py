@@ -11,6 +11,10 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
 
+# Why a field of a request is ignored.
+NO_SETTING = "Cursor's agent has no such setting."
+NO_EFFECT = "It has no effect on the answer."
+
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 

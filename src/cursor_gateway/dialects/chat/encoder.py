@@ -9,7 +9,6 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import (
@@ -124,10 +123,11 @@ def error_frames(failure: Failure) -> bytes:
 
 
 def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
-    """A failed run's says `length` (it is cut short) and carries the error."""
-    end = answer.end
+    """A failed run's says `length` (it is cut short) and carries the error. An open question takes the place of a
+    text; before it there is white space at most."""
+    end, text = answer.end, answer.text + (marked(answer.question) if answer.question else "")
     message = Message(
-        content=answer.text or (None if answer.calls else ""),
+        content=text or (None if answer.calls else ""),
         reasoning_content=answer.reasoning or UNSET,
         tool_calls=[ToolCall(call.id, Function(call.name, call.arguments)) for call in answer.calls] or UNSET,
     )
@@ -140,11 +140,6 @@ def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
         cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
         error=error_body(end.failure) if end.failure else UNSET,
     )
-
-
-def with_question(answer: Answer) -> Answer:
-    """An open question takes the place of an empty text."""
-    return replace(answer, text=answer.text + marked(answer.question)) if answer.question else answer
 
 
 def encode_completion(completion: ChatCompletion) -> bytes:
@@ -279,7 +274,7 @@ class CompletionFold(AnswerFold):
     def completion(self) -> ChatCompletion | None:
         """None until the run is done, or cut."""
         answer = self.answer()
-        return None if answer is None else completion_of(self._head, with_question(answer))
+        return None if answer is None else completion_of(self._head, answer)
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.invalid import convert_field, invalid
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, with_headers
+from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
@@ -28,23 +28,20 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
-_NO_SWITCH = "Cursor's agent has no such setting."
-_NO_EFFECT = "It has no effect on the answer."
-
 IGNORED: dict[str, str] = {
-    "temperature": _NO_SWITCH,
-    "top_p": _NO_SWITCH,
-    "top_logprobs": _NO_SWITCH,
+    "temperature": NO_SETTING,
+    "top_p": NO_SETTING,
+    "top_logprobs": NO_SETTING,
     "truncation": "The agent itself shortens a conversation that is too long.",
     "context_management": "The agent itself shortens a conversation that is too long.",
     "reasoning": "The names of Cursor's models include the effort: choose it with `model`. Summaries are always sent.",
-    "text.verbosity": _NO_SWITCH,
-    "max_tool_calls": _NO_SWITCH,
-    "stream_options": _NO_EFFECT,
-    "service_tier": _NO_EFFECT,
-    "prompt_cache_key": _NO_EFFECT,
-    "prompt_cache_retention": _NO_EFFECT,
-    "safety_identifier": _NO_EFFECT,
+    "text.verbosity": NO_SETTING,
+    "max_tool_calls": NO_SETTING,
+    "stream_options": NO_EFFECT,
+    "service_tier": NO_EFFECT,
+    "prompt_cache_key": NO_EFFECT,
+    "prompt_cache_retention": NO_EFFECT,
+    "safety_identifier": NO_EFFECT,
     "user": "Conversations belong to the API key.",
     "tools[].strict": "Arguments are always checked against the tool's schema.",
     "tools[].defer_loading": "The agent knows all tools from the start.",
