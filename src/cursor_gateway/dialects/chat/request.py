@@ -2,7 +2,7 @@
 
 Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
 are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody
-takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
+takes it for what was asked for. `cursor` is the gateway's own; there, an unknown name is an error.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -93,7 +93,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Request, _HINTS)
-    _refuse_what_would_be_wrong(wire)
+    _check_refused(wire)
     check_length(len(wire.messages))
     check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
@@ -275,7 +275,7 @@ _HINTS = {
 }
 
 
-def _refuse_what_would_be_wrong(wire: _Request) -> None:
+def _check_refused(wire: _Request) -> None:
     is_refused = {
         "n": wire.n not in (None, 1),
         "logprobs": wire.logprobs,

@@ -1,8 +1,8 @@
 """Read the body of Anthropic's Messages request: the conversation, its images, the tools and the options.
 
 Unknown fields are ignored, as clients send new ones all the time; so are the fields of `IGNORED`, which change nothing
-here. Almost nothing is refused: Claude Code answers a refusal with five more requests. Ours is `cursor`, where a name
-that is not known is a mistake.
+here. Almost nothing is refused: Claude Code answers a refusal with five more requests. `cursor` is the gateway's
+own; there, an unknown name is an error.
 """
 
 from typing import Annotated, Any, TypeAlias, get_args

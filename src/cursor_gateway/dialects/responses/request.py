@@ -1,7 +1,8 @@
 """Read OpenAI's request for a response: its body and its headers.
 
 Unknown fields are ignored, as clients send new ones all the time. `IGNORED` are those that are known and change nothing
-here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a name that is not known is a mistake.
+here; `REFUSED` are those whose answer would be wrong. `cursor` is the gateway's own; there, an unknown name is an
+error.
 """
 
 from collections.abc import Mapping
@@ -16,9 +17,9 @@ from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
     Conversation,
     Placed,
-    converse,
+    compacted_response,
     declared_tools,
-    followed,
+    read_conversation,
     read_items,
     without_retried,
 )
@@ -173,7 +174,7 @@ def read_body(body: bytes) -> Body:
 def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
     """Raises `InvalidRequest`."""
     wire = read_body(body)
-    _refuse_what_would_be_wrong(wire)
+    _check_refused(wire)
     codex = read_codex(headers, wire.client_metadata or {}, wire.prompt_cache_key)
     items = read_items(wire.input)
     received = [placed.item for placed in items]
@@ -187,7 +188,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     if is_compaction or (codex is not None and codex.is_compaction):
         toolbox = Toolbox(toolbox.forms, None)
     guidance = _instructions(wire)
-    follows = wire.previous_response_id or followed(items)
+    follows = wire.previous_response_id or compacted_response(items)
     continues = follows is not None or wire.conversation is not None
     format = _format(wire)
     return ResponsesRequest(
@@ -205,7 +206,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
         ),
         model=wire.model,
         # Instructions are no part of the conversation that `previous_response_id` continues.
-        conversation=converse(items, "" if continues else guidance, toolbox.forms, max_images),
+        conversation=read_conversation(items, "" if continues else guidance, toolbox.forms, max_images),
         instructions=guidance if continues else "",
         toolbox=toolbox,
         format=None if is_compaction else format,
@@ -220,7 +221,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     )
 
 
-def _refuse_what_would_be_wrong(wire: Body) -> None:
+def _check_refused(wire: Body) -> None:
     is_refused = {
         "prompt": wire.prompt is not None,
         "conversation": wire.conversation is not None and wire.previous_response_id is not None,
@@ -242,7 +243,7 @@ def _instructions(wire: Body) -> str:
     if wire.instructions is None or isinstance(wire.instructions, str):
         return wire.instructions or ""
     try:
-        read = converse(read_items(wire.instructions), "", Forms(), 0)
+        read = read_conversation(read_items(wire.instructions), "", Forms(), 0)
     except InvalidRequest:
         raise invalid("instructions", "Send a text.") from None
     return "\n\n".join(message.text for message in read.messages)
