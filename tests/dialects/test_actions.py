@@ -2,7 +2,8 @@
 
 import pytest
 
-from cursor_gateway.dialects.actions import Action, action_of, action_text
+from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.deltas import action_text
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,

@@ -1,4 +1,4 @@
-"""Show a document as the tool call that it stands for, with its arguments and its result as text, or in one line.
+"""Show a document as the tool call that it stands for, with its arguments and its result as text.
 
 For dialects that show what the agent did itself: its commands, edits, searches, plans and to-dos.
 """
@@ -24,7 +24,6 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
     ToolTrace,
 )
-from cursor_gateway.stages.summary import one_line
 
 ActionDisplay: TypeAlias = Literal["thinking", "text", "native", "none"]  # of the Messages API
 
@@ -65,18 +64,6 @@ def action_of(document: Document) -> Action | None:
             return Action("todo_write", {"todos": metadata.todos}, "", _error(metadata))
         case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
             return None
-
-
-def action_text(document: Document) -> str | None:
-    """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller
-    ran."""
-    match document:
-        case ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
-            return None
-        case PlanDocument(content=content):
-            return f"{one_line(document)}\n\n{content}"
-        case _:
-            return one_line(document)
 
 
 def _error(trace: ToolTrace) -> str | None:

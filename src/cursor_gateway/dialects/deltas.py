@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.actions import action_of, action_text
+from cursor_gateway.dialects.actions import action_of
 from cursor_gateway.dialects.marked import question_of
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -27,8 +27,9 @@ from cursor_gateway.model.document_events import (
     context_usage,
     source_text,
 )
-from cursor_gateway.model.documents import Document, Usage
+from cursor_gateway.model.documents import Document, PlanDocument, ToolCallDocument, Usage
 from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
@@ -126,12 +127,13 @@ class Translator:
                 pass
         return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
-    def thinks_on(self, text: str) -> None:
+    def note_reasoning(self, text: str) -> None:
+        """That a dialect encodes without `push`."""
         self._reasoned = True
         self._mid_line = not text.endswith("\n")
 
     def _thought(self, text: str) -> Thought:
-        self.thinks_on(text)
+        self.note_reasoning(text)
         return Thought(text)
 
     def _new_block(self) -> list[Delta]:
@@ -206,6 +208,18 @@ class ReplyState:
     @property
     def failure(self) -> Failure | None:
         return None if self.deltas.end is None else self.deltas.end.failure
+
+
+def action_text(document: Document) -> str | None:
+    """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller
+    ran."""
+    match document:
+        case ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
+            return None
+        case PlanDocument(content=content):
+            return f"{one_line(document)}\n\n{content}"
+        case _:
+            return one_line(document)
 
 
 def _call(id: str, name: str, arguments: dict[str, Any]) -> Call:

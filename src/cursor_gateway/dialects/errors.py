@@ -13,7 +13,7 @@ class ErrorBody(Struct, frozen=True):
     type: str
     param: str | None
     code: str
-    details: str | UnsetType = UNSET  # ours: what the agent said about it
+    details: str | UnsetType = UNSET  # gateway extension: what the agent wrote about it
 
 
 def error_body(failure: Failure) -> ErrorBody:

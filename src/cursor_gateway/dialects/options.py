@@ -11,6 +11,10 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
 
+# Why a field of a request is ignored.
+NO_SETTING = "Cursor's agent has no such setting."
+NO_EFFECT = "It has no effect on the answer."
+
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 
@@ -54,11 +58,11 @@ def header_names(options: type[CursorOptions]) -> dict[str, str]:
 
 def with_headers(options: T, headers: Mapping[str, str]) -> T:
     """Adds the options in headers, for clients that cannot send a `cursor` object. The body wins."""
-    ours = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
-    if not ours:
+    found = {name: value for name, value in headers.items() if name.startswith(_PREFIX)}
+    if not found:
         return options
     named = header_names(type(options))
-    given: dict[str, object] = {name: ours[header] for name, header in named.items() if header in ours}
+    given: dict[str, object] = {name: found[header] for name, header in named.items() if header in found}
     for name in ("include", "needs"):
         if isinstance(listed := given.get(name), str):
             given[name] = [word.strip() for word in listed.split(",")]

@@ -10,9 +10,9 @@ from cursor_gateway.dialects.responses.compaction import pack
 from cursor_gateway.dialects.responses.conversation import (
     Conversation,
     Placed,
-    converse,
+    compacted_response,
     declared_tools,
-    followed,
+    read_conversation,
     read_items,
     without_retried,
 )
@@ -47,7 +47,7 @@ def gave(id: str, output: Any = "sunny") -> dict[str, Any]:
 
 
 def read(*items: Any, max_images: int = 5) -> Conversation:
-    return converse(read_items(items), "", FORMS, max_images)
+    return read_conversation(read_items(items), "", FORMS, max_images)
 
 
 def messages(*items: Any) -> list[Message]:
@@ -63,7 +63,7 @@ WEATHER = Call("c1", "weather", "{}")
 def test_a_text_is_one_message() -> None:
     assert read_items(None) == []
     (placed,) = read_items("Hi")
-    assert converse([placed], "Be brief.", FORMS, 0).messages == (Instructions("Be brief."), UserMessage("Hi"))
+    assert read_conversation([placed], "Be brief.", FORMS, 0).messages == (Instructions("Be brief."), UserMessage("Hi"))
 
 
 def test_the_last_compaction_is_unpacked_in_its_place() -> None:
@@ -103,8 +103,11 @@ def test_a_compaction_may_stand_for_a_response() -> None:
     def compaction(*items: Any) -> dict[str, Any]:
         return {"type": "compaction", "encrypted_content": pack(items)}
 
-    assert followed(read_items([compaction({"type": "previous_response", "id": "resp_1"}), user("Hi")])) == "resp_1"
-    assert followed(read_items([compaction({"type": "previous_response", "id": 7}), user("Hi")])) is None
+    assert (
+        compacted_response(read_items([compaction({"type": "previous_response", "id": "resp_1"}), user("Hi")]))
+        == "resp_1"
+    )
+    assert compacted_response(read_items([compaction({"type": "previous_response", "id": 7}), user("Hi")])) is None
 
 
 def test_our_own_items_at_the_end_are_those_of_a_retry() -> None:
@@ -242,7 +245,7 @@ def test_answers_can_be_referred_to() -> None:
 @pytest.mark.parametrize("items", [[], [user("")], [user("  \n")], [{"type": "item_reference", "id": "x"}]])
 def test_there_must_be_something_to_answer(items: list[Any]) -> None:
     with pytest.raises(InvalidRequest) as raised:
-        converse(read_items(items), "Be brief.", FORMS, 0)
+        read_conversation(read_items(items), "Be brief.", FORMS, 0)
     assert raised.value.param == "input"
 
 

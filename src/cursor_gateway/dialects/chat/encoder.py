@@ -9,7 +9,6 @@ from typing import Literal
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import (
@@ -98,7 +97,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
-    estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
+    estimated: bool | UnsetType = UNSET  # gateway extension: these are not the agent's own figures
 
 
 class CursorFields(Struct, frozen=True, kw_only=True):
@@ -115,7 +114,7 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     choices: list[Choice]
     usage: CompletionUsage  # of the last model call: clients take it for the size of the conversation
     cursor: CursorFields | UnsetType = UNSET
-    error: ErrorBody | UnsetType = UNSET  # ours: beside what had arrived when the run failed
+    error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 
 
 def error_frames(failure: Failure) -> bytes:
@@ -124,10 +123,11 @@ def error_frames(failure: Failure) -> bytes:
 
 
 def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
-    """A failed run's says `length` (it is cut short) and carries the error."""
-    end = answer.end
+    """A failed run's says `length` (it is cut short) and carries the error. An open question takes the place of a
+    text; before it there is white space at most."""
+    end, text = answer.end, answer.text + (marked(answer.question) if answer.question else "")
     message = Message(
-        content=answer.text or (None if answer.calls else ""),
+        content=text or (None if answer.calls else ""),
         reasoning_content=answer.reasoning or UNSET,
         tool_calls=[ToolCall(call.id, Function(call.name, call.arguments)) for call in answer.calls] or UNSET,
     )
@@ -140,11 +140,6 @@ def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
         cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
         error=error_body(end.failure) if end.failure else UNSET,
     )
-
-
-def with_question(answer: Answer) -> Answer:
-    """An open question takes the place of an empty text."""
-    return replace(answer, text=answer.text + marked(answer.question)) if answer.question else answer
 
 
 def encode_completion(completion: ChatCompletion) -> bytes:
@@ -165,7 +160,7 @@ def _usage(usage: Usage) -> CompletionUsage:
 
 
 class ChunkEncoder(ReplyState, EventEncoder):
-    """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection is to be closed.
+    """The streaming reply: frames, the last of them `[DONE]`; then it is over, and the connection can be closed.
 
     It ends where the run pauses for its caller. With a cutter it may be over before the run is, which then serves
     nobody; `prompt_tokens` estimates the context of such a reply.
@@ -190,7 +185,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
         self._number = after
         self._include_usage = include_usage
         self._begun = False
-        self._says_all = False  # begun, not over, and without a cutter
+        self._is_plain = False  # begun, not over, and without a cutter
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -205,12 +200,12 @@ class ChunkEncoder(ReplyState, EventEncoder):
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
-        if event.__class__ is ContentDelta and event.raw is None and self._says_all:  # nearly every event
+        if event.__class__ is ContentDelta and event.raw is None and self._is_plain:  # nearly every event
             return b"id: %d\n%b%b%b" % (self._number, self._content, _encode(event.text), self._content_end)
-        if event.__class__ is Reasoning and not event.opens and self._says_all:
-            self.deltas.thinks_on(event.text)
+        if event.__class__ is Reasoning and not event.opens and self._is_plain:
+            self.deltas.note_reasoning(event.text)
             return b"id: %d\n%b%b%b" % (self._number, self._reasoning, _encode(event.text), self._content_end)
-        if self.is_over:
+        if self.deltas.end is not None:
             return b""
         deltas = self.deltas.push(event)
         if not deltas and self._begun:
@@ -219,7 +214,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
         if not self._begun:
             self._begun = True
             frames.insert(0, self._role())
-        self._says_all = self.deltas.cutter is None and not self.is_over
+        self._is_plain = self.deltas.cutter is None and self.deltas.end is None
         joined = b"".join(frames)
         return joined if self.deltas.cutter is not None else numbered(joined, self._number)
 
@@ -244,8 +239,8 @@ class ChunkEncoder(ReplyState, EventEncoder):
                 return error_frames(failure)
             case Ended(usage=usage, total=total, reason=reason):
                 finish = b'%b{},"finish_reason":%b}]}\n\n' % (self._before, _encode(reason))
-                ours = b"" if total is None else b',"cursor":%b' % _encode(CursorFields(usage=_usage(total)))
-                counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(_usage(usage)), ours)
+                extension = b"" if total is None else b',"cursor":%b' % _encode(CursorFields(usage=_usage(total)))
+                counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(_usage(usage)), extension)
                 return finish + (counted if self._include_usage else b"") + _DONE
 
     def _call(self, index: int, call: Call) -> bytes:
@@ -279,7 +274,7 @@ class CompletionFold(AnswerFold):
     def completion(self) -> ChatCompletion | None:
         """None until the run is done, or cut."""
         answer = self.answer()
-        return None if answer is None else completion_of(self._head, with_question(answer))
+        return None if answer is None else completion_of(self._head, answer)
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None

@@ -2,7 +2,7 @@
 
 Unknown fields are ignored, as OpenAI's own clients send new ones all the time. `IGNORED` are those that
 are known and change nothing here; `REFUSED` are those whose answer would be wrong, so that nobody
-takes it for what was asked for. Ours is `cursor`, where a name that is not known is a mistake.
+takes it for what was asked for. `cursor` is the gateway's own; there, an unknown name is an error.
 """
 
 from typing import Annotated, Any, Literal, TypeAlias
@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, one_of
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -36,25 +36,22 @@ from cursor_gateway.model.messages import (
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
-_NO_SWITCH = "Cursor's agent has no such option."
-_NO_EFFECT = "It has no effect on the answer."
-
 IGNORED: dict[str, str] = {
-    "temperature": _NO_SWITCH,
-    "top_p": _NO_SWITCH,
-    "presence_penalty": _NO_SWITCH,
-    "frequency_penalty": _NO_SWITCH,
-    "logit_bias": _NO_SWITCH,
-    "seed": _NO_SWITCH,
-    "verbosity": _NO_SWITCH,
+    "temperature": NO_SETTING,
+    "top_p": NO_SETTING,
+    "presence_penalty": NO_SETTING,
+    "frequency_penalty": NO_SETTING,
+    "logit_bias": NO_SETTING,
+    "seed": NO_SETTING,
+    "verbosity": NO_SETTING,
     "reasoning_effort": "Effort is part of Cursor's model names: choose it with `model`.",
     "prediction": "It only makes OpenAI's own models faster.",
     "web_search_options": "The agent decides when to search.",
     "audio": "Answers are text.",
-    "service_tier": _NO_EFFECT,
-    "prompt_cache_key": _NO_EFFECT,
-    "prompt_cache_retention": _NO_EFFECT,
-    "safety_identifier": _NO_EFFECT,
+    "service_tier": NO_EFFECT,
+    "prompt_cache_key": NO_EFFECT,
+    "prompt_cache_retention": NO_EFFECT,
+    "safety_identifier": NO_EFFECT,
     "store": "The operator decides what is stored.",
     "metadata": "It only labels what OpenAI stores.",
     "user": "Conversations belong to the API key.",
@@ -96,7 +93,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
 def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Request, _HINTS)
-    _refuse_what_would_be_wrong(wire)
+    _check_refused(wire)
     check_length(len(wire.messages))
     check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
@@ -278,7 +275,7 @@ _HINTS = {
 }
 
 
-def _refuse_what_would_be_wrong(wire: _Request) -> None:
+def _check_refused(wire: _Request) -> None:
     is_refused = {
         "n": wire.n not in (None, 1),
         "logprobs": wire.logprobs,

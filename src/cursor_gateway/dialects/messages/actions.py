@@ -9,7 +9,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import UNSET, Raw
 
-from cursor_gateway.dialects.actions import action_text
+from cursor_gateway.dialects.deltas import action_text
 from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.message import (
     BashError,

@@ -96,7 +96,7 @@ class Composer(ReplyState):
         return self.deltas.cutter is None and not self.is_over
 
     def push(self, event: DocumentEvent, /) -> list[Step]:
-        if self.is_over:
+        if self.deltas.end is not None:
             return []
         steps = [step for delta in self.deltas.push(event) for step in self._take(delta)]
         if isinstance(event, DocumentEnded) and not self.is_over:
@@ -104,7 +104,7 @@ class Composer(ReplyState):
         return steps
 
     def whole(self, answer: Answer) -> list[Step]:
-        """All steps of an answer that is there already."""
+        """All steps of an answer that is complete."""
         return [step for delta in answer.deltas() for step in self._take(delta)]
 
     def _take(self, delta: Delta) -> list[Step]:
@@ -174,7 +174,7 @@ class Composer(ReplyState):
         steps: list[Step] = []
         if end.failure is None:
             steps += self._write_space()
-            if reason == "end_turn" and not self._is_visible:  # clients ask again when nothing is to be seen
+            if reason == "end_turn" and not self._is_visible:  # clients ask again when nothing is visible
                 steps += self._line(f"{MARK}{self._closing_text}")
             steps += self._close()
         return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure)]

@@ -91,7 +91,7 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
 
 
 class MessageEncoder(ReplyState, EventEncoder):
-    """The streaming reply. It is over with `message_stop` or `error`: then the connection is to be closed."""
+    """The streaming reply. It is over with `message_stop` or `error`; then the connection can be closed."""
 
     def __init__(self, head: MessageHead, composer: Composer) -> None:
         super().__init__(composer.deltas)
@@ -111,12 +111,12 @@ class MessageEncoder(ReplyState, EventEncoder):
         if event.__class__ is ContentDelta and event.raw is None and composer.open == "text" and composer.is_plain:
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))  # nearly every event
         if event.__class__ is Reasoning and not event.opens and composer.open == "thinking" and composer.is_plain:
-            self.deltas.thinks_on(event.text)
+            self.deltas.note_reasoning(event.text)
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
         return self._frames(composer.push(event))
 
     def whole(self, answer: Answer) -> bytes:
-        """All frames of an answer that is there already."""
+        """All frames of an answer that is complete."""
         return self._begin() + self._frames(self._composer.whole(answer))
 
     def _begin(self) -> bytes:

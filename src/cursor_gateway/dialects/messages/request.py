@@ -1,8 +1,8 @@
 """Read the body of Anthropic's Messages request: the conversation, its images, the tools and the options.
 
 Unknown fields are ignored, as clients send new ones all the time; so are the fields of `IGNORED`, which change nothing
-here. Almost nothing is refused: Claude Code answers a refusal with five more requests. Ours is `cursor`, where a name
-that is not known is a mistake.
+here. Almost nothing is refused: Claude Code answers a refusal with five more requests. `cursor` is the gateway's
+own; there, an unknown name is an error.
 """
 
 from typing import Annotated, Any, TypeAlias, get_args
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, one_of
+from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, one_of
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -28,23 +28,20 @@ from cursor_gateway.prompting.structured import Format, read_format
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
 
-_NO_SWITCH = "Cursor's agent has no such setting."
-_NO_EFFECT = "It has no effect on the answer."
-
 IGNORED: dict[str, str] = {
-    "temperature": _NO_SWITCH,
-    "top_p": _NO_SWITCH,
-    "top_k": _NO_SWITCH,
-    "thinking.budget_tokens": _NO_SWITCH,
+    "temperature": NO_SETTING,
+    "top_p": NO_SETTING,
+    "top_k": NO_SETTING,
+    "thinking.budget_tokens": NO_SETTING,
     "output_config.effort": "The names of Cursor's models include the effort: choose it with `model`.",
     "cache_control": "Cursor decides what is cached.",
     "context_management": "Cursor's agent manages its own context.",
     "container": "The agent works in its workspace.",
     "mcp_servers": "Only the agent's own configuration names MCP servers.",
-    "service_tier": _NO_EFFECT,
-    "speed": _NO_EFFECT,
-    "betas": _NO_EFFECT,
-    "diagnostics": _NO_EFFECT,
+    "service_tier": NO_EFFECT,
+    "speed": NO_EFFECT,
+    "betas": NO_EFFECT,
+    "diagnostics": NO_EFFECT,
     "tools[].type": "Anthropic's own tools are not run here, because the agent has its own.",
     "messages[].content[].type": "Thinking, server tools and blocks of unknown types are skipped.",
 }

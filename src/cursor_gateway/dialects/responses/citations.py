@@ -24,12 +24,12 @@ def _places(text: str, url: str) -> Iterator[tuple[int, int]]:
     place = text.find(url)
     while place >= 0:
         end = place + len(url)
-        if not _goes_on(text, end):
+        if not _continues(text, end):
             yield _link(text, place, end) or (place, end)
         place = text.find(url, end)
 
 
-def _goes_on(text: str, end: int) -> bool:
+def _continues(text: str, end: int) -> bool:
     """It is the beginning of another address."""
     rest = text[end : end + 2]
     if rest.startswith("."):

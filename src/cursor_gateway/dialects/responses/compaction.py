@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-PREVIOUS_RESPONSE = "previous_response"  # an item of ours within a compaction
+PREVIOUS_RESPONSE = "previous_response"  # the gateway's own item within a compaction
 _MARK = "cg1."
 _LARGEST = 32 * 1024 * 1024  # bytes, unpacked
 _MOST_VALUES = 1_000_000  # decoding them blocks the event loop

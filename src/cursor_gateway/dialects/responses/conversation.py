@@ -36,7 +36,7 @@ T = TypeVar("T")
 _MOST_ITEMS = 50_000
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
-_OURS = ("reasoning", "web_search_call", "mcp_call", *_CALLS)  # beside messages
+_OWN_ITEMS = ("reasoning", "web_search_call", "mcp_call", *_CALLS)  # beside messages
 
 
 class Placed(Struct, frozen=True):
@@ -98,7 +98,7 @@ def declared_tools(items: Sequence[Placed]) -> list[tuple[str, dict[str, Any]]]:
     ]
 
 
-def followed(items: Sequence[Placed]) -> str | None:
+def compacted_response(items: Sequence[Placed]) -> str | None:
     """The response that a compaction stands for, beside the items in it."""
     ids = [placed.item.get("id") for placed in items if placed.type == PREVIOUS_RESPONSE]
     return next((id for id in ids if isinstance(id, str)), None)
@@ -107,13 +107,13 @@ def followed(items: Sequence[Placed]) -> str | None:
 def without_retried(items: list[Placed]) -> tuple[list[Placed], frozenset[str]]:
     """Without our own items at the end, which a client that retries has already got; and their ids."""
     kept = len(items)
-    while kept and _is_ours(items[kept - 1]):
+    while kept and _is_own(items[kept - 1]):
         kept -= 1
     return items[:kept], frozenset(placed.item["id"] for placed in items[kept:])
 
 
-def _is_ours(placed: Placed) -> bool:
-    is_output = placed.type in _OURS or (placed.type == "message" and placed.item.get("role") == "assistant")
+def _is_own(placed: Placed) -> bool:
+    is_output = placed.type in _OWN_ITEMS or (placed.type == "message" and placed.item.get("role") == "assistant")
     return is_output and placed.answer is not None
 
 
@@ -165,7 +165,7 @@ class _FilePart(Struct, frozen=True):
     filename: str | None = None
 
 
-def converse(items: Sequence[Placed], instructions: str, forms: Forms, max_images: int) -> Conversation:
+def read_conversation(items: Sequence[Placed], instructions: str, forms: Forms, max_images: int) -> Conversation:
     """Raises `InvalidRequest`."""
     check_images(sum(map(_count_images, items)), max_images, "input")
     reader = _Reader(forms, instructions)

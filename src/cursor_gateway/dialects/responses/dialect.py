@@ -28,7 +28,7 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.deltas import Answer, AnswerFold
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
-from cursor_gateway.dialects.responses.conversation import Placed, converse, declared_tools, read_items
+from cursor_gateway.dialects.responses.conversation import Placed, declared_tools, read_conversation, read_items
 from cursor_gateway.dialects.responses.encoder import (
     ResponseStream,
     WholeResponse,
@@ -224,7 +224,7 @@ def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
 
 
 def _tokens(items: list[Placed], guidance: str) -> int:
-    read = converse(items, guidance, Forms(), len(items) * 100).messages if items else [Instructions(guidance)]
+    read = read_conversation(items, guidance, Forms(), len(items) * 100).messages if items else [Instructions(guidance)]
     return sum(estimate_tokens_by_sample(message.text) for message in read)
 
 

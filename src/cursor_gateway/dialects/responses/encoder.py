@@ -60,13 +60,13 @@ class ResponseEvents(ReplyState):
         is_plain = self.deltas.cutter is None and self._fold is None
         return self.output.open_item if is_plain else None
 
-    def think_on(self, text: str) -> int:
+    def grow_reasoning(self, text: str) -> int:
         """More of the open reasoning; the number of the delta."""
-        self.deltas.thinks_on(text)
+        self.deltas.note_reasoning(text)
         return self.output.grow(text)
 
     def push(self, event: DocumentEvent, /) -> list[Event]:
-        if self.is_over:
+        if self.deltas.end is not None:
             return []
         events = self.output.begin()
         if self._fold is not None:
@@ -96,7 +96,7 @@ class ResponseEvents(ReplyState):
 
 
 def answer_events(output: Output, answer: Answer) -> list[Event]:
-    """Of an answer that is there already."""
+    """Of an answer that is complete."""
     events = output.begin()
     for delta in answer.deltas():
         events += _delta_events(output, delta)
@@ -139,7 +139,7 @@ class ResponseStream(ReplyState, EventEncoder):
             number = self._output.grow(event.text)
             return b'%b%d%b%b,"logprobs":[]}\n\n' % (_TEXT_DELTA, number, self._before, _encode(event.text))
         if event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
-            number = self._events.think_on(event.text)
+            number = self._events.grow_reasoning(event.text)
             return b"%b%d%b%b}\n\n" % (_SUMMARY_DELTA, number, self._before, _encode(event.text))
         frames = b"".join(map(self._frame, self._events.push(event)))
         self._growing = self._events.growing if self._sends_all else None
@@ -157,7 +157,7 @@ class ResponseStream(ReplyState, EventEncoder):
         return keep_alive(self._output.last_number) if self._is_codex else SSE.keep_alive
 
     def answer(self, answer: Answer) -> bytes:
-        """All frames of an answer that is there already."""
+        """All frames of an answer that is complete."""
         return b"".join(map(self._frame, answer_events(self._output, answer)))
 
     def _frame(self, event: Event) -> bytes:
@@ -189,7 +189,7 @@ class WholeResponse(ReplyState):
         if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":
             self._events.output.grow(event.text)
         elif event.__class__ is Reasoning and not event.opens and self._growing == "reasoning":
-            self._events.think_on(event.text)
+            self._events.grow_reasoning(event.text)
         else:
             self._events.push(event)
             self._growing = self._events.growing
@@ -207,7 +207,7 @@ def keep_alive(number: int = 0) -> bytes:
 
 
 def response_of(head: Head, answer: Answer) -> Response:
-    """Of an answer that is there already."""
+    """Of an answer that is complete."""
     output = Output(head)
     answer_events(output, answer)
     return output.response()

@@ -4,15 +4,14 @@ A response begins once, has one item open at a time, and ends once. The stream s
 response of the last one.
 """
 
-from collections.abc import Iterator
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.actions import Action, action_of, action_text
-from cursor_gateway.dialects.deltas import Call, Ended, cached_tokens
+from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.deltas import Call, Ended, action_text, cached_tokens
 from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.compaction import pack_summary
@@ -222,7 +221,7 @@ class Output:
 
     # --- items that are whole from the start; none other is open ------------------------------------
 
-    def _call(self, call: Call, declared: Declared) -> Iterator[Event]:
+    def _call(self, call: Call, declared: Declared) -> list[Event]:
         known: dict[str, Any] = {
             "call_id": call.id,
             "name": declared.name,
@@ -232,32 +231,37 @@ class Output:
         match declared.kind:
             case "function":
                 item = shapes.FunctionCallItem(id=self._id("fc"), arguments=call.arguments, **known)
-                yield self._added(replace(item, arguments="", status="in_progress"))
-                yield from self._deltas("response.function_call_arguments.delta", call.arguments, item.id)
-                place = self._next_at(item.id)
-                yield shapes.FunctionArgumentsDone(name=item.name, arguments=call.arguments, **place)
-                yield self._finished(item)
+                return [
+                    self._added(replace(item, arguments="", status="in_progress")),
+                    *self._deltas("response.function_call_arguments.delta", item.arguments, item.id),
+                    shapes.FunctionArgumentsDone(name=item.name, arguments=item.arguments, **self._next_at(item.id)),
+                    self._finished(item),
+                ]
             case "custom":
                 text = input_of(msgspec.json.decode(call.arguments, type=dict[str, Any]))
                 custom = shapes.CustomToolCallItem(id=self._id("ctc"), input=text, **known)
-                yield self._added(replace(custom, input="", status="in_progress"))
-                yield from self._deltas("response.custom_tool_call_input.delta", text, custom.id)
-                yield shapes.CustomInputDone(input=text, **self._next_at(custom.id))
-                yield self._finished(custom)
+                return [
+                    self._added(replace(custom, input="", status="in_progress")),
+                    *self._deltas("response.custom_tool_call_input.delta", text, custom.id),
+                    shapes.CustomInputDone(input=text, **self._next_at(custom.id)),
+                    self._finished(custom),
+                ]
 
-    def _comment(self, document: Document) -> Iterator[Event]:
+    def _comment(self, document: Document) -> list[Event]:
         """Codex drops MCP calls; a commentary stays on its screen."""
         text = action_text(document) or ""
         part, empty = shapes.OutputText(text=text), shapes.OutputText(text="")
         item = shapes.MessageItem(id=self._id("msg"), status="completed", content=(part,), phase="commentary")
-        yield self._added(replace(item, status="in_progress", content=()))
-        yield shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id))
-        yield shapes.TextDelta(delta=text, **self._next_at(item.id))
-        yield shapes.TextDone(text=text, **self._next_at(item.id))
-        yield shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id))
-        yield self._finished(item)
+        return [
+            self._added(replace(item, status="in_progress", content=())),
+            shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
+            shapes.TextDelta(delta=text, **self._next_at(item.id)),
+            shapes.TextDone(text=text, **self._next_at(item.id)),
+            shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
+            self._finished(item),
+        ]
 
-    def _mcp_call(self, action: Action) -> Iterator[Event]:
+    def _mcp_call(self, action: Action) -> list[Event]:
         arguments = msgspec.json.encode(action.arguments).decode()
         item = shapes.McpCallItem(
             id=self._id("mcp"),
@@ -268,25 +272,29 @@ class Output:
             output=_shortened(action.output),
             error=None if action.error is None else shapes.McpError(content=(shapes.McpText(text=action.error),)),
         )
-        yield self._added(replace(item, status="in_progress", arguments="", output=None, error=None))
-        yield shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id))
-        yield from self._deltas("response.mcp_call_arguments.delta", arguments, item.id)
-        yield shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id))
-        if action.error is None:
-            yield shapes.CallProgress(type="response.mcp_call.completed", **self._next_at(item.id))
-        else:
-            yield shapes.CallProgress(type="response.mcp_call.failed", **self._next_at(item.id))
-        yield self._finished(item)
+        return [
+            self._added(replace(item, status="in_progress", arguments="", output=None, error=None)),
+            shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)),
+            *self._deltas("response.mcp_call_arguments.delta", arguments, item.id),
+            shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id)),
+            shapes.CallProgress(
+                type="response.mcp_call.completed" if action.error is None else "response.mcp_call.failed",
+                **self._next_at(item.id),
+            ),
+            self._finished(item),
+        ]
 
-    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> Iterator[Event]:
+    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[Event]:
         status: Literal["completed", "failed"] = "completed" if error is None else "failed"
         item = shapes.WebSearchCallItem(id=self._id("ws"), status=status, action=action)
-        yield self._added(replace(item, status="in_progress"))
-        yield shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id))
-        yield shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id))
+        events = [
+            self._added(replace(item, status="in_progress")),
+            shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)),
+            shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)),
+        ]
         if error is None:
-            yield shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id))
-        yield self._finished(item)
+            events.append(shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
+        return [*events, self._finished(item)]
 
     def _deltas(self, name: shapes.ArgumentsEvent, text: str, id: str) -> list[shapes.ArgumentsDelta]:
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]

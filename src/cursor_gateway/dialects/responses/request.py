@@ -1,7 +1,8 @@
 """Read OpenAI's request for a response: its body and its headers.
 
 Unknown fields are ignored, as clients send new ones all the time. `IGNORED` are those that are known and change nothing
-here; `REFUSED` are those whose answer would be wrong. Ours is `cursor`, where a name that is not known is a mistake.
+here; `REFUSED` are those whose answer would be wrong. `cursor` is the gateway's own; there, an unknown name is an
+error.
 """
 
 from collections.abc import Mapping
@@ -10,15 +11,15 @@ from typing import Annotated, Any, TypeAlias
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.invalid import convert_field, invalid
-from cursor_gateway.dialects.options import CURSOR_HINTS, CursorOptions, NonEmpty, with_headers
+from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
     Conversation,
     Placed,
-    converse,
+    compacted_response,
     declared_tools,
-    followed,
+    read_conversation,
     read_items,
     without_retried,
 )
@@ -28,23 +29,20 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
-_NO_SWITCH = "Cursor's agent has no such setting."
-_NO_EFFECT = "It has no effect on the answer."
-
 IGNORED: dict[str, str] = {
-    "temperature": _NO_SWITCH,
-    "top_p": _NO_SWITCH,
-    "top_logprobs": _NO_SWITCH,
+    "temperature": NO_SETTING,
+    "top_p": NO_SETTING,
+    "top_logprobs": NO_SETTING,
     "truncation": "The agent itself shortens a conversation that is too long.",
     "context_management": "The agent itself shortens a conversation that is too long.",
     "reasoning": "The names of Cursor's models include the effort: choose it with `model`. Summaries are always sent.",
-    "text.verbosity": _NO_SWITCH,
-    "max_tool_calls": _NO_SWITCH,
-    "stream_options": _NO_EFFECT,
-    "service_tier": _NO_EFFECT,
-    "prompt_cache_key": _NO_EFFECT,
-    "prompt_cache_retention": _NO_EFFECT,
-    "safety_identifier": _NO_EFFECT,
+    "text.verbosity": NO_SETTING,
+    "max_tool_calls": NO_SETTING,
+    "stream_options": NO_EFFECT,
+    "service_tier": NO_EFFECT,
+    "prompt_cache_key": NO_EFFECT,
+    "prompt_cache_retention": NO_EFFECT,
+    "safety_identifier": NO_EFFECT,
     "user": "Conversations belong to the API key.",
     "tools[].strict": "Arguments are always checked against the tool's schema.",
     "tools[].defer_loading": "The agent knows all tools from the start.",
@@ -176,7 +174,7 @@ def read_body(body: bytes) -> Body:
 def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
     """Raises `InvalidRequest`."""
     wire = read_body(body)
-    _refuse_what_would_be_wrong(wire)
+    _check_refused(wire)
     codex = read_codex(headers, wire.client_metadata or {}, wire.prompt_cache_key)
     items = read_items(wire.input)
     received = [placed.item for placed in items]
@@ -190,7 +188,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     if is_compaction or (codex is not None and codex.is_compaction):
         toolbox = Toolbox(toolbox.forms, None)
     guidance = _instructions(wire)
-    follows = wire.previous_response_id or followed(items)
+    follows = wire.previous_response_id or compacted_response(items)
     continues = follows is not None or wire.conversation is not None
     format = _format(wire)
     return ResponsesRequest(
@@ -208,7 +206,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
         ),
         model=wire.model,
         # Instructions are no part of the conversation that `previous_response_id` continues.
-        conversation=converse(items, "" if continues else guidance, toolbox.forms, max_images),
+        conversation=read_conversation(items, "" if continues else guidance, toolbox.forms, max_images),
         instructions=guidance if continues else "",
         toolbox=toolbox,
         format=None if is_compaction else format,
@@ -223,7 +221,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     )
 
 
-def _refuse_what_would_be_wrong(wire: Body) -> None:
+def _check_refused(wire: Body) -> None:
     is_refused = {
         "prompt": wire.prompt is not None,
         "conversation": wire.conversation is not None and wire.previous_response_id is not None,
@@ -245,7 +243,7 @@ def _instructions(wire: Body) -> str:
     if wire.instructions is None or isinstance(wire.instructions, str):
         return wire.instructions or ""
     try:
-        read = converse(read_items(wire.instructions), "", Forms(), 0)
+        read = read_conversation(read_items(wire.instructions), "", Forms(), 0)
     except InvalidRequest:
         raise invalid("instructions", "Send a text.") from None
     return "\n\n".join(message.text for message in read.messages)

@@ -137,7 +137,7 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
     output_tokens: int
     output_tokens_details: OutputTokensDetails = OutputTokensDetails()
     total_tokens: int
-    estimated: bool | UnsetType = UNSET  # ours: these are not the agent's own figures
+    estimated: bool | UnsetType = UNSET  # gateway extension: these are not the agent's own figures
 
 
 def estimated_input(tokens: int) -> ResponseUsage:
@@ -163,7 +163,7 @@ class ConversationReference(Struct, frozen=True):
 
 
 class CursorFields(Struct, frozen=True, kw_only=True):
-    """Ours: what OpenAI's API has no place for."""
+    """Gateway data."""
 
     usage: ResponseUsage  # all model calls of the run added up, as the agent reports it
 
