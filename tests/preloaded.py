@@ -11,6 +11,7 @@ import io
 import json
 import os
 import pkgutil
+import re
 import select
 import signal
 import socket
@@ -29,6 +30,7 @@ from typing import IO, Any, Protocol, Self, TypeAlias
 
 _START_SECONDS = 60
 _MOST = 1 << 20  # bytes of a request
+_DEFERRED = re.compile(r"^ +(?:from|import) ([a-z][\w.]*)(?: import| as|$)", re.MULTILINE)  # within a function
 _PER_PROCESS = {"PYTHONUNBUFFERED", "PYTHONIOENCODING"}  # obeyed by each that is forked
 
 Stream: TypeAlias = int | IO[Any]  # what `subprocess.Popen` takes: PIPE, DEVNULL, or something open
@@ -318,13 +320,16 @@ def _become(request: dict[str, Any], descriptors: Sequence[int]) -> None:
 
 
 def _import_everything() -> None:
+    """Also what the modules import only when they need it: some of that takes most of a second."""
     import cursor_gateway
 
+    names = {"encodings.idna", "importlib.readers", "psycopg", "sqlite3", "uvloop"}
     for module in pkgutil.walk_packages(cursor_gateway.__path__, "cursor_gateway."):
         if not module.name.endswith("__main__"):
             with suppress(ImportError):  # something that not every system has
-                import_module(module.name)
-    for name in ("encodings.idna", "importlib.readers", "psycopg", "sqlite3", "uvloop"):
+                file = import_module(module.name).__file__
+                names.update(_DEFERRED.findall(Path(file or os.devnull).read_text(encoding="utf-8")))
+    for name in names:
         with suppress(ImportError):
             import_module(name)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import click
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 from cursor_gateway.cli.main import cli
 from tests.cli.processes import TIMEOUT
@@ -132,6 +133,17 @@ def test_commands_are_found() -> None:
     assert _words("convert x --to text > out.txt # a comment") == ["convert", "x", "--to", "text"]
 
 
+def source_files() -> set[Path]:
+    found = (ROOT / "src" / "cursor_gateway").rglob("*")
+    return {path.relative_to(ROOT / "src") for path in found if path.is_file() and "__pycache__" not in path.parts}
+
+
+def test_the_package_has_every_file() -> None:
+    packed = {Path(file.distribution_path) for file in WheelBuilder(str(ROOT)).recurse_included_files()}
+    assert packed >= source_files()
+
+
+@pytest.mark.slow  # it compiles every module; `test_the_package_has_every_file` looks at what would be packed
 def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
     """Built and installed as `pipx install .` does, but without the network: what it depends on is here already."""
     assert "pipx install ." in (ROOT / "README.md").read_text()
@@ -146,8 +158,7 @@ def test_the_package_that_the_readme_installs_is_whole(tmp_path: Path) -> None:
     offline = ["--no-deps", "--no-build-isolation", "--target", str(target), str(copy)]
     subprocess.run([*uv, *offline], check=True, capture_output=True, timeout=TIMEOUT)
     installed = {path.relative_to(target) for path in (target / "cursor_gateway").rglob("*") if path.is_file()}
-    source = {path.relative_to(ROOT / "src") for path in (ROOT / "src" / "cursor_gateway").rglob("*") if path.is_file()}
-    assert installed >= {path for path in source if "__pycache__" not in path.parts}
+    assert installed >= source_files()
     ran = subprocess.run(
         [sys.executable, "-m", "cursor_gateway", "chat", "--text", "hello"],
         env={"PYTHONPATH": str(target), "HOME": str(tmp_path), "PATH": "/bin", "CURSOR_GATEWAY_PORT": "0"},

@@ -34,6 +34,8 @@ from tests.agent.caller import (
 from tests.agent.driving import PARTIAL, STREAM, TIMEOUT, Standin, kinds, parsed, read_until
 from tests.agent.mcp_client import TIMED_OUT, events
 
+pytestmark = pytest.mark.slow  # tests of a tool: all tests of sources and gateways drive it
+
 Records = list[dict[str, Any]]
 
 ALLOW = ["Mcp(caller:*)"]

@@ -14,6 +14,8 @@ from tests.agent.driving import PARTIAL, STREAM, TIMEOUT, Standin, kinds, parsed
 from tests.agent.quick import ASKED
 from tests.agent.scenarios import SCENARIOS
 
+pytestmark = pytest.mark.slow  # tests of a tool: all tests of sources and gateways drive it
+
 UNKNOWN = "0f0e0d0c-0b0a-4908-8706-050403020100"
 
 SUCCESSFUL = {

@@ -21,11 +21,17 @@ NAMED = {
 }
 
 
+_URL = r"(?:https?|wss?)://\[?([\w.-]+)"
+
+
 def hosts() -> dict[str, str]:
     """Every host in a URL in the source, docstrings and comments aside, with its file."""
     found: dict[str, str] = {}
     for file in PACKAGE.rglob("*.py"):
-        tree = ast.parse(file.read_text())
+        source = file.read_text()
+        if not re.search(_URL, source):  # most files
+            continue
+        tree = ast.parse(source)
         documented = {
             id(node.body[0].value)
             for node in ast.walk(tree)
@@ -35,7 +41,7 @@ def hosts() -> dict[str, str]:
         }
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
-                for host in re.findall(r"(?:https?|wss?)://\[?([\w.-]+)", node.value):
+                for host in re.findall(_URL, node.value):
                     found[host] = file.name
     return found
 

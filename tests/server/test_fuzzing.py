@@ -7,20 +7,12 @@ import json
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.errors import InvalidRequest
@@ -31,6 +23,9 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import TIMEOUT, Json, chat, http_client, question, standin
 from tests.server.test_safety import as_json, connected, error_of, exchange, request
 from tests.strategies import examples
+
+if TYPE_CHECKING:
+    from schemathesis import BaseSchema, Case
 
 EXAMPLES = 40  # for each operation: so many that are right, and so many that are wrong
 
@@ -62,21 +57,31 @@ OPERATIONS = [
     if method in ("get", "post", "put", "patch", "delete")
 ]
 UNFIT = (b'"answer_unfit"', b'"tool_not_called"')
-_Described: TypeAlias = schemathesis.BaseSchema
 
 
 @pytest.fixture(scope="module")
-def described(fuzzed: RunningGateway) -> _Described:
+def described(fuzzed: RunningGateway) -> "BaseSchema":
+    """As a library reads it that takes long to import, in each worker: only the one that needs it does so."""
+    import schemathesis
+
     return schemathesis.openapi.from_url(f"{fuzzed.url}/openapi.json")
 
 
-@pytest.mark.parametrize("mode", [GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
+@pytest.mark.parametrize("mode", ["positive", "negative"])
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 @pytest.mark.quick_cases(3)
-def test_every_reply_is_as_it_is_described(described: _Described, path: str, method: str, mode: GenerationMode) -> None:
+def test_every_reply_is_as_it_is_described(described: "BaseSchema", path: str, method: str, mode: str) -> None:
+    from schemathesis import GenerationMode
+    from schemathesis.checks import not_a_server_error
+    from schemathesis.specs.openapi.checks import (
+        content_type_conformance,
+        response_schema_conformance,
+        status_code_conformance,
+    )
+
     @settings(examples(EXAMPLES), suppress_health_check=list(HealthCheck))
-    @given(case=described[path][method].as_strategy(generation_mode=mode))
-    def check(case: schemathesis.Case[Any]) -> None:
+    @given(case=described[path][method].as_strategy(generation_mode=GenerationMode(mode)))
+    def check(case: "Case[Any]") -> None:
         response = case.call(timeout=TIMEOUT)
         checks = [status_code_conformance, content_type_conformance, response_schema_conformance]
         # An answer that is no JSON, or without a call, though that was asked for is the agent's: a bad gateway, and

@@ -3,15 +3,15 @@
 import gc
 import json
 from collections.abc import Iterator
+from functools import cache
 from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
 import pytest
-import schemathesis
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
-from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.cli.dialects import dialects_of
@@ -114,9 +114,11 @@ def references(value: Any) -> Iterator[str]:
 
 
 def test_it_is_an_openapi_document() -> None:
+    from schemathesis.specs.openapi.definitions import OPENAPI_31_VALIDATOR
+
     assert [error.message for error in OPENAPI_31_VALIDATOR.iter_errors(DOCUMENT)] == []
     assert DOCUMENT["info"]["version"] == "1.2.3"
-    assert len(list(schemathesis.openapi.from_dict(DOCUMENT).get_all_operations())) == len(OPERATIONS)
+    assert len(list(api().get_all_operations())) == len(OPERATIONS)
 
 
 def test_it_is_json_as_it_stands() -> None:
@@ -429,12 +431,24 @@ def test_an_event_may_have_every_payload() -> None:
 
 # --- what is asked ---------------------------------------------------------------------------------------
 
-API = schemathesis.openapi.from_dict(DOCUMENT)
+
+@cache
+def api() -> Any:
+    """As a library reads it that takes long to import, in each worker: when the first test needs it."""
+    import schemathesis
+
+    return schemathesis.openapi.from_dict(DOCUMENT)
+
+
+def posted(path: str) -> st.SearchStrategy[Any]:
+    return st.deferred(lambda: api()[path]["POST"].as_strategy())
+
+
 PNG = "data:image/png;base64,iVBORw0KGgo="
 quickly = settings(so_many(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
-@given(case=API["/v1/chat"]["POST"].as_strategy())
+@given(case=posted("/v1/chat"))
 @quickly
 def test_what_the_schema_of_a_chat_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
     try:
@@ -447,7 +461,7 @@ def test_what_the_schema_of_a_chat_allows_is_taken_or_refused_for_what_it_cannot
             raise
 
 
-@given(case=API["/v1/chat/{id}/answer"]["POST"].as_strategy())
+@given(case=posted("/v1/chat/{id}/answer"))
 @quickly
 def test_what_the_schema_of_an_answer_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
     try:
@@ -474,7 +488,7 @@ def whole_numbers(value: Any) -> Any:
 CANNOT_SAY = ("follows", "tools", "tool_choice", "toolChoice", "messages", "response_format")
 
 
-@given(case=API["/v1/chat/completions"]["POST"].as_strategy())
+@given(case=posted("/v1/chat/completions"))
 @quickly
 def test_what_the_schema_of_a_completion_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
     try:
@@ -484,7 +498,7 @@ def test_what_the_schema_of_a_completion_allows_is_taken_or_refused_for_what_it_
             raise
 
 
-@given(case=API["/v1/messages"]["POST"].as_strategy())
+@given(case=posted("/v1/messages"))
 @quickly
 def test_what_the_schema_of_a_message_allows_is_taken_or_refused_for_what_it_cannot_say(case: Any) -> None:
     try:

@@ -371,7 +371,7 @@ def _machine(databases: Databases, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def test_any_order_of_calls_and_losses(postgres: Databases, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = settings(_SETTINGS, max_examples=15, stateful_step_count=25)
+    few = settings(_SETTINGS, max_examples=6, stateful_step_count=25)
     with _machine(postgres, monkeypatch) as machine:
         run_state_machine_as_test(machine, settings=few)
 

@@ -33,10 +33,16 @@ def test_a_summary_is_a_message_of_the_users() -> None:
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"{}")).decode(),
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[1]")).decode(),
         "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" * 100_000)).decode(),
-        "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" + b" " * 40_000_000 + b"]")).decode(),
-        "cg1." + base64.urlsafe_b64encode(zlib.compress(b"[" + b"{}," * 1_000_000 + b"{}]")).decode(),
     ],
-    ids=["empty", "foreign", "nothing", "letters", "short", "plain", "object", "numbers", "nested", "huge", "many"],
+    ids=["empty", "foreign", "nothing", "letters", "short", "plain", "object", "numbers", "nested"],
 )
 def test_anything_else_is_nothing(text: str) -> None:
     assert unpack(text) == []
+
+
+@pytest.mark.parametrize(
+    ("piece", "times", "end"), [(b" ", 40_000_000, b"]"), (b"{},", 1_000_000, b"{}]")], ids=["huge", "many"]
+)
+def test_nor_is_what_is_much_larger_when_unpacked(piece: bytes, times: int, end: bytes) -> None:
+    packed = zlib.compress(b"[" + piece * times + end, level=1)
+    assert unpack("cg1." + base64.urlsafe_b64encode(packed).decode()) == []
