@@ -61,10 +61,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = ""
     agent_user: Annotated[
         str,
-        Meta(
-            description="The user that agents run as; if empty, the gateway's own. Linux only; the gateway needs "
-            "`CAP_SETUID`, `CAP_SETGID` and `CAP_KILL`, and must be in that user's group."
-        ),
+        "The user that agents run as; if empty, the gateway's own. Linux only; the gateway needs `CAP_SETUID`, "
+        "`CAP_SETGID` and `CAP_KILL`, and must be in that user's group.",
     ] = ""
     agent_environment: Annotated[
         list[str], "Names of additional environment variables to pass to the agent; `PREFIX*` for several."
