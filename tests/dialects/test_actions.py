@@ -3,7 +3,6 @@
 import pytest
 
 from cursor_gateway.dialects.actions import Action, action_of
-from cursor_gateway.dialects.deltas import action_text
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
@@ -130,23 +129,3 @@ def test_plans_questions_and_todos() -> None:
     assert action(ClarificationMetadata(questions=[question])) == Action("ask_question", {"questions": [question]}, "")
     todo = TodoChange(id="1", status="completed")
     assert action(TodoUpdateMetadata(todos=[todo])) == Action("todo_write", {"todos": [todo]}, "")
-
-
-def test_an_action_in_one_line() -> None:
-    caller = ToolCallMetadata(
-        tool_name="weather",
-        tool_call_id="c",
-        arguments={},
-        result=ToolCallResult(status="success", data=""),
-        duration_ms=1,
-        ran_by="caller",
-    )
-    plan = PlanMetadata(title="All", overview="", todos=[])
-    documents: list[tuple[Metadata, str | None]] = [
-        (command(), None),
-        (plan, "# Do it"),
-        (caller, None),
-        (TextMetadata(), "Hi"),
-    ]
-    found = [action_text(make_document("doc_001", 1, content, metadata)) for metadata, content in documents]
-    assert found == ["Ran `ls` (exit status 0)", "Planned All (0 to-dos)\n\n# Do it", None, None]

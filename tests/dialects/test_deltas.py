@@ -16,6 +16,7 @@ from cursor_gateway.dialects.deltas import (
     Ended,
     Thought,
     Translator,
+    action_text,
     add_usage,
 )
 from cursor_gateway.errors import AgentCrashed
@@ -39,6 +40,7 @@ from cursor_gateway.model.documents import (
     ToolCallMetadata,
     ToolCallResult,
     Usage,
+    make_document,
 )
 from cursor_gateway.stages.cutting import Cutter
 from tests.dialects.runs import USAGE, done, ended, paused, words
@@ -233,3 +235,22 @@ def test_usage_is_added_up() -> None:
     assert add_usage(first, second) == Usage(
         prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, estimated=True
     )
+
+
+def test_an_action_in_one_line() -> None:
+    result = ToolCallResult(status="success", data="")
+    call = ToolCallMetadata(
+        tool_name="weather", tool_call_id="c", arguments={}, result=result, duration_ms=1, ran_by="caller"
+    )
+    documents: list[tuple[Metadata, str | None]] = [
+        (COMMAND, None),
+        (PLAN, "# Do it"),
+        (call, None),
+        (TextMetadata(), "Hi"),
+    ]
+    assert [action_text(make_document("doc_001", 1, content, metadata)) for metadata, content in documents] == [
+        "Ran `ls` (exit status 0)",
+        "Planned All (0 to-dos)\n\n# Do it",
+        None,
+        None,
+    ]

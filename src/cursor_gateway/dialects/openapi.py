@@ -353,8 +353,7 @@ def _own_meaning(shape: Json, schemas: Mapping[str, Json]) -> str:
         case {"enum": [value]}:
             return f"Always `{value}`."
         case {"$ref": str(ref)} | {"anyOf": [{"$ref": str(ref)}, *_]}:
-            about: str = schemas.get(ref.removeprefix(_REFS), {}).get("description", "")
-            return about
+            return str(schemas.get(ref.removeprefix(_REFS), {}).get("description", ""))
         case _:
             return ""
 

@@ -29,7 +29,7 @@ from cursor_gateway.dialects.chat.encoder import (
     error_frames,
 )
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
-from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold
+from cursor_gateway.dialects.deltas import AgentTools, Answer
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
@@ -100,8 +100,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
             after=start.after,
         )
 
-    def fold(self, run: RunView, start: Start) -> AnswerFold:
-        return self.whole(run, start)
+    fold = whole
 
     def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
         return encode_completion(completion_of(completion_head(run, start.after), answer))

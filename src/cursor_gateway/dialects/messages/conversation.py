@@ -93,7 +93,8 @@ class _Reader:
         """Its texts are one, as they were streamed; those of the gateway's own are not the agent's."""
         texts = [text for text in texts_of(content) if not is_marked(text)]
         uses = [Fields(block) for block in _blocks(content) if block.get("type") == "tool_use"]
-        calls = [Call(use.text("id"), use.text("name"), _json(use.all.get("input", {}))) for use in uses]
+        inputs = [msgspec.json.encode(use.all.get("input", {})).decode() for use in uses]
+        calls = [Call(use.text("id"), use.text("name"), input) for use, input in zip(uses, inputs, strict=True)]
         self._names |= {call.id: call.name for call in calls}
         self.messages.append(AssistantMessage("".join(texts), tuple(calls)))
 
@@ -198,10 +199,6 @@ def _document(block: Fields) -> str:
         case _:
             text = f"[A document that the agent cannot read: {source.text('media_type') or 'a stored file'}]"
     return "\n".join([*head, text])
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _count_images(message: WireMessage) -> int:

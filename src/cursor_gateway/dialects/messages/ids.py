@@ -4,18 +4,17 @@ from cursor_gateway.dialects.base import AnswerId
 
 _PREFIX = "msg_"
 _RUN_PREFIX = "chat_"
-_SEPARATOR = "-"
 
 
 def message_id(run_id: str, after: int = 0) -> str:
     """Each reply of a run that pauses has its own id: `after` is the number of the last event before it."""
-    reply = f"{_SEPARATOR}{after}" if after else ""
+    reply = f"-{after}" if after else ""
     return f"{_PREFIX}{run_id.removeprefix(_RUN_PREFIX)}{reply}"
 
 
 def answer_id(id: str) -> AnswerId | None:
     """None: it is no message's."""
-    run, separator, after = id.removeprefix(_PREFIX).partition(_SEPARATOR)
+    run, separator, after = id.removeprefix(_PREFIX).partition("-")
     if not id.startswith(_PREFIX) or not run or (separator and not (after.isascii() and after.isdecimal())):
         return None
     return AnswerId(_RUN_PREFIX + run, int(after[:18] or "0"))
