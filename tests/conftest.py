@@ -11,6 +11,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol  # which has no public name; other plugins import it from here, too
@@ -95,10 +96,23 @@ def _test_of(item: pytest.Item) -> str:
     return item.nodeid.partition("[")[0]
 
 
+_shared = Forks()
+
+
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_configure_node(node: Any) -> None:
+    """One process for all workers from which others are forked. It imports while they collect."""
+    node.workerinput["forks"] = _shared.address()
+
+
+def pytest_unconfigure() -> None:
+    _shared.end()
+
+
 @pytest.fixture(scope="session", autouse=True)
-def _forked_gateways() -> Iterator[None]:
+def _forked_gateways(request: pytest.FixtureRequest) -> Iterator[None]:
     """Gateways and commands need not import anything: they are forked from a process that has done so."""
-    forks.append(Forks())
+    forks.append(Forks(getattr(request.config, "workerinput", {}).get("forks", "")))
     yield
     forks.pop().end()
 

@@ -28,7 +28,6 @@ from threading import Lock
 from types import TracebackType
 from typing import IO, Any, Protocol, Self, TypeAlias
 
-_START_SECONDS = 60
 _MOST = 1 << 20  # bytes of a request
 _DEFERRED = re.compile(r"^ +(?:from|import) ([a-z][\w.]*)(?: import| as|$)", re.MULTILINE)  # within a function
 _PER_PROCESS = {"PYTHONUNBUFFERED", "PYTHONIOENCODING"}  # obeyed by each that is forked
@@ -121,9 +120,10 @@ class Forked:
 
 
 class Forks:
-    """Starts the process from which others are forked when the first one is needed."""
+    """Starts the process from which others are forked when the first one is needed, or uses the one at an address."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = "") -> None:
+        self._given = address
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = Lock()  # some tests start several gateways at once
@@ -142,7 +142,7 @@ class Forks:
         """`python -m cursor_gateway …`"""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with self._lock:
-            connection.connect(self._address())
+            connection.connect(self.address())
         request = {
             "arguments": list(arguments),
             "environment": dict(environment),
@@ -167,20 +167,21 @@ class Forks:
         if self._folder is not None:
             self._folder.cleanup()
 
-    def _address(self) -> str:
+    def address(self) -> str:
+        """Who connects at once waits until everything is imported."""
+        if self._given:
+            return self._given
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory()
-            address = f"{self._folder.name}/forks"
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.preloaded", address],
-                stdin=subprocess.PIPE,  # it ends when this process does, however it ends
-                stdout=subprocess.PIPE,
-                cwd=Path(__file__).parents[1],
-            )
-            assert self._process.stdout is not None
-            ready, _, _ = select.select([self._process.stdout], [], [], _START_SECONDS)
-            assert ready
-            assert self._process.stdout.read(1)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+                listener.bind(f"{self._folder.name}/forks")
+                listener.listen(64)
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "tests.preloaded", str(listener.fileno())],
+                    stdin=subprocess.PIPE,  # it ends when this process does, however it ends
+                    cwd=Path(__file__).parents[1],
+                    pass_fds=[listener.fileno()],
+                )
         return f"{self._folder.name}/forks"
 
 
@@ -254,12 +255,8 @@ def run_text(
 # --- the process from which others are forked -----------------------------------------------------------
 
 
-def _serve(address: str) -> None:
+def _serve(listener: socket.socket) -> None:
     """Returns in each child, whose command line is then in `sys.argv`."""
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    listener.bind(address)
-    listener.listen(64)
-    os.write(1, b".")
     running: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor that becomes readable when it ends
     while True:
         watched: list[socket.socket | int] = [0, listener, *running]
@@ -361,5 +358,5 @@ if __name__ == "__main__":
     _import_everything()
     gc.collect()
     gc.freeze()
-    _serve(sys.argv[1])
+    _serve(socket.socket(fileno=int(sys.argv[1])))
     os._exit(_run())  # without Python's own end, which takes apart all modules
