@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, cast
 
 import uvloop
 from msgspec import Struct
@@ -19,8 +19,8 @@ from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.base import Idempotency, Store
 from tests.store import making
+from tests.store.blocking import at_once as at_once
 
-_Result = TypeVar("_Result")
 Loop: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 LOOPS: list[Loop] = [asyncio.run, uvloop.run]
 
@@ -179,15 +179,6 @@ def folded(run: Run) -> ChatResponse | None:
     for event in run.log.events:
         transcript.push(event)
     return transcript.response()
-
-
-def at_once(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
-    """What a coroutine gives that has nothing to wait for, as those of the local store have."""
-    try:
-        coroutine.send(None)
-    except StopIteration as end:
-        return cast(_Result, end.value)
-    raise AssertionError("it waits")
 
 
 async def write(journal: Journal, events: list[DocumentEvent]) -> list[DocumentEvent]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -99,10 +99,10 @@ def test_a_program_that_fails_does_not_hide_one_that_works(
         Path(broken).write_bytes(b"\x7fELF not a program")
     path = install(tmp_path / "bin", names=["agent"])
 
-    async def ask(path: str, environment: Mapping[str, str]) -> Program | None:
+    async def ask(path: str, environment: Mapping[str, str], launcher: Sequence[str]) -> Program | None:
         if path == broken and how == "exec sleep 600":  # only this one is not waited for
             await run_to_end([path, "--version"], environment, seconds=0.01)
-        return await ask_program(path, environment)
+        return await ask_program(path, environment, launcher)
 
     monkeypatch.setattr(program, "ask_program", ask)
     assert found("", around(tmp_path / "other", tmp_path / "bin")).path == str(path)

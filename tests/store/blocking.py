@@ -5,10 +5,11 @@ import inspect
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import at_once
+
+_Result = TypeVar("_Result")
 
 WRITES = {"begin_run", "begin_with", "append", "end_run"}  # which wait for nobody where no event loop runs
 
@@ -30,6 +31,15 @@ class Database:
                 return thread.submit(lambda: drive(found(*values, **named))).result()
 
         return call
+
+
+def at_once(coroutine: Coroutine[Any, Any, _Result]) -> _Result:
+    """What a coroutine gives that has nothing to wait for, as those of the local store have."""
+    try:
+        coroutine.send(None)
+    except StopIteration as end:
+        return cast(_Result, end.value)
+    raise AssertionError("it waits")
 
 
 def blocking(store: SqliteStore) -> Database:

@@ -33,7 +33,6 @@ from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings, subset
-from cursor_gateway.sources.agent_user import UMASK, AgentUser, find_agent_user
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
@@ -48,6 +47,7 @@ from cursor_gateway.store.base import Store
 
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
+    from cursor_gateway.sources.agent_user import AgentUser
     from cursor_gateway.store.cluster import Member
 
 _KEEPING_SECONDS = 3600.0
@@ -332,6 +332,8 @@ def _share_folders(settings: Settings, directory: Path, environ: Mapping[str, st
     """With agents that run as another user."""
     if (user := agent_user(settings)) is None:
         return
+    from cursor_gateway.sources.agent_user import UMASK
+
     os.umask(UMASK)  # of the agents
     try:
         data, base = data_dir(settings, environ).resolve(), directory.resolve()
@@ -343,9 +345,13 @@ def _share_folders(settings: Settings, directory: Path, environ: Mapping[str, st
         ) from None
 
 
-def agent_user(settings: Settings) -> AgentUser | None:
+def agent_user(settings: Settings) -> "AgentUser | None":
     """None: the gateway's own. Raises `SettingsError`."""
-    return find_agent_user(settings.agent_user) if settings.agent_user else None
+    if not settings.agent_user:
+        return None
+    from cursor_gateway.sources.agent_user import find_agent_user
+
+    return find_agent_user(settings.agent_user)
 
 
 def unsupported(source: str, settings: Settings) -> str:

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from importlib.util import find_spec
 from mimetypes import guess_type
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 
@@ -17,7 +17,6 @@ from cursor_gateway.sources.acp.models import acp_model
 from cursor_gateway.sources.acp.pool import Place, Pool, PoolOptions
 from cursor_gateway.sources.acp.process import start_with_stdin
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
-from cursor_gateway.sources.agent_user import AgentUser
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for, operator_flags
 from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
@@ -41,12 +40,15 @@ from cursor_gateway.sources.leftovers import (
 from cursor_gateway.sources.private_files import data_of
 from cursor_gateway.wire.payload import Fields
 
+if TYPE_CHECKING:
+    from cursor_gateway.sources.agent_user import AgentUser
+
 _MODES = {"agent": "agent", "debug": "agent", "plan": "plan", "ask": "ask"}  # `debug` is a preamble in the prompt
 _LARGEST_IMAGE = 20 * 1024 * 1024
 
 
 class AcpOptions(Struct, frozen=True, kw_only=True):
-    user: AgentUser | None = None  # None: the gateway's own
+    user: "AgentUser | None" = None  # None: the gateway's own
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
     pool: PoolOptions = PoolOptions()

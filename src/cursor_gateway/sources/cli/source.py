@@ -5,12 +5,12 @@ import os
 import shutil
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
-from cursor_gateway.sources.agent_user import AgentUser
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
@@ -37,12 +37,15 @@ from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
 from cursor_gateway.wire.lines import LineSplitter
 
+if TYPE_CHECKING:
+    from cursor_gateway.sources.agent_user import AgentUser
+
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 
 
 class CliOptions(Struct, frozen=True, kw_only=True):
     program: str = ""
-    user: AgentUser | None = None  # None: the gateway's own
+    user: "AgentUser | None" = None  # None: the gateway's own
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
     allow: Sequence[str] = ()  # rules, besides those of the user's own configuration
