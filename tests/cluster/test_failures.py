@@ -142,7 +142,8 @@ def test_limits_hold_for_all_fronts(tmp_path: Path, database: str) -> None:
 
 
 def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> None:
-    with cluster(tmp_path, database, fronts=1, runners=1) as running:
+    # A front that does not know yet that the runner is drained lets the request wait.
+    with cluster(tmp_path, database, fronts=1, runners=1, queue_seconds="2") as running:
         (one,) = running.clients
         with growing(one, "documents", standin("slow count=100 delay_ms=20")) as stream:
             stream.until(b"\n\n")

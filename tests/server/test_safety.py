@@ -667,6 +667,7 @@ def test_names_and_ids_of_a_request_reach_no_header(client: httpx2.Client, value
         {"message": "x", value: 1},
         {"message": "x", "include": [value]},
     ]
+    assert client.get("/v1/models").status_code == 200  # from now on unknown ones are refused without an agent
     for body in bodies:
         reply = client.post("/v1/chat", json=body)
         assert 400 <= reply.status_code < 500
