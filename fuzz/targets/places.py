@@ -166,9 +166,15 @@ class _Served:
         self.loop.close()
 
     def ask(self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> list[Message]:
-        return self.loop.run_until_complete(asyncio.wait_for(self._ask(method, target, headers, body), 20))
+        return self.loop.run_until_complete(self._ask(method, target, headers, body))
 
     async def _ask(self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> list[Message]:
+        async with asyncio.timeout(20):
+            return await self._answered(method, target, headers, body)
+
+    async def _answered(
+        self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
+    ) -> list[Message]:
         raw, _, query = target.partition(b"?")
         scope = {
             "type": "http",

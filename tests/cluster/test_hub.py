@@ -103,3 +103,14 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
         await hub.close()
 
     _run(test())
+
+
+def test_it_can_be_closed_although_a_hint_comes_at_the_same_moment() -> None:
+    async def test() -> None:
+        hub = Hub(cast(ClusterStore, _Cluster()), cast(Store, None), "me")
+        hub.start()
+        await asyncio.sleep(0.01)
+        hub._wanted.set()
+        await hub.close()
+
+    _run(test())

@@ -73,7 +73,8 @@ async def _serve(options: Options) -> None:
                     click.echo(f"{member.name} ended with status {member.exit_status}:\n{member.log_tail()}", err=True)
                     ended.set()
             with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await ended.wait()
         click.echo("Stopping …")
     click.echo("Everything has stopped.")
 

@@ -100,7 +100,8 @@ class Asking:
             if loop.time() - began > _LONGEST_SECONDS:
                 raise StoreUnavailable("No runner has carried out the request in time; see `cursor-gateway runners`.")
             with suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(done), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await asyncio.shield(done)
         return done.result()
 
     def _check_database(self, now: float) -> None:
@@ -110,7 +111,8 @@ class Asking:
     async def _work(self) -> None:
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), _LOOK_SECONDS)
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    await self._wanted.wait()
             self._wanted.clear()
             if not self._waiting:
                 self._away_since = None

@@ -189,7 +189,8 @@ class Hub:
         looked_at = loop.time()  # at all
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), max(0.0, looked_at + _LOOK_SECONDS - loop.time()))
+                async with asyncio.timeout_at(looked_at + _LOOK_SECONDS):
+                    await self._wanted.wait()
             if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()

@@ -374,7 +374,8 @@ async def _whenever(wanted: asyncio.Event, act: Callable[[], Awaitable[None]]) -
     """Acts when that is wanted, and every second or two in any case: hints may be lost."""
     while True:
         with suppress(TimeoutError):
-            await asyncio.wait_for(wanted.wait(), random.uniform(*_LOOK_SECONDS))
+            async with asyncio.timeout(random.uniform(*_LOOK_SECONDS)):
+                await wanted.wait()
         wanted.clear()
         with suppress(StoreUnavailable):
             await act()

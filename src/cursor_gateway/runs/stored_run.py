@@ -49,7 +49,8 @@ class StoredLog:
                 return
             if self.count == count and self.done is None:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asyncio.shield(woken), left)
+                    async with asyncio.timeout(left):
+                        await asyncio.shield(woken)
 
 
 class StoredRun(RunHandle):

@@ -70,7 +70,8 @@ async def serve_app(
         _log.info("stopping", runs=service.state().running)
         await service.retire()
         with suppress(TimeoutError):
-            await asyncio.wait_for(hurried.wait(), settings.drain_notice_seconds)
+            async with asyncio.timeout(settings.drain_notice_seconds):
+                await hurried.wait()
         server.close()
         await _drained(service, server, settings, hurried)
     finally:

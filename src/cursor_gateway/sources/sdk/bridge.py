@@ -86,7 +86,8 @@ class Bridge:
     async def check(self) -> None:
         """Raises `AgentCrashed` if it does not answer, `GatewayFault` if it rejects the gateway's token."""
         try:
-            await asyncio.wait_for(self.client.ping(), self._options.ping_seconds)
+            async with asyncio.timeout(self._options.ping_seconds):
+                await self.client.ping()
         except TimeoutError as error:
             raise AgentCrashed("The SDK's bridge is not responding. Retry.") from error
         except Exception as error:

@@ -233,7 +233,8 @@ class CursorSdkSource(Source):
             call.close()
             return
         try:
-            await asyncio.wait_for(call, self._options.cancel_seconds)
+            async with asyncio.timeout(self._options.cancel_seconds):
+                await call
         except TimeoutError:
             await self._bridges.replace_broken(opened.bridge)
         except Exception as error:  # noqa: BLE001 -- e.g. the run has just ended, or the agent is gone
