@@ -65,7 +65,8 @@ def agent_log(home: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    with running_gateway(tmp_path_factory.mktemp("gateway"), settings={"when_client_leaves": "finish"}) as gateway:
+    settings = {"when_client_leaves": "finish", "drain_seconds": "0"}  # runs that hang are left in the end
+    with running_gateway(tmp_path_factory.mktemp("gateway"), settings=settings) as gateway:
         yield gateway
 
 
@@ -545,23 +546,28 @@ def test_a_connection_that_breaks_off_is_reported_and_what_had_arrived_stays(len
         assert chat("--url", url, "--json", "hi")[:2] == (1, "")
 
 
-def test_what_is_no_gateway_is_reported() -> None:
-    def page(handler: BaseHTTPRequestHandler) -> None:
-        handler.send_response(200)
-        handler.send_header("Content-Type", "text/html")
-        handler.end_headers()
-        handler.wfile.write(b"<html>")
+def some_page(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_response(200)
+    handler.send_header("Content-Type", "text/html")
+    handler.end_headers()
+    handler.wfile.write(b"<html>")
 
-    answers: list[Answer] = [
-        page,
+
+@pytest.mark.quick_cases(1)  # the client tries each of them again for three seconds
+@pytest.mark.parametrize(
+    "answer",
+    [
+        some_page,
         lambda handler: handler.send_error(502, "Bad Gateway"),
         lambda handler: stream(handler, b"event: document_start\ndata: {}\n\n"),
-    ]
-    for answer in answers:
-        with server(answer) as url:
-            status, out, error = chat("--url", url, "hi")
-            assert (status, out) == (2, "")
-            assert "gateway" in error.splitlines()[-1].removeprefix("cursor-gateway: ")
+    ],
+    ids=["a page", "a proxy's error", "a wrong event"],
+)
+def test_what_is_no_gateway_is_reported(answer: Answer) -> None:
+    with server(answer) as url:
+        status, out, error = chat("--url", url, "hi")
+        assert (status, out) == (2, "")
+        assert "gateway" in error.splitlines()[-1].removeprefix("cursor-gateway: ")
 
 
 def test_a_refusal_cannot_draw_on_the_terminal() -> None:
@@ -653,6 +659,7 @@ def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gatew
     assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
 
 
+@pytest.mark.slow  # it tries for seven seconds; tests/client/test_breaking.py has the rule
 def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
     with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
         status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")

@@ -68,6 +68,7 @@ FIGURES = Figures(
     batches=0,
     append_seconds=0,
     waiting_bytes=0,
+    rewinds=0,
     reconnections=0,
     server="1",
     losses=0,

@@ -175,6 +175,7 @@ class Members:
             Figure("cluster_batches", "Batches of events in these commits.", stored.batches, is_total=True),
             Figure("cluster_append_seconds", "Time that these commits took.", stored.append_seconds, is_total=True),
             Figure("cluster_waiting_bytes", "Bytes of events that are not stored yet.", stored.waiting_bytes),
+            Figure("cluster_rewinds", "Times that events were lost and sent again.", stored.rewinds, is_total=True),
             Figure(
                 "cluster_listen_reconnections",
                 "Reconnects of the connection that receives hints.",

@@ -130,6 +130,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     batches: int  # that they stored
     append_seconds: float  # that they took
     waiting_bytes: int  # of events that are not stored yet
+    rewinds: int  # times that the database had lost events, which this process sent again
     reconnections: int  # of the connection that listens
     server: str  # names the database server since its last start
     losses: int  # times that this process found it unavailable, even if a retry succeeded

@@ -44,6 +44,7 @@ class Appender:
         self._waiting: list[tuple[Batch, asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
         self.commits = self.batches = 0
+        self.rewinds = 0  # times that the database had lost events, which are then sent again
         self.seconds = 0.0
 
     async def append(self, batch: Batch) -> bool:

@@ -210,6 +210,7 @@ class PostgresCluster:
             batches=appender.batches,
             append_seconds=appender.seconds,
             waiting_bytes=appender.waiting_bytes,
+            rewinds=appender.rewinds,
             reconnections=self._listener.reconnections,
             losses=self._connections.losses,
         )

@@ -15,6 +15,7 @@ from cursor_gateway.stages import search_tokens
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     Begun,
+    Behind,
     FoundConversation,
     Lease,
     NewRun,
@@ -172,6 +173,8 @@ class PostgresStore(SqlStore):
     def _report(self, written: Written, lease: Lease, last: int) -> None:
         if isinstance(written, Stored):
             self.written(lease.run_id, last)
+        elif isinstance(written, Behind):
+            self.appender.rewinds += 1
 
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         joined = f"{RUNS} JOIN calls ON calls.run = runs.key WHERE calls.owner = %s AND calls.id = ANY(%s) LIMIT 1"
