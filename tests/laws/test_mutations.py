@@ -230,8 +230,8 @@ MUTATIONS = [
     Mutation(
         "a pause ends the text",
         "stages/assembler.py",
-        "        self._end_text()\n        waiting = [\n",
-        "        waiting = [\n",
+        '        self._end_output()\n        envelope = self._envelope("streaming"',
+        '        envelope = self._envelope("streaming"',
         f"{_TOLD}[a pause ends the text, and says the white space behind it]",
     ),
     Mutation(
@@ -244,15 +244,15 @@ MUTATIONS = [
     Mutation(
         "the agent's source is said once",
         "stages/assembler.py",
-        "self._take_space() + raw)\n\n    def _end_text",
-        "self._take_space() + raw + raw)\n\n    def _end_text",
+        "_drained(self._space) + raw)\n\n    def _end_output",
+        "_drained(self._space) + raw + raw)\n\n    def _end_output",
         f"{_TOLD}[a fence with a language is a document]",
     ),
     Mutation(
         "white space that waited is said once",
         "stages/assembler.py",
-        '        space = "".join(self._space)\n        self._space = []\n',
-        '        space = "".join(self._space)\n',
+        '    text = "".join(pieces)\n    del pieces[:]\n',
+        '    text = "".join(pieces)\n',
         f"{_TOLD}[line ends wait until text follows, other white space only behind them]",
     ),
     Mutation(
@@ -272,7 +272,7 @@ MUTATIONS = [
     Mutation(
         "what the caller has run is not told to it",
         "dialects/deltas.py",
-        'document.metadata.ran_by == "caller"',
+        'metadata.ran_by == "caller"',
         "False",
         "tests/dialects/test_deltas.py::test_what_the_caller_has_run_is_not_repeated[reasoning]",
     ),
