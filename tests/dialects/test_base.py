@@ -6,6 +6,7 @@ from cursor_gateway.dialects.base import (
     ComputedRoute,
     Dialect,
     Dialects,
+    JsonReply,
     Replay,
     Route,
     RunView,
@@ -59,3 +60,8 @@ def test_each_dialect_translates_its_own_ids_and_others_stay() -> None:
     assert dialects.answer("answer-2") == AnswerId("chat_1", 7)
     assert (dialects.computed, dialects.answers) == ([(COMPUTED, OPENAI_ERRORS)], [])
     assert (dialects.routes, dialects.replays) == ([(ROUTE, OPENAI_ERRORS)], {"a": REPLAY})
+
+
+def test_most_replies_have_no_headers_of_their_own() -> None:
+    run = RunView(RunInfo(id="chat_1", created="2026-01-01T00:00:00Z"), 0, "")
+    assert JsonReply().headers(run) == {}

@@ -254,3 +254,17 @@ def test_an_action_in_one_line() -> None:
         None,
         None,
     ]
+
+
+def test_an_answer_is_made_of_the_same_deltas_again() -> None:
+    call, end = Call("k", "look", "{}"), Ended(USAGE, reason="tool_calls")
+    answer = Answer("Hi", "Hm", (call,), end)
+    assert answer.deltas() == [Thought("Hm"), Content("Hi"), Called(0, call), end]
+    assert Answer("", "", (), end).deltas() == [end]
+
+
+def test_a_reply_says_why_its_run_failed() -> None:
+    fold, failure = AnswerFold("run", "none"), AgentCrashed().failure()
+    assert fold.failure is None
+    fold.push(done(failure))
+    assert fold.failure == failure

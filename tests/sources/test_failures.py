@@ -18,7 +18,9 @@ from cursor_gateway.errors import (
 from cursor_gateway.sources.cursor.failures import (
     failure_of,
     known_failure,
+    line_too_long,
     nearest_names,
+    output_too_large,
     quoting,
     reported_failure,
 )
@@ -198,3 +200,8 @@ def test_of_long_last_words_those_that_say_what_is_wrong_are_kept() -> None:
 @pytest.mark.parametrize("error", [AgentOverloaded, AgentUnreachable, AgentCrashed])
 def test_what_may_pass_by_itself_is_worth_another_try(error: type[AgentError]) -> None:
     assert error("…").failure().retryable
+
+
+def test_too_much_output_is_an_error_that_names_the_limit() -> None:
+    assert "more than 7 bytes; ask for less at a time, or raise `max_output_bytes`" in str(output_too_large(7))
+    assert "a line of more than 7 bytes" in str(line_too_long(7))

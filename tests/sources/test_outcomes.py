@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cursor_gateway.model.actions import Outcome
-from cursor_gateway.sources.cursor.outcomes import read_outcome, snake
+from cursor_gateway.sources.cursor.outcomes import read_outcome, snake, timed
 
 ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {
     "a success": ({"pid": 1, "success": {"a": 1}}, Outcome()),
@@ -62,3 +62,10 @@ def test_any_other_result_is_a_success_and_kept_whole() -> None:
 
 def test_names_in_snake_case() -> None:
     assert snake("readPermissionDenied") == "read_permission_denied"
+
+
+def test_a_duration_is_the_tools_own_or_that_of_the_first_whole_clock() -> None:
+    assert timed(Outcome(duration_ms=7), (0, 5)) == Outcome(duration_ms=7)
+    assert timed(Outcome(), (None, 5), (10, 15.9), (0, 1)) == Outcome(duration_ms=5)
+    assert timed(Outcome(), (5, 3)) == Outcome(duration_ms=0)
+    assert timed(Outcome(), (None, 5), (5, None)) == Outcome()

@@ -913,3 +913,8 @@ def test_a_run_goes_on_with_another_agent_after_a_note() -> None:
     ended = [event.document for event in [*begun, *noted, *rest] if isinstance(event, DocumentEnded)]
     assert [document.content for document in ended] == ["I began", None, "(Another one continues.)", "Done."]
     assert [document.sequence for document in ended] == [1, 2, 3, 4]
+
+
+def test_a_run_so_far_has_an_envelope() -> None:
+    envelope = Assembler(RUN).envelope()
+    assert (envelope.id, envelope.status, envelope.metadata.waiting_for) == (RUN.id, "streaming", UNSET)

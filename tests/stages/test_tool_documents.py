@@ -26,7 +26,9 @@ from cursor_gateway.model.documents import (
     ClarificationQuestion,
     Diff,
     DocumentType,
+    PermissionRequest,
     PlanTodo,
+    TerminalCommandMetadata,
     TodoChange,
     ToolCallMetadata,
     document_type,
@@ -257,3 +259,12 @@ def test_a_call_that_has_not_ended_has_a_state_and_no_reason(outcome: Outcome) -
     metadata = metadata_of(OtherTool(tool="t", arguments={}), outcome, call_id="c", agent_call_id="c", payload=UNSET)
     assert isinstance(metadata, ToolCallMetadata)
     assert (metadata.state, metadata.reason, metadata.result.data) == (outcome.state, UNSET, None)
+
+
+def test_a_tool_that_was_rejected_names_the_permission_that_it_needs() -> None:
+    wanted = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    outcome = Outcome(state="rejected", message="Not allowed.", permission=wanted)
+    action = Command(tool="shell", command="npm test")
+    metadata = metadata_of(action, outcome, call_id="c", agent_call_id="c", payload=UNSET)
+    assert isinstance(metadata, TerminalCommandMetadata)
+    assert (metadata.state, metadata.reason, metadata.permission) == ("rejected", "Not allowed.", wanted)
