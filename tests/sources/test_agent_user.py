@@ -75,6 +75,8 @@ def test_what_the_gateway_lacks_is_named(ordinary: None, monkeypatch: pytest.Mon
     monkeypatch.setattr(agent_user, "_effective", lambda: ALL & ~(1 << 5 | 1 << 7))
     assert "lacks CAP_KILL, CAP_SETUID;" in refusal()
     monkeypatch.setattr(agent_user, "_effective", lambda: ALL)
+    monkeypatch.setattr(os, "getegid", lambda: pwd.getpwnam("nobody").pw_gid)
+    assert "has the gateway's own group" in refusal()
     monkeypatch.setattr(os, "getgroups", list)
     monkeypatch.setattr(os, "getegid", lambda: 4711)
     assert "is not in the group" in refusal()
@@ -142,6 +144,17 @@ def test_what_was_there_before_is_shared_as_well_but_links_are_left_alone(tmp_pa
     old = data / "conversations" / "conv_1"
     assert (mode(old), mode(old / "cursor"), mode(old / "cursor" / "cli-config.json")) == (SHARED, SHARED, 0o660)
     assert mode(outside) == 0o600
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may choose any group")
+def test_folders_of_another_group_are_shared_anew(tmp_path: Path) -> None:
+    data, user = tmp_path / "data", AgentUser("agent", ME.pw_uid, 4711, "/home/agent")
+    AgentUser("agent", ME.pw_uid, 4712, "/home/agent").share(data, [data / "conversations"])
+    with private_folder(data, data / "conversations" / "conv_1") as opened:
+        write_private(opened, "x", b"")
+    user.share(data, [data / "conversations"])
+    shared = [data, data / "conversations", data / "conversations" / "conv_1", data / "conversations" / "conv_1" / "x"]
+    assert [path.stat().st_gid for path in shared] == [4711] * 4
 
 
 # --- with real users ------------------------------------------------------------------------------------------

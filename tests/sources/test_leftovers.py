@@ -1,5 +1,6 @@
 """What agents keep of a conversation: noted, found, and deleted wherever it is."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -101,3 +102,34 @@ def test_what_is_kept_of_a_folder_is_the_note_alone(tmp_path: Path) -> None:
     remove_folder(folder, is_done=False)
     assert [path.name for path in folder.iterdir()] == [NOTE]
     assert (tmp_path / "outside" / "kept").exists()
+
+
+def test_no_link_is_followed_where_sessions_are_deleted(tmp_path: Path) -> None:
+    slot, own = tmp_path / "acp" / "0", tmp_path / "own" / ONE
+    (slot / "chats").mkdir(parents=True)
+    own.mkdir(parents=True)
+    (slot / "chats" / "planted").symlink_to(own.parent)
+    (slot / "acp-sessions").symlink_to(own.parent)
+    assert delete_sessions([ONE], [slot])
+    assert own.is_dir()
+
+
+def test_a_conversation_that_became_a_link_is_not_emptied(tmp_path: Path) -> None:
+    own, folder = tmp_path / "own", tmp_path / "data" / "conversations" / "conv_1"
+    own.mkdir()
+    (own / "history.db").write_text("kept")
+    (own / "sessions.json").write_text("[]")
+    folder.parent.mkdir(parents=True)
+    folder.symlink_to(own)
+    remove_folder(folder, is_done=False)
+    remove_folder(folder, is_done=True)
+    assert (own / "history.db").read_text() == "kept"
+
+
+def test_a_note_that_is_a_pipe_or_a_link_is_none(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "conversations" / "conv_1"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "sessions.json")
+    assert noted_sessions(folder) == []
+    note_session(folder, tmp_path / "data", NotedSession("acp", ONE, "/w"))
+    assert [session.id for session in noted_sessions(folder)] == [ONE]

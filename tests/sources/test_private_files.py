@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.private_files import private_folder, remove_entry, write_private
+from cursor_gateway.sources.private_files import private_folder, read_private, remove_entry, write_private
 
 
 def mode(path: Path) -> int:
@@ -104,3 +104,20 @@ def test_an_entry_is_removed_whatever_it_is(tmp_path: Path) -> None:
 def test_a_folder_elsewhere_is_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not below"), private_folder(tmp_path / "a", tmp_path / "ab"):
         pass
+
+
+def test_what_an_agent_has_put_there_is_read_only_if_it_is_an_ordinary_file(tmp_path: Path) -> None:
+    data, outside = tmp_path / "data", tmp_path / "outside"
+    (data / "a").mkdir(parents=True)
+    outside.mkdir()
+    (outside / "secret").write_bytes(b"secret")
+    (data / "a" / "x").write_bytes(b"one")
+    assert read_private(data, data / "a" / "x") == b"one"
+    (data / "a" / "link").symlink_to(outside / "secret")
+    (data / "b").symlink_to(outside)
+    os.mkfifo(data / "a" / "pipe")  # nobody writes to it
+    for path in (data / "a" / "link", data / "b" / "secret", data / "a" / "pipe", data / "a", data / "missing"):
+        with pytest.raises(OSError):  # noqa: PT011 -- of several kinds
+            read_private(data, path)
+    with pytest.raises(OSError, match="too large"):
+        read_private(data, data / "a" / "x", largest=2)

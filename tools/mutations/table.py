@@ -202,7 +202,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: sessions of ACP", '"acp-sessions/{id}", ', ""),
         ("Deleting: chats", '"chats/*/{id}", ', ""),
         ("Deleting: transcripts", ', "projects/*/agent-transcripts/{id}"', ""),
-        ("Deleting: nothing that was said stays", "elif entry.name != NOTE:", "elif False:"),
+        ("Deleting: nothing that was said stays", "if name != NOTE:", "if False:"),
     ),
     *_of(
         "runs/removal.py",

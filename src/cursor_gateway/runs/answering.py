@@ -36,6 +36,7 @@ from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import TOOLS, unwritable
 from cursor_gateway.runs.whole_answers import response_of
+from cursor_gateway.sources.private_files import read_private
 from cursor_gateway.store.base import Claim
 
 
@@ -240,7 +241,7 @@ class Answering:
     def _tools_of(self, run: RunHandle) -> list[Tool]:
         path = self._service.conversations.folder(run.info.conversation_id or "") / TOOLS
         try:
-            return msgspec.json.decode(path.read_bytes(), type=list[Tool])
+            return msgspec.json.decode(read_private(self._service.conversations.data, path), type=list[Tool])
         except (OSError, msgspec.DecodeError):
             raise InvalidRequest(
                 "The tools of this run are no longer stored; send a new message with `tools`.", param="id"

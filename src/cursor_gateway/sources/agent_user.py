@@ -16,6 +16,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from cursor_gateway.errors import SettingsError
 from cursor_gateway.sources.private_files import SHARED, private_folder
 
 _CAPABILITIES = {"CAP_KILL": 5, "CAP_SETGID": 6, "CAP_SETUID": 7}  # their numbers in <linux/capability.h>
-_OWN_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "CURSOR_CONFIG_DIR", "CURSOR_DATA_DIR", "XAUTHORITY")
+_OWN_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "CURSOR_CONFIG_DIR", "CURSOR_DATA_DIR", "TMPDIR", "TMP", "TEMP")
 _TRAVERSABLE = 0o710  # by the group, which cannot list it
 UMASK = 0o007
 
@@ -60,7 +61,8 @@ class AgentUser(Struct, frozen=True):
         """Lets the user work in these folders, and reach nothing else below `data`. Raises `OSError`."""
         for folder in folders:
             with private_folder(data, folder) as opened:
-                if stat.S_IMODE(os.fstat(opened).st_mode) != SHARED:
+                facts = os.fstat(opened)
+                if facts.st_gid != self.gid or stat.S_IMODE(facts.st_mode) != SHARED:
                     self._share_contents(folder)
             for parent in folder.parents:
                 if parent.is_relative_to(data) and not self._may_enter(parent):
@@ -69,18 +71,22 @@ class AgentUser(Struct, frozen=True):
 
     def _may_enter(self, folder: Path) -> bool:
         facts = os.stat(folder)
-        return bool(facts.st_mode & (0o011 if facts.st_gid == self.gid else 0o001))
+        return bool(facts.st_mode & (0o010 if facts.st_gid == self.gid else 0o001))
 
     def _share_contents(self, folder: Path) -> None:
-        """Of a gateway that ran its agents as its own user so far."""
-        for place, _, files in os.walk(folder, topdown=False):  # the folder itself last: it shows that all is done
+        """Of a gateway whose agents were another user so far, or its own. Links are left alone."""
+        for _, _, files, opened in os.fwalk(folder, topdown=False):  # the folder itself last: it shows that all is done
             for name in files:
-                path = os.path.join(place, name)
-                if stat.S_ISREG(mode := os.lstat(path).st_mode):
-                    os.chown(path, -1, self.gid)
-                    os.chmod(path, stat.S_IMODE(mode) | 0o060)
-            os.chown(place, -1, self.gid)
-            os.chmod(place, SHARED)
+                with suppress(OSError):  # a link, or a file of another user
+                    file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=opened)
+                    try:
+                        os.fchown(file, -1, self.gid)
+                        os.fchmod(file, stat.S_IMODE(os.fstat(file).st_mode) | 0o060)
+                    finally:
+                        os.close(file)
+            with suppress(PermissionError):
+                os.fchown(opened, -1, self.gid)
+                os.fchmod(opened, SHARED)
 
 
 def find_agent_user(name: str) -> AgentUser:
@@ -101,7 +107,9 @@ def find_agent_user(name: str) -> AgentUser:
         raise _unusable(f"{name!r} is root, or the gateway's own user; name another one.")
     if missing := [capability for capability, number in _CAPABILITIES.items() if not _effective() >> number & 1]:
         raise _unusable(f"the gateway lacks {', '.join(missing)}; set `AmbientCapabilities` in its systemd unit.")
-    if found.pw_gid not in (os.getegid(), *os.getgroups()):
+    if found.pw_gid == os.getegid():
+        raise _unusable(f"{name!r} has the gateway's own group; give it a group of its own.")
+    if found.pw_gid not in os.getgroups():
         group = grp.getgrgid(found.pw_gid).gr_name
         raise _unusable(f"the gateway's user is not in the group {group!r}; add it with `usermod --append --groups`.")
     return AgentUser(name, found.pw_uid, found.pw_gid, found.pw_dir)

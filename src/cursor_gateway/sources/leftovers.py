@@ -4,6 +4,7 @@ Most of it is in the folder, because the agent's configuration is. Agents shared
 sessions elsewhere, and every agent may write a transcript to the user's own folder.
 """
 
+import os
 import re
 import shutil
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +16,14 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.sources.cursor.configuration import unusable, user_configuration
-from cursor_gateway.sources.private_files import PathOrText, private_folder, write_private
+from cursor_gateway.sources.private_files import (
+    PathOrText,
+    data_of,
+    private_folder,
+    read_private,
+    remove_entry,
+    write_private,
+)
 
 NOTE = "sessions.json"  # in a conversation's folder
 
@@ -45,7 +53,7 @@ def note_session(folder: Path, data: PathOrText, session: NotedSession) -> None:
 
 def noted_sessions(folder: Path, source: SharedSource | None = None) -> list[NotedSession]:
     try:
-        noted = msgspec.json.decode((folder / NOTE).read_bytes(), type=list[NotedSession])
+        noted = msgspec.json.decode(read_private(data_of(str(folder)), folder / NOTE), type=list[NotedSession])
     except (OSError, msgspec.DecodeError):
         return []
     return [session for session in noted if source in (None, session.source)]
@@ -72,14 +80,35 @@ def user_folders(environ: Mapping[str, str]) -> set[Path]:
 
 def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
     """Deletes their stores and transcripts below these folders; may be slow. Returns False if something is left."""
-    left = False
+    wanted = list(filter(_ID.fullmatch, ids))
+    is_done = True
     for folder in folders:
-        for id in filter(_ID.fullmatch, ids):
-            for place in _PLACES:
-                for found in folder.glob(place.format(id=id)):
-                    shutil.rmtree(found, ignore_errors=True)
-                    left = left or found.exists()
-    return not left
+        with suppress(FileNotFoundError, NotADirectoryError):
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                for id in wanted:
+                    for place in _PLACES:
+                        is_done = _delete(opened, *place.format(id=id).split("/")) and is_done
+            finally:
+                os.close(opened)
+    return is_done
+
+
+def _delete(folder: int, name: str, *rest: str) -> bool:
+    """What has this path below the folder; `*` is any name. No link is followed: an agent may have planted it."""
+    if not rest:
+        with suppress(OSError):
+            remove_entry(folder, name)
+        return name not in os.listdir(folder)
+    is_done = True
+    for found in os.listdir(folder) if name == "*" else [name]:
+        with suppress(OSError):
+            below = os.open(found, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+            try:
+                is_done = _delete(below, *rest) and is_done
+            finally:
+                os.close(below)
+    return is_done
 
 
 def remove_folder(folder: Path, *, is_done: bool) -> None:
@@ -87,12 +116,11 @@ def remove_folder(folder: Path, *, is_done: bool) -> None:
     if is_done or not (folder / NOTE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         return
-    with suppress(OSError):
-        for entry in list(folder.iterdir()):
-            if entry.is_dir() and not entry.is_symlink():
-                shutil.rmtree(entry, ignore_errors=True)
-            elif entry.name != NOTE:
-                entry.unlink(missing_ok=True)
+    with suppress(OSError), private_folder(folder.parent, folder) as opened:
+        for name in os.listdir(opened):
+            if name != NOTE:
+                with suppress(OSError):
+                    remove_entry(opened, name)
 
 
 def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None:

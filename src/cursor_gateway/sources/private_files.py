@@ -19,6 +19,7 @@ from typing import TypeAlias
 
 _BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _BASE | os.O_NOFOLLOW
+_EXISTING_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not block
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -82,6 +83,27 @@ def write_private(folder: int, name: str, data: bytes) -> None:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
+
+
+def read_private(base: PathOrText, path: PathOrText, largest: int = 4 * 1024 * 1024) -> bytes:
+    """A file below `base` that an agent may have put there: it is read only if it is a regular file of at most that
+    size, and reached through no link. Raises `OSError`.
+    """
+    *folders, name = os.fspath(path)[len(os.fspath(base)) + 1 :].split("/")
+    folder = os.open(base, _BASE)
+    try:
+        for part in folders:
+            below = os.open(part, _FOLDER, dir_fd=folder)
+            os.close(folder)
+            folder = below
+        file = os.open(name, _EXISTING_FILE, dir_fd=folder)
+    finally:
+        os.close(folder)
+    with open(file, "rb") as opened:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
+            raise OSError(errno.EINVAL, "Not a regular file, or too large", os.fspath(path))
+        return opened.read()
 
 
 def remove_entry(folder: int, name: str) -> None:

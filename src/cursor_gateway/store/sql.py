@@ -4,9 +4,10 @@ The engines have tables and columns of the same names. Values are written as `:n
 adds how its statements are executed, and the parts in which its SQL differs.
 """
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -286,12 +287,8 @@ class SqlStore(Store, ABC):
         return deleted + await self._shrink(max_bytes, file_sizes or {})
 
     async def prune_owners(self, max_bytes: int) -> int:
-        stored: Counter[str] = Counter()
-        old: list[int] = []
-        for row in await self._select(self._sizes, {}):
-            stored[row["owner"]] += row["size"]
-            if stored[row["owner"]] > max_bytes:
-                old.append(row["key"])
+        rows = await self._select(self._sizes, {})
+        old = await asyncio.to_thread(_beyond, rows, max_bytes)  # there may be many
         deleted = 0
         for first in range(0, len(old), DELETED_AT_ONCE):
             deleted += await self._delete_idle(old[first : first + DELETED_AT_ONCE])
@@ -301,3 +298,14 @@ class SqlStore(Store, ABC):
         """Without those of conversations that are deleted."""
         deleted = set(await self.unknown_conversations(list(file_sizes)))
         return sum(size for id, size in file_sizes.items() if id not in deleted)
+
+
+def _beyond(rows: Iterable[Mapping[str, Any]], max_bytes: int) -> list[int]:
+    """The keys of the conversations, newest first, with which their owner has more than that."""
+    stored: Counter[str] = Counter()
+    keys = []
+    for row in rows:
+        stored[row["owner"]] += row["size"]
+        if stored[row["owner"]] > max_bytes:
+            keys.append(row["key"])
+    return keys

@@ -21,7 +21,7 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.sources.acp.messages import error_text
-from cursor_gateway.sources.acp.process import LineTransport
+from cursor_gateway.sources.acp.process import LineTransport, StdinWriter
 from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.wire.payload import Fields
@@ -85,9 +85,7 @@ class Listener(Protocol):
 class AgentConnection:
     """`end` must be awaited."""
 
-    def __init__(
-        self, process: AgentProcess, stdin: asyncio.WriteTransport, longest: int, grace_seconds: float
-    ) -> None:
+    def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int, grace_seconds: float) -> None:
         from acp.connection import Connection  # late: most of a second, which a gateway without ACP need not pay
 
         self._process, self._longest, self._grace_seconds = process, longest, grace_seconds

@@ -12,36 +12,73 @@ from cursor_gateway.wire.lines import LineSplitter
 
 async def start_with_stdin(
     arguments: Sequence[str], *, folder: str, environment: Mapping[str, str], on_gone: Callable[[int], None]
-) -> tuple[AgentProcess, asyncio.WriteTransport]:
-    """An agent whose standard input stays open. Data that it does not read is buffered until it ends.
-
-    Raises `AgentMissing`, `HostExhausted`.
-    """
+) -> "tuple[AgentProcess, StdinWriter]":
+    """An agent whose standard input stays open. Raises `AgentMissing`, `HostExhausted`."""
     try:
         theirs, ours = os.pipe()
     except OSError as error:
         raise cannot_start(error, arguments) from error
-    try:
-        loop = asyncio.get_running_loop()
-        stdin, _ = await loop.connect_write_pipe(asyncio.BaseProtocol, os.fdopen(ours, "wb", 0))
-    except BaseException:
-        os.close(theirs)
-        raise
+    stdin = StdinWriter(ours)
     try:
         process = await AgentProcess.start(
             arguments, folder=folder, environment=environment, stdin=theirs, on_gone=on_gone
         )
     except BaseException:
-        stdin.abort()
+        stdin.close()
         raise
     return process, stdin
+
+
+class StdinWriter:
+    """Writes to a process without ever waiting: data that it does not read is buffered until it ends.
+
+    Not a transport of the event loop: uvloop closes the descriptor of a pipe twice, and by then it may be the number of
+    a file that another thread has opened.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._rest: deque[memoryview] = deque()
+        os.set_blocking(pipe, False)
+
+    def write(self, data: bytes) -> None:
+        """Does nothing when the process is gone; the end of its output reports that."""
+        if self._pipe < 0:
+            return
+        self._rest.append(memoryview(data))
+        if len(self._rest) == 1:
+            self._writable()
+            if self._rest:
+                self._loop.add_writer(self._pipe, self._writable)
+
+    def close(self) -> None:
+        if self._pipe >= 0:
+            self._loop.remove_writer(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+            self._rest.clear()
+
+    def _writable(self) -> None:
+        try:
+            while self._rest:
+                written = os.write(self._pipe, self._rest[0])
+                self._rest[0] = self._rest[0][written:]
+                if not self._rest[0]:
+                    self._rest.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.remove_writer(self._pipe)
 
 
 class LineTransport:
     """The `acp` package's `Transport` over such a process. Lines may be long; lines that are not messages are
     skipped."""
 
-    def __init__(self, process: AgentProcess, stdin: asyncio.WriteTransport, longest: int) -> None:
+    def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int) -> None:
         self._process, self._stdin, self._longest = process, stdin, longest
         self._lines = LineSplitter()
         self._unended = 0  # bytes of an incomplete line
@@ -50,9 +87,7 @@ class LineTransport:
         self.on_end: Callable[[], None] = lambda: None
 
     async def send(self, message: Message) -> None:
-        """Does nothing when the process is gone; the end of its output reports that."""
-        if not self._stdin.is_closing():
-            self._stdin.write(line_of(message))
+        self._stdin.write(line_of(message))
 
     async def receive(self) -> Message | None:
         while not self._ready:
@@ -67,5 +102,4 @@ class LineTransport:
         return self._ready.popleft()
 
     async def close(self) -> None:
-        if not self._stdin.is_closing():
-            self._stdin.abort()
+        self._stdin.close()

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from mimetypes import guess_type
 from pathlib import Path
@@ -37,7 +38,7 @@ from cursor_gateway.sources.leftovers import (
     noted_sessions,
     user_folders,
 )
-from cursor_gateway.sources.private_files import data_of
+from cursor_gateway.sources.private_files import data_of, read_private
 from cursor_gateway.wire.payload import Fields
 
 if TYPE_CHECKING:
@@ -305,9 +306,10 @@ def _prompt(turn: Turn) -> list[dict[str, Any]]:
     folder = Path(turn.folder) / "images"
     for image in sorted(folder.iterdir()) if folder.is_dir() else []:
         kind = guess_type(image.name)[0] or ""
-        if kind.startswith("image/") and str(image) in turn.prompt and image.stat().st_size <= _LARGEST_IMAGE:
-            data = base64.b64encode(image.read_bytes()).decode()
-            blocks.append({"type": "image", "mimeType": kind, "data": data})
+        if kind.startswith("image/") and str(image) in turn.prompt:
+            with suppress(OSError):  # a link, or too large
+                data = base64.b64encode(read_private(data_of(turn.folder), image, _LARGEST_IMAGE)).decode()
+                blocks.append({"type": "image", "mimeType": kind, "data": data})
     return blocks
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
-from cursor_gateway.sources.private_files import PathOrText, private_folder, write_private
+from cursor_gateway.sources.private_files import PathOrText, private_folder, read_private, write_private
 
 SETTINGS = "cli-config.json"
 _DEFAULT_ALLOW = ("Shell(ls)",)  # of an agent without settings
@@ -76,7 +76,7 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
 
     The copy may have the rules of an earlier run. Raises as `copy_configuration`.
     """
-    settings = read_settings(copy)
+    settings = read_settings(copy, data)
     if not rules and "permissions" not in settings:
         return
     own = read_settings(original).get("permissions")
@@ -94,10 +94,16 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
         raise unusable(error) from error
 
 
-def read_settings(configuration: PathOrText) -> dict[str, Any]:
+def read_settings(configuration: PathOrText, data: PathOrText | None = None) -> dict[str, Any]:
+    """`data` is the gateway's data directory, if they are in it: an agent may have replaced the file by a link."""
+    path = f"{configuration}/{SETTINGS}"
     try:
-        return msgspec.json.decode(_read(f"{configuration}/{SETTINGS}"), type=dict[str, Any])
-    except (FileNotFoundError, PermissionError, msgspec.DecodeError):  # or written by an agent that is another user
+        return msgspec.json.decode(_read(path) if data is None else read_private(data, path), type=dict[str, Any])
+    except msgspec.DecodeError:
+        return {}
+    except OSError as error:  # also what the agent itself could not read
+        if data is None and not isinstance(error, FileNotFoundError):
+            raise
         return {}
 
 

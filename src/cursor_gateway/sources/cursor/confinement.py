@@ -53,7 +53,7 @@ def confine(turn: Turn, offered: Offered, original: Path) -> str:
         servers = {offered.server: {"url": offered.url}} if offered.url else {}
         with private_folder(data_of(turn.folder), f"{workspace}/.cursor") as folder:
             write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
-        settings = read_settings(configuration)
+        settings = read_settings(configuration, data_of(turn.folder))
         rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
         changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
         with private_folder(data_of(turn.folder), configuration) as folder:

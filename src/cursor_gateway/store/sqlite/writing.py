@@ -67,7 +67,8 @@ _ADD_RUN = """
 """
 _ADD_MESSAGE = """
     INSERT INTO messages (conversation, number, role, text, run, created_ms)
-    SELECT ?1, coalesce(max(number), 0) + 1, ?2, ?3, ?4, ?5 FROM messages WHERE conversation = ?1
+    SELECT :conversation, coalesce(max(number), 0) + 1, :role, :text, :run, :now
+    FROM messages WHERE conversation = :conversation
 """
 _END_RUN = """
     UPDATE runs SET state = :state, model = :model, first_event_ms = :first_event_ms, ended_ms = :now,
@@ -198,8 +199,9 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str
         connection.execute(_CONTINUE_CONVERSATION, {**values, "conversation": conversation})
     run = _added(connection, _ADD_RUN, {**values, "conversation": conversation})
     texts = [repair(message.text) for message in new.messages]
+    added = {"conversation": conversation, "run": run, "now": new.started_ms}
     for message, text in zip(new.messages, texts, strict=True):
-        connection.execute(_ADD_MESSAGE, (conversation, message.role, text, run, new.started_ms))
+        connection.execute(_ADD_MESSAGE, {**added, "role": message.role, "text": text})
     if new.idempotency:
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
@@ -251,5 +253,4 @@ def _end(connection: sqlite3.Connection, place: Place, end: RunEnd) -> None:
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
     connection.execute(_END_TURN, values)
     if end.answer:
-        answer = (place.conversation, "assistant", repair(end.answer), place.run, end.ended_ms)
-        connection.execute(_ADD_MESSAGE, answer)
+        connection.execute(_ADD_MESSAGE, {**values, "role": "assistant", "text": repair(end.answer)})
