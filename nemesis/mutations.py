@@ -71,8 +71,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             Change("store/postgres/store.py", "import secrets\n", "import asyncio\nimport secrets\n"),
             Change(
                 "store/postgres/store.py",
-                "        if isinstance(written, Stored):\n            self.written(lease.run_id, last)\n",
-                "        pass\n",
+                "        if isinstance(written, Stored):\n            self.written(lease.run_id, last)\n        elif",
+                "        if",
             ),
         ),
         kinds=(),

@@ -65,7 +65,7 @@ def agent_log(home: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    settings = {"when_client_leaves": "finish", "drain_seconds": "0"}  # runs that hang are left in the end
+    settings = {"when_client_leaves": "finish", "drain_seconds": "0.1"}  # runs that hang are left in the end
     with running_gateway(tmp_path_factory.mktemp("gateway"), settings=settings) as gateway:
         yield gateway
 
