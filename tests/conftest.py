@@ -50,9 +50,9 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers for two cores: many tests wait for other processes."""
+    """Two workers for each core: many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores + (cores + 1) // 2
+    return 2 * cores
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
