@@ -304,9 +304,11 @@ def test_images_that_the_prompt_names_are_shown(tmp_path: Path) -> None:
     images.mkdir()
     for name in ("one.png", "two.png"):
         (images / name).write_bytes(b"image")
+    (tmp_path / "secret").write_bytes(b"secret")
+    (images / "link.png").symlink_to(tmp_path / "secret")  # which an agent may have planted
 
     async def life(source: CursorAcpSource) -> None:
-        await collected(source, place.turn(f"Look at {images / 'one.png'}."))
+        await collected(source, place.turn(f"Look at {images / 'one.png'} and {images / 'link.png'}."))
 
     lived(place, life)
     assert [entry["blocks"] for entry in place.log] == [2]

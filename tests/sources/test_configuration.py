@@ -11,8 +11,10 @@ import pytest
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
 from cursor_gateway.sources.cursor import configuration
 from cursor_gateway.sources.cursor.configuration import (
+    SETTINGS,
     configuration_stamp,
     copy_configuration,
+    read_settings,
     set_rules,
     user_configuration,
 )
@@ -145,6 +147,15 @@ def test_a_link_in_the_copy_is_replaced_and_not_written_through(user: Path, copy
     copy_configuration(user, copy, copy.parents[1])
     assert (tmp_path / "target").read_text() == "untouched"
     assert (copy / "mcp.json").read_text() == "{}"
+
+
+def test_settings_in_a_copy_are_read_through_no_link(copy: Path, tmp_path: Path) -> None:
+    """An agent that is another user than the gateway could have it read any file."""
+    copy.mkdir(parents=True)
+    (tmp_path / "own.json").write_text('{"secret": 1}')
+    (copy / SETTINGS).symlink_to(tmp_path / "own.json")
+    assert read_settings(copy, copy.parents[1]) == {}
+    assert read_settings(copy) == {"secret": 1}  # of the gateway's own user
 
 
 def test_a_configuration_that_is_a_link_is_followed(user: Path, copy: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ class ChatOptions(ChatFields, total=False):
 
 
 class BaseClient(Generic[Http]):
-    """What both clients share: how they are set up."""
+    """What both clients share: how they are set up. Each of them defines `_open`."""
 
     def __init__(
         self,

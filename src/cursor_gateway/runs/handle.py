@@ -8,6 +8,8 @@ from cursor_gateway.runs.readers import Reader, Readers
 
 
 class RunHandle:
+    """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
+
     def __init__(self, info: RunInfo, owner: str, readers: Readers) -> None:
         self.info, self.owner, self.readers = info, owner, readers
 
