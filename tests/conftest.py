@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol  # which has no public name; other plugins import it from here, too
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers  # for want of a public name
 
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
@@ -33,6 +34,9 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=10)
 settings.load_profile("quick")
+# Hypothesis also tries constants that it reads in the source of every module that is loaded. Which are depends on the
+# tests that ran before in the same worker, and reading them takes seconds.
+providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_configure() -> None:
