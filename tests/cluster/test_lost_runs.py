@@ -13,7 +13,7 @@ from cursor_gateway.errors import HostExhausted
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.cluster.nodes import ME, asked, front, live, node, runner
+from tests.cluster.nodes import ME, asked, front, live, node, runner, until
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say
 from tests.store.making import new_run
 
@@ -106,9 +106,9 @@ def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
         async with node(database, tmp_path, runner("one"), source), node(database, tmp_path, front()) as at_front:
             monkeypatch.setattr(TurnBuilder, "initial", full)
             continued = await at_front.node.front.take(asked())
-            done = continued.run.done
-            assert done is not None
-            assert done.failure is not None
-            assert done.failure.code == HostExhausted.code
+            await until(lambda: continued.run.done is not None)
+            assert continued.run.done is not None
+            assert continued.run.done.failure is not None
+            assert continued.run.done.failure.code == HostExhausted.code
 
     live(test())

@@ -70,7 +70,9 @@ def statements(store: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return connection
 
     monkeypatch.setattr(sqlite3, "connect", connect)
-    store._connections._suspect()  # so that all are made anew
+    with store._connections._turn:  # which the background may have
+        store._connections._suspect()  # so that all are made anew
+        store._connections._close_writer()
     return seen
 
 
