@@ -237,6 +237,13 @@ def start(
     )
 
 
+def command(environment: Mapping[str, str]) -> list[str]:
+    """The same for another program that starts it: the words before its arguments."""
+    if forks and can_fork(environment):
+        return [sys.executable, "-IS", str(Path(__file__).with_name("forked.py")), forks[0].address()]
+    return [sys.executable, "-m", "cursor_gateway"]
+
+
 def run(
     arguments: Sequence[str], environment: Mapping[str, str], folder: Path, *, input: bytes = b"", timeout: float = 300
 ) -> subprocess.CompletedProcess[bytes]:

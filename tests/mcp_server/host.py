@@ -1,6 +1,5 @@
 """An MCP host for tests: the official client, with `cursor-gateway mcp` as its server, usable from blocking code."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent, Tool
 
 from tests.gateways import RunningGateway
+from tests.preloaded import command
 
 
 class Host:
@@ -62,12 +62,8 @@ def mcp_host(
     *flags: str,
     mode: Literal["auto", "legacy"] = "auto",
 ) -> Iterator[Host]:
-    parameters = StdioServerParameters(
-        command=sys.executable,
-        args=["-m", "cursor_gateway", "mcp", *flags],
-        env=dict(environment),
-        cwd=folder,
-    )
+    program, *words = command(environment)
+    parameters = StdioServerParameters(command=program, args=[*words, "mcp", *flags], env=dict(environment), cwd=folder)
     with start_blocking_portal() as portal:
         client = Client(parameters, mode=mode)
         with portal.wrap_async_context_manager(client):

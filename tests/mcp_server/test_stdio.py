@@ -1,7 +1,6 @@
 """`cursor-gateway mcp` over standard input and output, with the official MCP client and the stand-in agent."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -16,9 +15,10 @@ from jsonschema import Draft202012Validator
 from cursor_gateway.sources.process_groups import members
 from tests.agent.install import install
 from tests.agent.records import records
-from tests.cli.processes import TIMEOUT, arguments_of, finished_process, read_until
+from tests.cli.processes import TIMEOUT, finished_process, read_until
 from tests.gateways import RunningGateway, running_gateway
 from tests.mcp_server.host import Host, environment_of, mcp_host, text_of
+from tests.preloaded import Process, start
 from tests.server.conftest import eventually, http_client, invocation, invocations, option, unique
 
 
@@ -302,14 +302,7 @@ def test_a_demo_says_that_it_is_one(tmp_path: Path, alone: dict[str, str]) -> No
 def test_a_signal_ends_it_and_its_agents(
     tmp_path: Path, alone: dict[str, str], number: signal.Signals, has_gateway: bool
 ) -> None:
-    with subprocess.Popen(
-        arguments_of("mcp"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, **alone},
-        cwd=tmp_path / "work",
-    ) as process:
+    with start(["mcp"], alone, tmp_path / "work", stdin=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -330,14 +323,7 @@ def test_a_signal_ends_it_and_its_agents(
 
 
 def test_a_host_that_reads_no_more_ends_it(tmp_path: Path, alone: dict[str, str]) -> None:
-    with subprocess.Popen(
-        arguments_of("mcp"),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, **alone},
-        cwd=tmp_path / "work",
-    ) as process:
+    with start(["mcp"], alone, tmp_path / "work", stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         try:
@@ -353,7 +339,7 @@ def test_a_host_that_reads_no_more_ends_it(tmp_path: Path, alone: dict[str, str]
             process.kill()
 
 
-def send(process: "subprocess.Popen[bytes]", id: int, method: str, **params: Any) -> None:
+def send(process: Process, id: int, method: str, **params: Any) -> None:
     assert process.stdin is not None
     process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode() + b"\n")
     process.stdin.flush()
