@@ -8,6 +8,7 @@ import gc
 import itertools
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -45,7 +46,7 @@ def pytest_configure() -> None:
     A signal that is ignored stays ignored in a child; one that is handled has its default action there.
     """
     if _is_usable_memory(_MEMORY):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))  # the folders of tests are made in it
+        tempfile.tempdir = str(_MEMORY)  # the folders of tests are made in it, and PostgreSQL's
     gc.disable()  # until the tests are collected: what is made before that stays
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:

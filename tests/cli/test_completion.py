@@ -1,14 +1,14 @@
 """The shells complete commands, options, values and paths, with the scripts that the command prints."""
 
-import os
+import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import TIMEOUT, finished
+from tests.preloaded import command
 
 needs_zsh = pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
 needs_fish = pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
@@ -16,8 +16,11 @@ needs_fish = pytest.mark.skipif(shutil.which("fish") is None, reason="fish is no
 
 def completed(shell: str, script: str, folder: Path) -> list[str]:
     """What the shell prints, with the program on its PATH."""
-    programs = Path(sys.executable).parent
-    environment = {"PATH": f"{programs}:{os.environ['PATH']}", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    program = folder / ".bin" / "cursor-gateway"
+    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(command(environment))} "$@"\n')
+    program.chmod(0o755)
     ran = subprocess.run(
         [shell, *(["-f"] if shell == "zsh" else []), "-c", script],
         cwd=folder,
