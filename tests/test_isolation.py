@@ -10,6 +10,8 @@ import pytest
 
 from cursor_gateway.sources.process_groups import start_of
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 ROOT = Path(__file__).parents[1]
 IGNORED = (signal.SIGHUP, signal.SIGINT)  # by `nohup`, and by a shell for what it runs in the background
 

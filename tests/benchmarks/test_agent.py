@@ -17,6 +17,8 @@ from cursor_gateway import RunInfo, read_response
 from cursor_gateway.sources.cursor.models import parse_models
 from cursor_gateway.sources.cursor.program import ask_program
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
 TOLD = session(300, tools=2, smallest_result=500, largest_result=900)
 

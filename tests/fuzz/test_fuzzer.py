@@ -22,6 +22,8 @@ from fuzz.sweep import VALUES, swept
 from fuzz.target import FOUND, HERE, Shape, Target, cuttings, dice
 from fuzz.targets import NAMES, target_named
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 
 def _must_not_hold_x(data: bytes) -> None:
     assert b"x" not in data or len(data) < 3

@@ -25,6 +25,8 @@ from nemesis.history import (
 )
 from nemesis.laws import LAWS, text_of, violations
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 # --- histories as a correct cluster leaves them -------------------------------------------------------
 
 

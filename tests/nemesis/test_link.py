@@ -12,6 +12,8 @@ from psycopg import AsyncConnection
 from nemesis.link import Link, Loss
 from tests.postgres import Databases
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 _SECONDS = 60
 
 

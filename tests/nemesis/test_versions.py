@@ -11,6 +11,8 @@ from cursor_gateway.store.cluster import LEVEL, OLDEST
 from cursor_gateway.store.postgres.schema import newest
 from nemesis.versions import SOURCES, newer
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 _LOOK = """
 from cursor_gateway.cluster.commands import Start, Take, command_of, encode
 from cursor_gateway.model.messages import UserMessage

@@ -5,10 +5,14 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from nemesis.agent import install
 from nemesis.history import History
 from nemesis.laws import violations
 from nemesis.witness import agents
+
+pytestmark = pytest.mark.slow  # tests of a tool
 
 
 def _start(program: Path, folder: Path, prompt: str) -> "subprocess.Popen[bytes]":

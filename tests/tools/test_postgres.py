@@ -11,6 +11,8 @@ import pytest
 
 from tools.postgres import Server, running
 
+pytestmark = pytest.mark.slow  # tests of a tool
+
 _HOLDER = """
 import sys, time
 from tools.postgres import running

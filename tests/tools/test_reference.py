@@ -45,6 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "reference"
 
 
+@pytest.mark.slow  # `make check` compares the pages
 def test_what_was_just_written_is_up_to_date(folder: Path) -> None:
     assert CliRunner().invoke(reference.main).exit_code == 0
     assert {path.name for path in folder.iterdir()} == set(reference.PAGES)
