@@ -14,9 +14,10 @@ import pytest
 
 from nemesis.partition import DIRECTIONS, Direction, Network, can_partition
 
-pytestmark = pytest.mark.slow  # tests of a tool
-
-pytestmark = pytest.mark.skipif(not can_partition(), reason="needs root and `ip`, to make a network namespace")
+pytestmark = [
+    pytest.mark.slow,  # tests of a tool
+    pytest.mark.skipif(not can_partition(), reason="needs root and `ip`, to make a network namespace"),
+]
 
 _ROOT = Path(__file__).resolve().parents[2]
 _SECONDS = 60
