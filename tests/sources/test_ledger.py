@@ -120,6 +120,28 @@ def test_a_process_that_got_the_number_of_an_agent_is_left_alone(tmp_path: Path)
         assert not folder.exists()
 
 
+def test_after_a_restart_of_the_system_a_group_with_the_number_of_an_agents_is_left_alone(tmp_path: Path) -> None:
+    """Its leader has ended, so only the id of the system's start tells that it is another group."""
+    with opened(tmp_path) as ledger, group("sleep 600 & echo done; exit 0") as stranger:
+        stranger.wait(60)
+        assert members(stranger.pid)
+        folder = left_behind(tmp_path, f"{stranger.pid}-1")
+        (folder / "lock").write_bytes(b"the id of an earlier start")
+        assert (ledger.orphans(), ledger.end_orphans()) == ([], [])
+        assert members(stranger.pid)
+        left_behind(tmp_path, f"{stranger.pid}-1")
+        (folder / "lock").write_bytes((ledger.folder / "lock").read_bytes())
+        assert (ledger.orphans(), ledger.end_orphans()) == ([stranger.pid], [stranger.pid])
+
+
+def test_nor_is_a_process_taken_for_a_gateway_of_an_earlier_start(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group() as stranger:
+        folder = left_behind(tmp_path, "1-1", gateway=f"{stranger.pid}-{start_of(stranger.pid)}")
+        assert folder.name in ledger.alive()
+        (folder / "lock").write_bytes(b"the id of an earlier start")
+        assert ledger.dead() == [folder.name]
+
+
 def test_an_agent_that_was_gone_before_it_was_written_down_is_no_orphan(tmp_path: Path) -> None:
     with opened(tmp_path) as ledger:
         with group("exit 0") as agent:

@@ -337,18 +337,10 @@ def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Find
 
 
 def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.sources.ledger import _entries, _is_alive
-    from cursor_gateway.sources.process_groups import members, start_of
+    from cursor_gateway.sources.ledger import Ledger
 
-    gateways, left = 0, 0
-    for instance in _entries(data_dir(settings, environ) / "instances"):
-        if _is_alive(instance):
-            gateways += 1
-            continue
-        for agent in _entries(instance / "agents"):
-            group, _, start = agent.name.partition("-")
-            left += start_of(int(group)) in (None, start) and bool(members(int(group)))
-    return [findings.of_leftovers(gateways, left)]
+    ledger = Ledger(data_dir(settings, environ) / "instances")
+    return [findings.of_leftovers(len(ledger.alive()), len(ledger.orphans()))]
 
 
 def _versions(*packages: str) -> dict[str, str | None]:

@@ -2,7 +2,9 @@
 
 A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
 file for each agent's process group, also named after its process. A process is identified by its pid and its start
-time. The gateway also holds a lock: a pid means nothing to a gateway in another container or on another machine.
+time, since the system was started. The gateway also holds a lock: a pid means nothing to a gateway in another
+container or on another machine. In the file that it locks is the id of the system's start (the boot id): pids of an
+earlier start, or of another machine, belong to nobody here.
 
 The file of an agent that has ended is kept, under another name, for the next one. A file system takes long to make a
 file while many were deleted in the last seconds: ext4 does not use their numbers again at once, and looks for others.
@@ -42,6 +44,8 @@ class Ledger:
         self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with suppress(OSError):  # a full disk must not stop the gateway
+            os.write(self._lock, _boot_id())
 
     def add(self, group: int) -> None:
         try:
@@ -70,9 +74,17 @@ class Ledger:
         """Whether the gateway of this name still runs."""
         return name == self.folder.name or _is_alive(self._all / name)
 
+    def alive(self) -> list[str]:
+        """The names of gateways that run."""
+        return [folder.name for folder in _entries(self._all) if _is_alive(folder)]
+
     def dead(self) -> list[str]:
         """The names of gateways that were killed, until `end_orphans` removes their folders."""
         return [folder.name for folder in _entries(self._all) if not _is_alive(folder)]
+
+    def orphans(self) -> list[int]:
+        """The process groups of the agents of dead gateways."""
+        return [group for name in self.dead() for group in _groups(self._all / name)]
 
     def end_orphans(self) -> list[int]:
         """Ends the agents of dead gateways and removes their folders. Returns the process groups it ended."""
@@ -85,14 +97,10 @@ class Ledger:
 
     def end_agents_of(self, name: str) -> list[int]:
         """Ends the agents of a gateway that has lost them, whether it is alive or not. Returns the process groups."""
-        ended = []
-        for entry in _entries(self._all / name / "agents"):
-            group, _, start = entry.name.partition("-")
-            # Another process with this pid means the group has ended: a pid is not reused before that.
-            if start_of(int(group)) in (None, start) and members(int(group)):
-                signal_group(int(group), signal.SIGKILL)
-                ended.append(int(group))
-        return ended
+        groups = _groups(self._all / name)
+        for group in groups:
+            signal_group(group, signal.SIGKILL)
+        return groups
 
     def close(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -113,9 +121,34 @@ def _name(pid: int) -> str:
     return f"{pid}-{start_of(pid)}"
 
 
+def _groups(gateway: Path) -> list[int]:
+    """The process groups of its agents that still run."""
+    if not _is_of_this_boot(gateway):
+        return []
+    named = (entry.name.partition("-") for entry in _entries(gateway / "agents"))
+    # Another process with this pid means the group has ended: a pid is not reused before that.
+    return [int(group) for group, _, start in named if start_of(int(group)) in (None, start) and members(int(group))]
+
+
+def _boot_id() -> bytes:
+    """Nothing where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+    except OSError:
+        return b""
+
+
+def _is_of_this_boot(gateway: Path) -> bool:
+    """Or one that does not say: of an earlier version, or on a full disk."""
+    try:
+        return (gateway / _LOCK).read_bytes() in (b"", _boot_id())
+    except OSError:
+        return True
+
+
 def _is_alive(gateway: Path) -> bool:
     pid, _, start = gateway.name.partition("-")
-    return start_of(int(pid)) == start or _is_locked(gateway / _LOCK)
+    return (start_of(int(pid)) == start and _is_of_this_boot(gateway)) or _is_locked(gateway / _LOCK)
 
 
 def _is_locked(path: Path) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+from collections import deque
 from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 
 _MODES = {"agent": "agent", "debug": "agent", "plan": "plan", "ask": "ask"}  # `debug` is a preamble in the prompt
 _LARGEST_IMAGE = 20 * 1024 * 1024
+_MOST_LOST = 1000  # a conversation whose session is lost gets a new one, so that a few would do
 
 
 class AcpOptions(Struct, frozen=True, kw_only=True):
@@ -86,7 +88,7 @@ class CursorAcpSource(Source):
         self._options, self._agent, self._folder, self._environ, self._ledger = options, agent, folder, environ, ledger
         self._program: Program | None = None
         self._pool = Pool(self._start, options.pool)
-        self._lost: set[str] = set()  # sessions that the agent no longer has
+        self._lost: deque[str] = deque(maxlen=_MOST_LOST)  # sessions that the agent no longer has
         self._policy = Policy(
             allow=options.allow,
             ask=options.permissions == "ask",
@@ -133,7 +135,7 @@ class CursorAcpSource(Source):
         try:
             place, session = await self._open_turn(turn)
         except SessionLost as error:
-            self._lost.add(turn.session_id or "")
+            self._lost.append(turn.session_id or "")
             yield [RunFailed(failure=error.failure())]
             return
         running = RunningTurn(turn, session, self._policy)
