@@ -113,6 +113,7 @@ async def compose(
         opening = asyncio.get_running_loop().create_task(_open(store, None if in_cluster else ledger, warn))
         try:
             source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
+            undo.push_async_callback(source.close)
         finally:
             await opening
         secret = None

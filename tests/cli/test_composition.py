@@ -1,0 +1,27 @@
+"""What a gateway is made of is closed when the rest of it cannot be made."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.cli.composition import compose
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.router import SourceRouter
+
+
+def test_the_source_is_closed_when_there_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[SourceRouter] = []
+    close = SourceRouter.close
+
+    async def note(router: SourceRouter) -> None:
+        closed.append(router)
+        await close(router)
+
+    monkeypatch.setattr(SourceRouter, "close", note)
+    settings = Settings(data_dir=str(tmp_path / "data"), workspace=str(tmp_path / "none"), source="replay")
+    with pytest.raises(SettingsError, match="does not exist"):
+        asyncio.run(compose(settings, environ={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}))
+    assert len(closed) == 1
+    assert not list((tmp_path / "data" / "instances").iterdir())
