@@ -1,5 +1,6 @@
 """Agents that run as another user than the gateway: who may, what they share, and what they cannot reach."""
 
+import asyncio
 import os
 import pwd
 import shutil
@@ -7,6 +8,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +20,9 @@ from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources import agent_user
 from cursor_gateway.sources.agent_user import AgentUser, find_agent_user
+from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.leftovers import delete_users_sessions
 from cursor_gateway.sources.private_files import SHARED, private_folder, write_private
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import chat, eventually, http_client, text_of
@@ -155,6 +160,55 @@ def test_folders_of_another_group_are_shared_anew(tmp_path: Path) -> None:
     user.share(data, [data / "conversations"])
     shared = [data, data / "conversations", data / "conversations" / "conv_1", data / "conversations" / "conv_1" / "x"]
     assert [path.stat().st_gid for path in shared] == [4711] * 4
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[AgentUser]:
+    """A user whose home only it can enter."""
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("only root can start a program as another user")
+    nobody = pwd.getpwnam("nobody")
+    home = Path(tempfile.mkdtemp(prefix="it's a home-"))
+    home.chmod(0o700)
+    shutil.chown(home, nobody.pw_uid)
+    yield AgentUser("nobody", nobody.pw_uid, nobody.pw_gid, str(home))
+    shutil.rmtree(home)
+
+
+SESSION, ANOTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
+
+
+def kept_by(user: AgentUser, session: str) -> list[Path]:
+    """What an agent keeps of a session in its user's home."""
+    configuration = Path(user.home, ".cursor")
+    places = [configuration / "projects" / "p q" / "agent-transcripts", configuration / "chats" / "x"]
+    for place in places:
+        (place / session).mkdir(parents=True)
+        (place / session / "a file").touch()
+    for path in (configuration, *configuration.rglob("*")):
+        shutil.chown(path, user.uid)
+        path.chmod(0o700)
+    return [place / session for place in places]
+
+
+def test_what_is_in_the_home_of_the_agents_user_is_deleted_as_that_user(other: AgentUser, tmp_path: Path) -> None:
+    gone, kept = kept_by(other, SESSION), kept_by(other, ANOTHER)
+    (tmp_path / "cursor" / "chats" / "x" / SESSION).mkdir(parents=True)
+    source = CursorCliSource(CliOptions(user=other), {"PATH": "/usr/bin:/bin"}, Ledger(tmp_path), time.monotonic)
+    assert asyncio.run(source.forget(str(tmp_path)))
+    assert not any(path.exists() for path in gone)
+    assert all(path.exists() for path in kept)
+
+
+def test_but_nothing_that_is_not_that_users(other: AgentUser, tmp_path: Path) -> None:
+    """A link that an agent has planted leads to what another user owns, which then stays, as does the session."""
+    Path(other.home, ".cursor").symlink_to(tmp_path)
+    theirs = tmp_path / "chats" / "x" / SESSION
+    theirs.mkdir(parents=True)
+    tmp_path.chmod(0o755)
+    assert not delete_users_sessions([SESSION], {}, other)
+    assert theirs.exists()
+    assert delete_users_sessions(["; rm -rf /", "*"], {}, other)  # no ids
 
 
 # --- with real users ------------------------------------------------------------------------------------------

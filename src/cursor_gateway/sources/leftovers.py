@@ -6,11 +6,13 @@ sessions elsewhere, and every agent may write a transcript to the user's own fol
 
 import os
 import re
+import shlex
 import shutil
+import subprocess
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -25,11 +27,15 @@ from cursor_gateway.sources.private_files import (
     write_private,
 )
 
+if TYPE_CHECKING:
+    from cursor_gateway.sources.agent_user import AgentUser
+
 NOTE = "sessions.json"  # in a conversation's folder
 
 SharedSource: TypeAlias = Literal["acp", "sdk"]
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{7,127}")  # it becomes part of a pattern and of a path
+_SECONDS = 60  # to delete what is in another user's home
 _PLACES = ("acp-sessions/{id}", "chats/*/{id}", "projects/*/agent-transcripts/{id}")
 
 
@@ -92,6 +98,38 @@ def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
             finally:
                 os.close(opened)
     return is_done
+
+
+def delete_users_sessions(ids: Collection[str], environ: Mapping[str, str], user: "AgentUser | None") -> bool:
+    """The same in the folders of the agents' user: None is the gateway's own.
+
+    The gateway cannot enter another user's home, so it deletes there as that user, who may follow its own links.
+    """
+    if user is None:
+        return delete_sessions(ids, user_folders(environ))
+    paths = [
+        f"{shlex.quote(str(folder))}/{place.format(id=id)}"  # for the shell: with the asterisks
+        for folder in user_folders(user.environment(environ))
+        for id in filter(_ID.fullmatch, ids)
+        for place in _PLACES
+    ]
+    if not paths:
+        return True
+    command = [*user.launcher, "sh", "-c", f"exec rm -rf -- {' '.join(paths)}"]
+    environment = {"PATH": environ.get("PATH", os.defpath)}  # agents could read all of it
+    try:
+        ended = subprocess.run(
+            command,
+            env=environment,
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return ended.returncode == 0
 
 
 def _delete(folder: int, name: str, *rest: str) -> bool:

@@ -35,9 +35,9 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import (
     NotedSession,
     delete_sessions,
+    delete_users_sessions,
     note_session,
     noted_sessions,
-    user_folders,
 )
 from cursor_gateway.sources.private_files import data_of, read_private
 from cursor_gateway.wire.payload import Fields
@@ -177,8 +177,8 @@ class CursorAcpSource(Source):
         if not ids:
             return True
         await self._pool.forget(ids)
-        folders = [*self._folder.glob("*"), *user_folders(self._environ)]
-        return await asyncio.to_thread(delete_sessions, ids, folders)
+        is_done = await asyncio.to_thread(delete_sessions, ids, self._folder.glob("*"))
+        return await asyncio.to_thread(delete_users_sessions, ids, self._environ, self._options.user) and is_done
 
     # --- agents -------------------------------------------------------------------------------------
 
