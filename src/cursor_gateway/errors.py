@@ -14,8 +14,9 @@ from typing import ClassVar
 import msgspec
 
 _DIRECTION = r"\u2028\u2029\u202a-\u202e\u2066-\u2069"  # can make a line look different from what it is
-_CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}]")
-_CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}]")  # all but tabs and line ends
+# And surrogates, which UTF-8 cannot encode: file names that are not UTF-8 contain them.
+_CONTROL = re.compile(rf"[\x00-\x1f\x7f-\x9f{_DIRECTION}\ud800-\udfff]")
+_CONTROL_IN_LINES = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_DIRECTION}\ud800-\udfff]")  # all but tabs and line ends
 _SECRET = re.compile(r"(?i:(?<=bearer ))[\w.~+/=-]+|(?<=://)[^/\s@]+(?=@)|\beyJ[\w-]+\.[\w-]+\.[\w-]*")
 _HALF_A_WORD_AT_THE_END, _HALF_A_WORD_AT_THE_START = re.compile(r"(?<=\s)\S{1,200}\Z"), re.compile(r"\A\S{1,200}(?=\s)")
 _LONGEST = 1000  # characters of a message: it may repeat what the caller sent

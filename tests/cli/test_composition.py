@@ -11,6 +11,15 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.sources.router import SourceRouter
 
 
+@pytest.mark.parametrize("setting", ["workspace", "workspace_roots", "data_dir"])
+def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path, setting: str) -> None:
+    """Agents could not open it, and neither JSON nor the history can contain its name."""
+    odd = str(tmp_path / "caf\udce9")
+    given = {"data_dir": str(tmp_path / "data"), setting: [odd] if setting == "workspace_roots" else odd}
+    with pytest.raises(SettingsError, match=f"`{setting}` is not UTF-8"):
+        asyncio.run(compose(Settings(**given)))  # type: ignore[arg-type]
+
+
 def test_the_source_is_closed_when_there_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[SourceRouter] = []
     close = SourceRouter.close

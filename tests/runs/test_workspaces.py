@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
+from cursor_gateway.runs.workspace_files import find_files
 from cursor_gateway.runs.workspaces import Workspaces
 
 
@@ -97,6 +98,31 @@ def test_what_can_be_no_path_is_refused(tree: Path, name: str) -> None:
 def test_half_a_character_is_no_name_of_a_folder(tree: Path) -> None:
     with pytest.raises((InvalidRequest, WorkspaceForbidden)):
         workspaces(tree).find("\ud800")
+
+
+def test_a_name_that_is_not_utf_8_is_refused_and_never_listed(tree: Path) -> None:
+    """Neither JSON nor the agent's arguments can contain it, also behind a link."""
+    odd = os.fsencode(tree / "home") + b"/caf\xe9"
+    try:
+        os.mkdir(odd)
+    except OSError:
+        pytest.skip("the file system has no such names")
+    (tree / "home" / "link").symlink_to(os.fsdecode(odd))
+    with pytest.raises(InvalidRequest, match="not UTF-8"):
+        workspaces(tree).find("link")
+    assert workspaces(tree).allowed("link") is None
+    assert workspaces(tree).folders("", 10) == [str(tree / "home"), str(tree / "home" / "project")]
+
+
+def test_nor_is_a_file_with_such_a_name(tree: Path) -> None:
+    for folder, name in ((b"", b"caf\xe9.txt"), (b"/caf\xe9", b"in.txt"), (b"/project", b"caf\xc3\xa9.txt")):
+        place = os.fsencode(tree / "home") + folder
+        try:
+            os.makedirs(place, exist_ok=True)
+            Path(os.fsdecode(place + b"/" + name)).touch()
+        except OSError:
+            pytest.skip("the file system has no such names")
+    assert find_files(str(tree / "home"), "", 10) == ["file", "project/café.txt"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")

@@ -44,6 +44,7 @@ from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
+from cursor_gateway.wire.surrogates import has_surrogates
 
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
@@ -97,6 +98,7 @@ async def compose(
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
     data = data_dir(settings, environ)
+    _check_names(settings, data)
     ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
@@ -166,6 +168,29 @@ def _end_agents(ledger: Ledger, own: "Member", left: "Member") -> None:
 
 def _no_database(role: str) -> SettingsError:
     return SettingsError(f"`role = {role}` needs a database that the cluster shares; set `store`.", param="role")
+
+
+def _check_names(settings: Settings, data: Path) -> None:
+    """Raises `SettingsError`."""
+    folders = {
+        "data_dir": [str(data)],
+        "workspace": [settings.workspace or "."],
+        "workspace_roots": settings.workspace_roots,
+        "volumes": settings.volumes.values(),
+    }
+    for param, paths in folders.items():
+        if not all(map(_is_utf8, paths)):
+            raise SettingsError(
+                f"the path of a folder in `{param}` is not UTF-8, so agents cannot open it; rename it, or use another.",
+                param=param,
+            )
+
+
+def _is_utf8(path: str) -> bool:
+    try:
+        return not has_surrogates(os.path.realpath(os.path.expanduser(path)))
+    except OSError:
+        return True  # whoever needs the folder reports that it cannot be found
 
 
 def _opened_ledger(directory: Path) -> Ledger:

@@ -5,13 +5,18 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from cursor_gateway.wire.surrogates import has_surrogates
+
 _MOST_FILES = 20_000  # that are looked at
 _SECONDS = 5
 _SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})  # where there is no git
 
 
 def find_files(folder: str, query: str, limit: int) -> list[str]:
-    """Best first: the name begins with the query, contains it, the path contains it; then by depth and name."""
+    """Best first: the name begins with the query, contains it, the path contains it; then by depth and name.
+
+    Names that are not UTF-8 are left out: neither JSON nor a prompt can contain them.
+    """
     words = query.lower()
     ranked = []
     for path in _listed(folder):
@@ -48,4 +53,6 @@ def _walked(folder: Path) -> Iterator[str]:
             count += 1
             if count > _MOST_FILES:
                 return
-            yield (Path(parent) / name).relative_to(folder).as_posix()
+            path = (Path(parent) / name).relative_to(folder).as_posix()
+            if not has_surrogates(path):
+                yield path

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
+from cursor_gateway.wire.surrogates import has_surrogates
 
 _BROUGHT = ("hooks.json", "mcp.json", "cli.json")  # in `.cursor`
 
@@ -49,6 +50,11 @@ class Workspaces:
             )
         if not _is_folder(folder):
             raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
+        if has_surrogates(str(folder)):
+            raise InvalidRequest(
+                f"The path of the folder {name!r} is not UTF-8, so the agent cannot open it; use another one.",
+                param="workspace",
+            )
         return str(folder)
 
     def volume_of(self, workspace: str) -> str:
@@ -59,12 +65,12 @@ class Workspaces:
     def allowed(self, name: str) -> str | None:
         """This folder if the gateway may work in it; for one that a client mentions without asking for it."""
         folder = self._allowed(name) if name and "\0" not in name else None
-        return str(folder) if folder is not None and _is_folder(folder) else None
+        return str(folder) if folder is not None and _is_folder(folder) and not has_surrogates(str(folder)) else None
 
     def folders(self, query: str, limit: int) -> list[str]:
         """Folders below the roots that begin with this path; without one, the roots and what is directly in them."""
         found = self._beginning_with(query.strip()) if query.strip() else self._first_folders()
-        return [str(folder) for folder in dict.fromkeys(found) if self._allowed(str(folder)) is not None][:limit]
+        return [str(folder) for folder in dict.fromkeys(found) if self.allowed(str(folder)) is not None][:limit]
 
     def _first_folders(self) -> list[Path]:
         return [folder for root in self._roots for folder in (root, *_subfolders(root))]

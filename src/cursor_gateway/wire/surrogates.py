@@ -7,11 +7,18 @@ deltas.
 from typing import Any
 
 
-def repair(text: str) -> str:
-    """Surrogate pairs become their character; a lone surrogate becomes U+FFFD."""
+def has_surrogates(text: str) -> bool:
+    """As do file names that are not UTF-8."""
     try:
         text.encode()  # much faster than a search for surrogates
     except UnicodeEncodeError:
+        return True
+    return False
+
+
+def repair(text: str) -> str:
+    """Surrogate pairs become their character; a lone surrogate becomes U+FFFD."""
+    if has_surrogates(text):
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
 
