@@ -263,6 +263,13 @@ def doctor(*arguments: str, **environment: str) -> tuple[int, dict[str, list[dic
     return ended.returncode, by_subject
 
 
+def test_a_workspace_whose_name_is_not_utf_8_is_broken(home: Path) -> None:
+    status, found = doctor(CURSOR_GATEWAY_WORKSPACE=f"{home}/caf\udce9")
+    assert status == 1
+    assert found["workspace"][0]["level"] == "broken"
+    assert "`workspace` is not UTF-8" in found["workspace"][0]["found"]
+
+
 def test_all_is_well_with_an_agent(home: Path) -> None:
     program = install(home / "bin")
     status, found = doctor()

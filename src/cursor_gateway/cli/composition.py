@@ -98,7 +98,7 @@ async def compose(
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
     data = data_dir(settings, environ)
-    _check_names(settings, data)
+    check_names(settings, data)
     ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
@@ -170,7 +170,7 @@ def _no_database(role: str) -> SettingsError:
     return SettingsError(f"`role = {role}` needs a database that the cluster shares; set `store`.", param="role")
 
 
-def _check_names(settings: Settings, data: Path) -> None:
+def check_names(settings: Settings, data: Path) -> None:
     """Raises `SettingsError`."""
     folders = {
         "data_dir": [str(data)],

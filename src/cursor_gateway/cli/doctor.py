@@ -120,7 +120,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
         _checked_here("exposure", lambda: [findings.of_exposure(settings)]),
-        _checked_here("workspace", lambda: _workspaces(settings)),
+        _checked_here("workspace", lambda: _workspaces(settings, environ)),
         _checked_here("data", lambda: _data(settings, environ)),
         _checked("store", _STORE_SECONDS, lambda: _store(settings)),
         _checked_here("configuration", lambda: _configuration(settings, environ)),
@@ -280,7 +280,13 @@ def _folder(path: Path) -> Folder:
     return Folder(str(path), is_there, is_there and os.access(path, os.W_OK | os.X_OK))
 
 
-def _workspaces(settings: Settings) -> list[Finding]:
+def _workspaces(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.cli.composition import check_names
+
+    try:
+        check_names(settings, data_dir(settings, environ))
+    except SettingsError as error:
+        return [Finding("broken", "workspace", str(error), "then run `cursor-gateway doctor` again.")]
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
     return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 
