@@ -16,7 +16,7 @@ def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path, setting: st
     """Agents could not open it, and neither JSON nor the history can contain its name."""
     odd = str(tmp_path / "caf\udce9")
     given = {"data_dir": str(tmp_path / "data"), setting: [odd] if setting == "workspace_roots" else odd}
-    with pytest.raises(SettingsError, match=f"`{setting}` is not UTF-8"):
+    with pytest.raises(SettingsError, match=f"`{setting}` has a name that is not UTF-8"):
         asyncio.run(compose(Settings(**given)))  # type: ignore[arg-type]
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.stages.search_tokens import Query, find, fold, matches, query, tokens
+from cursor_gateway.stages.search_tokens import Query, find, fold, query, tokens
 from tests.strategies import assert_linear
 
 PIECES = [
@@ -40,6 +40,13 @@ texts = st.lists(
     max_size=12,
 ).map("".join)
 TOKEN = re.compile(r"[^\W_]+|_[^\W_]+_[^\W_]+")
+
+
+def matches(query: Query, text: str) -> bool:
+    """What an engine finds."""
+    found = set(tokens(text))
+    has_prefix = any(token.startswith(query.prefix) for token in found)
+    return has_prefix and found.issuperset(query.tokens)
 
 
 def every_character() -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.configuration import check_names, data_dir
 from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.cli.stores import OpenableStore, database_url, store_of
 from cursor_gateway.demo import recordings
@@ -44,7 +44,6 @@ from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
-from cursor_gateway.wire.surrogates import has_surrogates
 
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
@@ -97,8 +96,8 @@ async def compose(
     in_cluster = bool(database_url(settings))
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
+    check_names(settings, environ)
     data = data_dir(settings, environ)
-    check_names(settings, data)
     ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
@@ -168,29 +167,6 @@ def _end_agents(ledger: Ledger, own: "Member", left: "Member") -> None:
 
 def _no_database(role: str) -> SettingsError:
     return SettingsError(f"`role = {role}` needs a database that the cluster shares; set `store`.", param="role")
-
-
-def check_names(settings: Settings, data: Path) -> None:
-    """Raises `SettingsError`."""
-    folders = {
-        "data_dir": [str(data)],
-        "workspace": [settings.workspace or "."],
-        "workspace_roots": settings.workspace_roots,
-        "volumes": settings.volumes.values(),
-    }
-    for param, paths in folders.items():
-        if not all(map(_is_utf8, paths)):
-            raise SettingsError(
-                f"the path of a folder in `{param}` is not UTF-8, so agents cannot open it; rename it, or use another.",
-                param=param,
-            )
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        return not has_surrogates(os.path.realpath(os.path.expanduser(path)))
-    except OSError:
-        return True  # whoever needs the folder reports that it cannot be found
 
 
 def _opened_ledger(directory: Path) -> Ledger:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ import click
 from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, load
+from cursor_gateway.wire.surrogates import has_surrogates
 
 config = click.option(
     "--config",
@@ -42,6 +44,18 @@ def data_dir(settings: Settings, environ: Mapping[str, str] = os.environ) -> Pat
             param="data_dir",
         )
     return found
+
+
+def check_names(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+    """Raises `SettingsError` for a folder that neither an agent nor the history could name."""
+    folders = [("data_dir", str(data_dir(settings, environ))), ("workspace", settings.workspace or ".")]
+    folders += [("workspace_roots", root) for root in settings.workspace_roots]
+    folders += [("volumes", volume) for volume in settings.volumes.values()]
+    for param, path in folders:
+        with suppress(OSError):  # whoever needs the folder reports that it cannot be found
+            if has_surrogates(os.path.realpath(os.path.expanduser(path))):
+                message = f"a folder in `{param}` has a name that is not UTF-8; rename it, since agents cannot open it."
+                raise SettingsError(message, param=param)
 
 
 def _in_home(variable: str, otherwise: str, name: str, environ: Mapping[str, str]) -> Path | None:

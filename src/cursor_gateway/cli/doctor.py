@@ -22,7 +22,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli import findings
-from cursor_gateway.cli.configuration import config, configuration, data_dir, usual_file
+from cursor_gateway.cli.configuration import check_names, config, configuration, data_dir, usual_file
 from cursor_gateway.cli.findings import Finding, Folder, Found, Level, summary, worst
 from cursor_gateway.cli.local_socket import find_socket
 from cursor_gateway.cli.output import write_json
@@ -107,6 +107,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
     settings = Settings()
     try:
         loaded = configuration(file, environ=environ)
+        check_names(loaded.settings, environ)
         settings = loaded.settings
         named = file or environ.get(FILE_VARIABLE)
         path = Path(named).expanduser() if named else usual_file(environ)
@@ -120,7 +121,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
         _checked_here("exposure", lambda: [findings.of_exposure(settings)]),
-        _checked_here("workspace", lambda: _workspaces(settings, environ)),
+        _checked_here("workspace", lambda: _workspaces(settings)),
         _checked_here("data", lambda: _data(settings, environ)),
         _checked("store", _STORE_SECONDS, lambda: _store(settings)),
         _checked_here("configuration", lambda: _configuration(settings, environ)),
@@ -280,13 +281,7 @@ def _folder(path: Path) -> Folder:
     return Folder(str(path), is_there, is_there and os.access(path, os.W_OK | os.X_OK))
 
 
-def _workspaces(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.cli.composition import check_names
-
-    try:
-        check_names(settings, data_dir(settings, environ))
-    except SettingsError as error:
-        return [Finding("broken", "workspace", str(error), "then run `cursor-gateway doctor` again.")]
+def _workspaces(settings: Settings) -> list[Finding]:
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
     return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.dialects.base import Form
+from cursor_gateway.dialects.base import Form, Whole
 from cursor_gateway.dialects.deltas import Answer, AnswerFold, add_usage
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
@@ -26,15 +26,30 @@ class Answering(Protocol):
     async def answer(self, receive: Receive) -> Answer | Failure: ...
 
 
+async def folded(
+    run: RunHandle, fold: AnswerFold | Whole, receive: Receive, after: int, *, has_begun: bool
+) -> bool | None:
+    """Whether the agent has begun to work, when its answer is complete; None if the client has disconnected."""
+
+    def push(event: DocumentEvent) -> Progress:
+        nonlocal has_begun
+        has_begun = has_begun or says_something(event)
+        fold.push(event)
+        if fold.is_cut:
+            return Progress.TRUNCATED
+        return Progress.COMPLETE if fold.is_over else Progress.MORE
+
+    return has_begun if await read_to_end(run, receive, push, after) else None
+
+
 class TextAnswer:
     """The answer of one run."""
 
     def __init__(self, run: RunHandle, fold: AnswerFold, after: int = 0) -> None:
         self.run, self.fold, self._after = run, fold, after
-        self._has_begun = after > 0
 
     async def answer(self, receive: Receive) -> Answer | Failure:
-        await read_to_end(self.run, receive, self._push, self._after)
+        has_begun = await folded(self.run, self.fold, receive, self._after, has_begun=self._after > 0)
         answer = self.fold.answer()
         if answer is None:  # the client has disconnected
             return RunCancelled(
@@ -42,14 +57,7 @@ class TextAnswer:
             ).failure()
         if (failure := answer.end.failure) is None:
             return answer
-        return failure.final() if self._has_begun else failure
-
-    def _push(self, event: DocumentEvent) -> Progress:
-        self._has_begun = self._has_begun or says_something(event)
-        self.fold.push(event)
-        if self.fold.is_cut:
-            return Progress.TRUNCATED
-        return Progress.COMPLETE if self.fold.is_over else Progress.MORE
+        return failure.final() if has_begun else failure
 
 
 class CheckedAnswer:

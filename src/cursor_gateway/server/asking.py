@@ -24,7 +24,6 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
-from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import AgentRequest
 from cursor_gateway.runs.answering import Asker
@@ -32,12 +31,12 @@ from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer
+from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer, folded
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
 from cursor_gateway.server.stored_answers import answer_now, reply_stream, text_of
-from cursor_gateway.server.streaming import Progress, Reading, read_to_end, run_headers, view_of
+from cursor_gateway.server.streaming import Reading, run_headers, view_of
 from cursor_gateway.settings import Settings
 
 _FIELDS = AgentRequest.__struct_fields__
@@ -130,17 +129,8 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)
         whole = reply.whole(view_of(run), start)
-        has_begun = start.after > 0
-
-        def push(event: DocumentEvent) -> Progress:
-            nonlocal has_begun
-            has_begun = has_begun or says_something(event)
-            whole.push(event)
-            if whole.is_cut:
-                return Progress.TRUNCATED
-            return Progress.COMPLETE if whole.is_over else Progress.MORE
-
-        if not await read_to_end(run, request.receive, push, whole.after):
+        has_begun = await folded(run, whole, request.receive, whole.after, has_begun=start.after > 0)
+        if has_begun is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:

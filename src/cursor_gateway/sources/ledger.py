@@ -89,10 +89,9 @@ class Ledger:
     def end_orphans(self) -> list[int]:
         """Ends the agents of dead gateways and removes their folders. Returns the process groups it ended."""
         ended = []
-        for folder in _entries(self._all):
-            if not _is_alive(folder):
-                ended += self.end_agents_of(folder.name)
-                shutil.rmtree(folder, ignore_errors=True)
+        for name in self.dead():
+            ended += self.end_agents_of(name)
+            shutil.rmtree(self._all / name, ignore_errors=True)
         return ended
 
     def end_agents_of(self, name: str) -> list[int]:

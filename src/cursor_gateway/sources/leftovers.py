@@ -86,15 +86,13 @@ def user_folders(environ: Mapping[str, str]) -> set[Path]:
 
 def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
     """Deletes their stores and transcripts below these folders; may be slow. Returns False if something is left."""
-    wanted = list(filter(_ID.fullmatch, ids))
     is_done = True
     for folder in folders:
         with suppress(FileNotFoundError, NotADirectoryError):
             opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
-                for id in wanted:
-                    for place in _PLACES:
-                        is_done = _delete(opened, *place.format(id=id).split("/")) and is_done
+                for place in _places(ids):
+                    is_done = _delete(opened, *place.split("/")) and is_done
             finally:
                 os.close(opened)
     return is_done
@@ -108,28 +106,29 @@ def delete_users_sessions(ids: Collection[str], environ: Mapping[str, str], user
     if user is None:
         return delete_sessions(ids, user_folders(environ))
     paths = [
-        f"{shlex.quote(str(folder))}/{place.format(id=id)}"  # for the shell: with the asterisks
+        f"{shlex.quote(str(folder))}/{place}"  # for the shell: with the asterisks
         for folder in user_folders(user.environment(environ))
-        for id in filter(_ID.fullmatch, ids)
-        for place in _PLACES
+        for place in _places(ids)
     ]
-    if not paths:
-        return True
     command = [*user.launcher, "sh", "-c", f"exec rm -rf -- {' '.join(paths)}"]
     environment = {"PATH": environ.get("PATH", os.defpath)}  # agents could read all of it
     try:
-        ended = subprocess.run(
+        subprocess.run(
             command,
             env=environment,
             cwd="/",
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=_SECONDS,
-            check=False,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return ended.returncode == 0
+    return True
+
+
+def _places(ids: Collection[str]) -> list[str]:
+    return [place.format(id=id) for id in filter(_ID.fullmatch, ids) for place in _PLACES]
 
 
 def _delete(folder: int, name: str, *rest: str) -> bool:

@@ -68,13 +68,6 @@ def query(words: Sequence[str]) -> Query:
     return Query(tuple(dict.fromkeys(needed[:-1][:_MOST_TOKENS])), needed[-1])
 
 
-def matches(query: Query, text: str) -> bool:
-    """What an engine finds."""
-    found = set(tokens(text))
-    has_prefix = any(token.startswith(query.prefix) for token in found)
-    return has_prefix and found.issuperset(query.tokens)
-
-
 def find(text: str, query: Query) -> int:
     """Where the first of the query's words is, or an identifier with it; 0 if there is none."""
     *first, last = (token.split("_") for token in (*query.tokens, query.prefix))

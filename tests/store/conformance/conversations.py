@@ -13,6 +13,7 @@ from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.model.documents import Document
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.store.base import Busy, Fenced, Idempotency, IdempotentRun, Lease, MessageRecord, NewMessage, Store
+from tests.stages.test_search_tokens import matches
 from tests.store.conformance.law import (
     all_pages,
     everything,
@@ -345,7 +346,7 @@ async def parts_of_identifiers_and_cjk_words_are_found(store: Store) -> None:
 
 
 def _matches(typed: str, text: str) -> bool:
-    return search_tokens.matches(search_tokens.query(typed.split()), text)
+    return matches(search_tokens.query(typed.split()), text)
 
 
 @law
