@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.sources.process_groups import start_of
+from tests.server.conftest import eventually
 
 pytestmark = pytest.mark.slow  # tests of a tool
 
@@ -94,7 +95,7 @@ def test_it(tmp_path) -> None:
         patch.setenv("PIDS", str(pids))
         status, result = inner(tmp_path, source)
     assert status == 0, result
-    assert [start_of(int(pid)) for pid in pids.read_text().split()] == [None, None]
+    eventually(lambda: [start_of(int(pid)) for pid in pids.read_text().split()] == [None, None])
 
 
 def test_the_cases_that_a_quick_run_keeps_are_spread(tmp_path: Path) -> None:
