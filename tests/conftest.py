@@ -11,6 +11,7 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from hypothesis.internal.conjecture import providers  # for want of a public nam
 
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
+
+pytest.register_assert_rewrite("tests.store.conformance")
 
 _MEMORY = Path("/dev/shm")  # a file system in memory: a tenth of the CPU time goes into files otherwise
 _QUICK_SECONDS = 0.01  # which `--durations` need not show
@@ -58,6 +61,19 @@ def pytest_xdist_auto_num_workers() -> int:
     """Two workers for each core: many tests wait for other processes."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return 2 * cores
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker import other modules first: in a new clone, each then compiles a part of them, and not all."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    files = [file for file in sorted(Path("tests").rglob("test_*.py")) if "clients" not in file.parts]
+    for file in files[number::count]:
+        with suppress(Exception, pytest.skip.Exception):  # the collection reports it
+            import_module(".".join(file.with_suffix("").parts))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

@@ -9,8 +9,6 @@ import pytest
 from tests.postgres import Databases
 from tests.store.blocking import Database
 
-pytest.register_assert_rewrite("tests.store.conformance")
-
 
 @pytest.fixture
 def database(postgres: Databases) -> str:
