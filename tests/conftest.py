@@ -38,8 +38,8 @@ settings.register_profile(
 )
 settings.register_profile("quick", settings.get_profile("thorough"), max_examples=10)
 settings.load_profile("quick")
-# Hypothesis also tries constants that it reads in the source of every module that is loaded. Which are depends on the
-# tests that ran before in the same worker, and reading them takes seconds.
+# Hypothesis also tries constants that it reads in the source of every module that is loaded. Which ones depends on
+# the tests that ran before in the same worker, and reading them takes seconds.
 providers._get_local_constants = lambda: providers._local_constants
 
 
@@ -48,7 +48,7 @@ def pytest_configure() -> None:
 
     A signal that is ignored stays ignored in a child; one that is handled has its default action there.
     """
-    if _is_usable_memory(_MEMORY):
+    if "TMPDIR" not in os.environ and _is_usable_memory(_MEMORY):
         tempfile.tempdir = str(_MEMORY)  # the folders of tests are made in it, and PostgreSQL's
     gc.disable()  # until the tests are collected: what is made before that stays
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):

@@ -1,24 +1,37 @@
 """`cursor-gateway …` as a program that tests let others start: `tests.preloaded.command` gives its command line.
 
-The process is forked elsewhere and has this one's standard streams. This one passes signals on to it, and ends as it
-does. It imports nothing that is written in Python, which would take longer than all the rest.
+The process is forked elsewhere and has this one's standard streams. This one passes signals on to it, and ends with its
+exit status; 128 and more is a signal. It imports nothing that is written in Python, which would take longer than all
+the rest.
 """
 
 import os
 import sys
 from _json import encode_basestring_ascii as quoted
-from _signal import SIGHUP, SIGINT, SIGTERM, signal  # type: ignore[import-not-found] # without `enum`
+from _signal import (  # type: ignore[import-not-found] # without `enum`
+    SIG_BLOCK,
+    SIG_UNBLOCK,
+    SIGHUP,
+    SIGINT,
+    SIGTERM,
+    pthread_sigmask,
+    signal,
+)
 from _socket import AF_UNIX, SCM_RIGHTS, SOCK_SEQPACKET, SOL_SOCKET, socket
+
+PASSED_ON = (SIGHUP, SIGINT, SIGTERM)
 
 
 def main(address: str, words: list[str]) -> int:
+    pthread_sigmask(SIG_BLOCK, PASSED_ON)  # until it is known to whom
     connection = socket(AF_UNIX, SOCK_SEQPACKET)
     connection.connect(address)
     streams = b"".join(number.to_bytes(4, sys.byteorder) for number in range(3))
     connection.sendmsg([_request(words).encode()], [(SOL_SOCKET, SCM_RIGHTS, streams)])
     pid = int(connection.recv(64))
-    for number in (SIGHUP, SIGINT, SIGTERM):
+    for number in PASSED_ON:
         signal(number, lambda number, _: os.kill(pid, number))
+    pthread_sigmask(SIG_UNBLOCK, PASSED_ON)
     nothing = os.open(os.devnull, os.O_RDWR)
     for stream in range(3):
         os.dup2(nothing, stream)  # a pipe ends when the other process closes it

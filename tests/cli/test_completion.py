@@ -17,7 +17,12 @@ needs_fish = pytest.mark.skipif(shutil.which("fish") is None, reason="fish is no
 def completed(shell: str, script: str, folder: Path) -> list[str]:
     """What the shell prints, with the program on its PATH."""
     program = folder / ".bin" / "cursor-gateway"
-    environment = {"PATH": f"{program.parent}:/usr/bin:/bin", "HOME": str(folder), "XDG_CONFIG_HOME": str(folder)}
+    shells = Path(shutil.which(shell) or "/bin/sh").parent
+    environment = {
+        "PATH": f"{program.parent}:{shells}:/usr/bin:/bin",
+        "HOME": str(folder),
+        "XDG_CONFIG_HOME": str(folder),
+    }
     program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {shlex.join(command(environment))} "$@"\n')
     program.chmod(0o755)

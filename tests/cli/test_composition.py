@@ -1,4 +1,4 @@
-"""What a gateway is made of is closed when the rest of it cannot be made."""
+"""How a gateway is put together: folders it refuses, and parts that are closed if the rest cannot be made."""
 
 import asyncio
 from pathlib import Path
@@ -11,12 +11,18 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.sources.router import SourceRouter
 
 
+def test_a_path_that_can_be_none_is_reported_as_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    settings = Settings(data_dir=str(tmp_path / "data"), workspace="a\0b", source="replay")
+    with pytest.raises(SettingsError, match="does not exist"):
+        asyncio.run(compose(settings))
+
+
 @pytest.mark.parametrize("setting", ["workspace", "workspace_roots", "data_dir"])
 def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path, setting: str) -> None:
     """Agents could not open it, and neither JSON nor the history can contain its name."""
     odd = str(tmp_path / "caf\udce9")
     given = {"data_dir": str(tmp_path / "data"), setting: [odd] if setting == "workspace_roots" else odd}
-    with pytest.raises(SettingsError, match=f"`{setting}` has a name that is not UTF-8"):
+    with pytest.raises(SettingsError, match=f"\\(`{setting}`\\) is not valid UTF-8"):
         asyncio.run(compose(Settings(**given)))  # type: ignore[arg-type]
 
 

@@ -264,10 +264,11 @@ def doctor(*arguments: str, **environment: str) -> tuple[int, dict[str, list[dic
 
 
 def test_a_workspace_whose_name_is_not_utf_8_is_broken(home: Path) -> None:
-    status, found = doctor(CURSOR_GATEWAY_WORKSPACE=f"{home}/caf\udce9")
+    status, found = doctor(CURSOR_GATEWAY_WORKSPACE=f"{home}/caf\udce9", CURSOR_GATEWAY_HOST="0.0.0.0")
     assert status == 1
-    assert found["settings"][0]["level"] == "broken"
-    assert "`workspace` has a name that is not UTF-8" in found["settings"][0]["found"]
+    assert found["workspace"][0]["level"] == "broken"
+    assert "(`workspace`) is not valid UTF-8" in found["workspace"][0]["found"]
+    assert found["exposure"][0]["level"] == "broken"  # the other settings are still checked
 
 
 def test_all_is_well_with_an_agent(home: Path) -> None:

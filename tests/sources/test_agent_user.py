@@ -19,10 +19,11 @@ import pytest
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources import agent_user
+from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.agent_user import AgentUser, find_agent_user
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.leftovers import delete_users_sessions
+from cursor_gateway.sources.leftovers import NotedSession, delete_users_sessions, note_session
 from cursor_gateway.sources.private_files import SHARED, private_folder, write_private
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import chat, eventually, http_client, text_of
@@ -163,7 +164,7 @@ def test_folders_of_another_group_are_shared_anew(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[AgentUser]:
+def other() -> Iterator[AgentUser]:
     """A user whose home only it can enter."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("only root can start a program as another user")
@@ -181,7 +182,12 @@ SESSION, ANOTHER = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8
 def kept_by(user: AgentUser, session: str) -> list[Path]:
     """What an agent keeps of a session in its user's home."""
     configuration = Path(user.home, ".cursor")
-    places = [configuration / "projects" / "p q" / "agent-transcripts", configuration / "chats" / "x"]
+    places = [
+        configuration / "projects" / "p q" / "agent-transcripts",
+        configuration / "projects" / ".p" / "agent-transcripts",
+        configuration / "chats" / "x",
+        configuration / "acp-sessions",
+    ]
     for place in places:
         (place / session).mkdir(parents=True)
         (place / session / "a file").touch()
@@ -200,15 +206,36 @@ def test_what_is_in_the_home_of_the_agents_user_is_deleted_as_that_user(other: A
     assert all(path.exists() for path in kept)
 
 
+def test_also_those_of_a_shared_agent(other: AgentUser, tmp_path: Path) -> None:
+    environ, ledger, gone = {"PATH": "/usr/bin:/bin"}, Ledger(tmp_path / "instances"), kept_by(other, SESSION)
+    note_session(tmp_path / "data" / "conv", tmp_path / "data", NotedSession("acp", SESSION, "/w"))
+    cli = CursorCliSource(CliOptions(user=other), environ, ledger, time.monotonic)
+    source = CursorAcpSource(AcpOptions(user=other), cli, tmp_path / "acp", environ, ledger)
+    assert asyncio.run(source.forget(str(tmp_path / "data" / "conv")))
+    assert not any(path.exists() for path in gone)
+
+
 def test_but_nothing_that_is_not_that_users(other: AgentUser, tmp_path: Path) -> None:
-    """A link that an agent has planted leads to what another user owns, which then stays, as does the session."""
-    Path(other.home, ".cursor").symlink_to(tmp_path)
-    theirs = tmp_path / "chats" / "x" / SESSION
-    theirs.mkdir(parents=True)
-    tmp_path.chmod(0o755)
-    assert not delete_users_sessions([SESSION], {}, other)
-    assert theirs.exists()
-    assert delete_users_sessions(["; rm -rf /", "*"], {}, other)  # no ids
+    """A link that an agent has planted leads to what another user owns, which then stays."""
+    place = Path(tempfile.mkdtemp(prefix="theirs-"))
+    place.chmod(0o755)
+    try:
+        Path(other.home, ".cursor").symlink_to(place)
+        theirs = place / "chats" / "x" / SESSION
+        theirs.mkdir(parents=True)
+        assert not delete_users_sessions([SESSION], {}, other)
+        assert theirs.exists()
+    finally:
+        shutil.rmtree(place)
+    assert delete_users_sessions([f"; touch {tmp_path}/made", "*"], {}, other)  # no ids
+    assert not (tmp_path / "made").exists()
+
+
+def test_very_many_sessions_are_deleted_in_parts(other: AgentUser) -> None:
+    """The agent decides how many there are; an argument of a program has at most 128 kB."""
+    gone = kept_by(other, SESSION)
+    assert delete_users_sessions([*(f"{number:032}" for number in range(1000)), SESSION], {}, other)
+    assert not any(path.exists() for path in gone)
 
 
 # --- with real users ------------------------------------------------------------------------------------------

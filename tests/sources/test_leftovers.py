@@ -16,6 +16,7 @@ from cursor_gateway.sources.leftovers import (
     sessions_in,
     user_folders,
 )
+from cursor_gateway.sources.private_files import SHARED
 
 ONE, TWO = "0f8fad5b-d9cb-469f-a165-70867728950e", "7c9e6679-7425-40de-944b-e07fc1f90ae7"
 
@@ -62,8 +63,9 @@ def test_a_session_is_deleted_in_every_place_and_others_stay(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("id", ["", "*", "../../work", "[0-9]*", "short", "????????-????"])
 def test_no_id_is_a_pattern_or_a_path(tmp_path: Path, id: str) -> None:
-    stays = kept(tmp_path, ONE)
-    delete_sessions([id], [tmp_path])
+    stays = [*kept(tmp_path / "agent", ONE), tmp_path / "work"]
+    stays[-1].touch()
+    delete_sessions([id], [tmp_path / "agent"])
     assert all(path.exists() for path in stays)
 
 
@@ -90,6 +92,25 @@ def test_a_folder_without_a_note_is_removed_whole(tmp_path: Path) -> None:
     kept(folder / "cursor", ONE)
     remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
     assert not folder.exists()
+
+
+def test_sessions_of_the_cli_that_could_not_be_deleted_are_noted(tmp_path: Path) -> None:
+    folder = tmp_path / "conversations" / "conv_1"
+    kept(folder / "cursor", ONE)
+    for _ in range(2):
+        remove_folder(folder, is_done=False)
+        assert [path.name for path in folder.iterdir()] == [NOTE]
+        assert noted_sessions(folder, "cli") == [NotedSession("cli", ONE, "")]
+    remove_folder(folder, is_done=True)
+    assert not folder.exists()
+
+
+def test_without_a_gateway_what_another_user_keeps_is_left_to_the_next_one(tmp_path: Path) -> None:
+    folder = tmp_path / "conversations" / "conv_1"
+    kept(folder / "cursor", ONE)
+    folder.chmod(SHARED)
+    remove_offline(folder, tmp_path, {"HOME": str(tmp_path)})
+    assert [session.id for session in noted_sessions(folder, "cli")] == [ONE]
 
 
 def test_what_is_kept_of_a_folder_is_the_note_alone(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ def test_every_error_has_its_section(error: type[GatewayError], page: str) -> No
     assert re.search(r"^\*\*What to do:\*\* \S", section, re.MULTILINE)
 
 
-@pytest.mark.slow  # reads all of the source
 def test_what_is_quoted_by_hand_is_in_the_source() -> None:
     literals = {
         node.value
@@ -54,7 +53,7 @@ def test_every_setting_that_is_named_exists() -> None:
     assert named - FIELDS <= settings
 
 
-@pytest.mark.slow  # as above
+@pytest.mark.slow  # a test of a tool that reads all of the source
 def test_messages_are_found_in_calls_tables_and_constants() -> None:
     found = said({error.__name__ for error in error_classes()})
     assert (

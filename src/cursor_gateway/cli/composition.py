@@ -96,8 +96,8 @@ async def compose(
     in_cluster = bool(database_url(settings))
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
-    check_names(settings, environ)
     data = data_dir(settings, environ)
+    check_names(settings, str(data))
     ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)

@@ -46,16 +46,18 @@ def data_dir(settings: Settings, environ: Mapping[str, str] = os.environ) -> Pat
     return found
 
 
-def check_names(settings: Settings, environ: Mapping[str, str] = os.environ) -> None:
+def check_names(settings: Settings, data: str = "") -> None:
     """Raises `SettingsError` for a folder that neither an agent nor the history could name."""
-    folders = [("data_dir", str(data_dir(settings, environ))), ("workspace", settings.workspace or ".")]
+    folders = [("workspace", settings.workspace or "."), ("data_dir", data)]
     folders += [("workspace_roots", root) for root in settings.workspace_roots]
     folders += [("volumes", volume) for volume in settings.volumes.values()]
     for param, path in folders:
-        with suppress(OSError):  # whoever needs the folder reports that it cannot be found
-            if has_surrogates(os.path.realpath(os.path.expanduser(path))):
-                message = f"a folder in `{param}` has a name that is not UTF-8; rename it, since agents cannot open it."
-                raise SettingsError(message, param=param)
+        with suppress(OSError, ValueError):  # whoever needs the folder reports that there is none
+            if has_surrogates(found := os.path.realpath(os.path.expanduser(path))):
+                what = f"the path {os.fsencode(found)!r} (`{param}`) is not valid UTF-8"
+                raise SettingsError(
+                    f"{what}, so agents cannot open it; rename the folder, or use another.", param=param
+                )
 
 
 def _in_home(variable: str, otherwise: str, name: str, environ: Mapping[str, str]) -> Path | None:

@@ -107,7 +107,6 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
     settings = Settings()
     try:
         loaded = configuration(file, environ=environ)
-        check_names(loaded.settings, environ)
         settings = loaded.settings
         named = file or environ.get(FILE_VARIABLE)
         path = Path(named).expanduser() if named else usual_file(environ)
@@ -282,6 +281,7 @@ def _folder(path: Path) -> Folder:
 
 
 def _workspaces(settings: Settings) -> list[Finding]:
+    check_names(settings)
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
     return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 

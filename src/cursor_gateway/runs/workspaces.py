@@ -51,10 +51,7 @@ class Workspaces:
         if not _is_folder(folder):
             raise InvalidRequest(f"The folder {name!r} does not exist; use one that does.", param="workspace")
         if has_surrogates(str(folder)):
-            raise InvalidRequest(
-                f"The path of the folder {name!r} is not UTF-8, so the agent cannot open it; use another one.",
-                param="workspace",
-            )
+            raise InvalidRequest(f"The path of {name!r} is not valid UTF-8; use another folder.", param="workspace")
         return str(folder)
 
     def volume_of(self, workspace: str) -> str:
@@ -70,7 +67,8 @@ class Workspaces:
     def folders(self, query: str, limit: int) -> list[str]:
         """Folders below the roots that begin with this path; without one, the roots and what is directly in them."""
         found = self._beginning_with(query.strip()) if query.strip() else self._first_folders()
-        return [str(folder) for folder in dict.fromkeys(found) if self.allowed(str(folder)) is not None][:limit]
+        names = (name for name in map(str, dict.fromkeys(found)) if not has_surrogates(name))
+        return [name for name in names if self.allowed(name) is not None][:limit]
 
     def _first_folders(self) -> list[Path]:
         return [folder for root in self._roots for folder in (root, *_subfolders(root))]

@@ -26,10 +26,12 @@ class Answering(Protocol):
     async def answer(self, receive: Receive) -> Answer | Failure: ...
 
 
-async def folded(
-    run: RunHandle, fold: AnswerFold | Whole, receive: Receive, after: int, *, has_begun: bool
-) -> bool | None:
-    """Whether the agent has begun to work, when its answer is complete; None if the client has disconnected."""
+async def folded(run: RunHandle, fold: AnswerFold | Whole, receive: Receive, after: int, start: int) -> bool | None:
+    """Whether the agent has begun to work, when its answer is complete; None if the client has disconnected.
+
+    The answer follows the event `start`; the fold needs all events after `after`.
+    """
+    has_begun = start > 0
 
     def push(event: DocumentEvent) -> Progress:
         nonlocal has_begun
@@ -49,12 +51,10 @@ class TextAnswer:
         self.run, self.fold, self._after = run, fold, after
 
     async def answer(self, receive: Receive) -> Answer | Failure:
-        has_begun = await folded(self.run, self.fold, receive, self._after, has_begun=self._after > 0)
+        has_begun = await folded(self.run, self.fold, receive, self._after, self._after)
         answer = self.fold.answer()
         if answer is None:  # the client has disconnected
-            return RunCancelled(
-                "The client disconnected before the answer was complete; send the request again."
-            ).failure()
+            return RunCancelled("The client disconnected before the answer was complete; retry the request.").failure()
         if (failure := answer.end.failure) is None:
             return answer
         return failure.final() if has_begun else failure

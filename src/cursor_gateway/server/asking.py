@@ -129,8 +129,7 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)
         whole = reply.whole(view_of(run), start)
-        has_begun = await folded(run, whole, request.receive, whole.after, has_begun=start.after > 0)
-        if has_begun is None:
+        if (has_begun := await folded(run, whole, request.receive, whole.after, start.after)) is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:

@@ -2,9 +2,9 @@
 
 A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
 file for each agent's process group, also named after its process. A process is identified by its pid and its start
-time, since the system was started. The gateway also holds a lock: a pid means nothing to a gateway in another
-container or on another machine. In the file that it locks is the id of the system's start (the boot id): pids of an
-earlier start, or of another machine, belong to nobody here.
+time, counted from the system's start. The gateway also holds a lock: a pid means nothing to a gateway in another
+container or on another machine. The file that it locks says where its pids are valid: on this machine, until it is
+restarted, and in this container. Elsewhere they may belong to anybody.
 
 The file of an agent that has ended is kept, under another name, for the next one. A file system takes long to make a
 file while many were deleted in the last seconds: ext4 does not use their numbers again at once, and looks for others.
@@ -45,7 +45,7 @@ class Ledger:
         with suppress(OSError):  # some file systems have no locks
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):  # a full disk must not stop the gateway
-            os.write(self._lock, _boot_id())
+            os.write(self._lock, _pid_scope())
 
     def add(self, group: int) -> None:
         try:
@@ -122,32 +122,33 @@ def _name(pid: int) -> str:
 
 def _groups(gateway: Path) -> list[int]:
     """The process groups of its agents that still run."""
-    if not _is_of_this_boot(gateway):
+    if not _has_our_pids(gateway):
         return []
     named = (entry.name.partition("-") for entry in _entries(gateway / "agents"))
     # Another process with this pid means the group has ended: a pid is not reused before that.
     return [int(group) for group, _, start in named if start_of(int(group)) in (None, start) and members(int(group))]
 
 
-def _boot_id() -> bytes:
-    """Nothing where the system does not say."""
+def _pid_scope() -> bytes:
+    """The ids of the system's start and of the namespace of pids; nothing where the system does not say."""
     try:
-        return Path("/proc/sys/kernel/random/boot_id").read_bytes().strip()
+        return Path("/proc/sys/kernel/random/boot_id").read_bytes() + os.fsencode(os.readlink("/proc/self/ns/pid"))
     except OSError:
         return b""
 
 
-def _is_of_this_boot(gateway: Path) -> bool:
-    """Or one that does not say: of an earlier version, or on a full disk."""
+def _has_our_pids(gateway: Path) -> bool:
+    """True as well if the folder does not say: it is from an earlier version, or the disk was full."""
+    own = _pid_scope()
     try:
-        return (gateway / _LOCK).read_bytes() in (b"", _boot_id())
+        return not own or (gateway / _LOCK).read_bytes() in (b"", own)
     except OSError:
         return True
 
 
 def _is_alive(gateway: Path) -> bool:
     pid, _, start = gateway.name.partition("-")
-    return (start_of(int(pid)) == start and _is_of_this_boot(gateway)) or _is_locked(gateway / _LOCK)
+    return (start_of(int(pid)) == start and _has_our_pids(gateway)) or _is_locked(gateway / _LOCK)
 
 
 def _is_locked(path: Path) -> bool:

@@ -8,8 +8,9 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import subprocess
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -19,6 +20,7 @@ from msgspec import Struct
 
 from cursor_gateway.sources.cursor.configuration import unusable, user_configuration
 from cursor_gateway.sources.private_files import (
+    SHARED,
     PathOrText,
     data_of,
     private_folder,
@@ -32,15 +34,16 @@ if TYPE_CHECKING:
 
 NOTE = "sessions.json"  # in a conversation's folder
 
-SharedSource: TypeAlias = Literal["acp", "sdk"]
+SessionSource: TypeAlias = Literal["acp", "sdk", "cli"]  # sessions of the CLI are noted only when they are left
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{7,127}")  # it becomes part of a pattern and of a path
 _SECONDS = 60  # to delete what is in another user's home
+_AT_ONCE = 100  # paths; an argument has at most 128 kB
 _PLACES = ("acp-sessions/{id}", "chats/*/{id}", "projects/*/agent-transcripts/{id}")
 
 
 class NotedSession(Struct, frozen=True):
-    source: SharedSource
+    source: SessionSource
     id: str
     workspace: str
 
@@ -57,7 +60,7 @@ def note_session(folder: Path, data: PathOrText, session: NotedSession) -> None:
         raise unusable(error) from error
 
 
-def noted_sessions(folder: Path, source: SharedSource | None = None) -> list[NotedSession]:
+def noted_sessions(folder: Path, source: SessionSource | None = None) -> list[NotedSession]:
     try:
         noted = msgspec.json.decode(read_private(data_of(str(folder)), folder / NOTE), type=list[NotedSession])
     except (OSError, msgspec.DecodeError):
@@ -101,30 +104,26 @@ def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
 def delete_users_sessions(ids: Collection[str], environ: Mapping[str, str], user: "AgentUser | None") -> bool:
     """The same in the folders of the agents' user: None is the gateway's own.
 
-    The gateway cannot enter another user's home, so it deletes there as that user, who may follow its own links.
+    The gateway cannot enter another user's home, so it runs `rm` as that user, which may follow that user's own links.
     """
     if user is None:
         return delete_sessions(ids, user_folders(environ))
-    paths = [
-        f"{shlex.quote(str(folder))}/{place}"  # for the shell: with the asterisks
-        for folder in user_folders(user.environment(environ))
-        for place in _places(ids)
-    ]
-    command = [*user.launcher, "sh", "-c", f"exec rm -rf -- {' '.join(paths)}"]
-    environment = {"PATH": environ.get("PATH", os.defpath)}  # agents could read all of it
+    homes = [shlex.quote(str(folder)) for folder in user_folders(user.environment(environ))]
+    paths = [f"{home}/{place}" for home in homes for place in _places(ids)]
+    paths += [path.replace("/*/", "/.[!.]*/") for path in paths if "/*/" in path]  # hidden folders, too
+    some = (" ".join(paths[start : start + _AT_ONCE]) for start in range(0, len(paths), _AT_ONCE))
+    return all(_run([*user.launcher, "sh", "-c", f"exec rm -rf -- {these}"], environ) for these in some)
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str]) -> bool:
+    environment, none = {"PATH": environ.get("PATH", os.defpath)}, subprocess.DEVNULL  # agents could read all of it
     try:
-        subprocess.run(
-            command,
-            env=environment,
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_SECONDS,
-            check=True,
+        status = subprocess.call(
+            command, env=environment, cwd="/", stdin=none, stdout=none, stderr=none, timeout=_SECONDS
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return True
+    return status == 0
 
 
 def _places(ids: Collection[str]) -> list[str]:
@@ -149,11 +148,14 @@ def _delete(folder: int, name: str, *rest: str) -> bool:
 
 
 def remove_folder(folder: Path, *, is_done: bool) -> None:
-    """Removes a deleted conversation's folder, but keeps the note until everything elsewhere is deleted, too."""
-    if is_done or not (folder / NOTE).exists():
+    """Removes a deleted conversation's folder, but keeps a note of its sessions until all of them are deleted, too."""
+    left = [] if is_done else [*noted_sessions(folder), *(NotedSession("cli", id, "") for id in sessions_in(folder))]
+    if not left:
         shutil.rmtree(folder, ignore_errors=True)
         return
     with suppress(OSError), private_folder(folder.parent, folder) as opened:
+        with suppress(OSError):  # even on a full disk, nothing that was said stays
+            write_private(opened, NOTE, msgspec.json.encode(left))
         for name in os.listdir(opened):
             if name != NOTE:
                 with suppress(OSError):
@@ -162,6 +164,8 @@ def remove_folder(folder: Path, *, is_done: bool) -> None:
 
 def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None:
     """Without a running gateway. What the SDK keeps, or a running agent may rewrite, is left to the next gateway."""
-    ids = sessions_in(folder) | {session.id for session in noted_sessions(folder)}
-    delete_sessions(ids, [*(data / "acp").glob("*"), *user_folders(environ)])
-    remove_folder(folder, is_done=False)
+    noted = noted_sessions(folder)
+    ids = sessions_in(folder) | {session.id for session in noted}
+    is_done = delete_sessions(ids, [*(data / "acp").glob("*"), *user_folders(environ)])
+    is_others = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == SHARED  # with a user who has its own home
+    remove_folder(folder, is_done=is_done and not noted and not is_others)

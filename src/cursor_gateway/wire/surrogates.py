@@ -8,7 +8,7 @@ from typing import Any
 
 
 def has_surrogates(text: str) -> bool:
-    """As do file names that are not UTF-8."""
+    """Whether it contains surrogates, as file names that are not UTF-8 do."""
     try:
         text.encode()  # much faster than a search for surrogates
     except UnicodeEncodeError:
@@ -18,9 +18,7 @@ def has_surrogates(text: str) -> bool:
 
 def repair(text: str) -> str:
     """Surrogate pairs become their character; a lone surrogate becomes U+FFFD."""
-    if has_surrogates(text):
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if has_surrogates(text) else text
 
 
 def repair_json(value: Any) -> Any:

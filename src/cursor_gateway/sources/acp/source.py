@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 _MODES = {"agent": "agent", "debug": "agent", "plan": "plan", "ask": "ask"}  # `debug` is a preamble in the prompt
 _LARGEST_IMAGE = 20 * 1024 * 1024
-_MOST_LOST = 1000  # a conversation whose session is lost gets a new one, so that a few would do
+_MOST_LOST = 1000  # a conversation whose session is lost gets a new one, so a few would do
 
 
 class AcpOptions(Struct, frozen=True, kw_only=True):

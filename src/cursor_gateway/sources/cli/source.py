@@ -31,7 +31,7 @@ from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, ou
 from cursor_gateway.sources.cursor.models import ModelCache, parse_models
 from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.leftovers import delete_users_sessions, sessions_in
+from cursor_gateway.sources.leftovers import delete_users_sessions, noted_sessions, sessions_in
 from cursor_gateway.sources.private_files import data_of
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.recorder import Recorder, RunRecording
@@ -119,7 +119,7 @@ class CursorCliSource(Source):
 
     async def forget(self, folder: str) -> bool:
         """The agent's chats are in the folder; transcripts may be in the user's own."""
-        ids = sessions_in(Path(folder))
+        ids = sessions_in(Path(folder)) | {session.id for session in noted_sessions(Path(folder), "cli")}
         return await asyncio.to_thread(delete_users_sessions, ids, self._environ, self._options.user)
 
     async def close(self) -> None:
