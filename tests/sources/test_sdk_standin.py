@@ -122,7 +122,7 @@ def test_silence_is_kept_alive_and_a_run_outlives_its_reader(tmp_path: Path) -> 
             agent = await new_agent(client, tmp_path)
             run = await agent.send("standin: hang-mid")
             async for event in run.events():
-                if event.kind == "unknown":
+                if event.kind == "unknown" and run.id:  # on a busy machine, silence comes before the first event
                     break
             assert (await client.list_runs(agent.agent_id)).items[0].status == "running"
             await client.cancel_run(run.id)
