@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from _pytest.runner import runtestprotocol  # which has no public name; other plugins import it from here, too
 from hypothesis import HealthCheck, settings
-from hypothesis.internal.conjecture import providers  # for want of a public name
+from hypothesis.internal.conjecture import providers  # there is no public name
 
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
@@ -65,7 +65,7 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Let each worker import other modules first: in a new clone, each then compiles a part of them, and not all."""
+    """Let each worker start with different modules, so that in a new clone each compiles only a part of them."""
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):
         return

@@ -1,14 +1,14 @@
 """`cursor-gateway …` as a program that tests let others start: `tests.preloaded.command` gives its command line.
 
 The process is forked elsewhere and has this one's standard streams. This one passes signals on to it, and ends with its
-exit status; 128 and more is a signal. It imports nothing that is written in Python, which would take longer than all
-the rest.
+exit status, or with 128 plus the number of the signal that killed it. It imports no module written in Python: that
+would take longer than everything else.
 """
 
 import os
 import sys
 from _json import encode_basestring_ascii as quoted
-from _signal import (  # type: ignore[import-not-found] # without `enum`
+from _signal import (  # type: ignore[import-not-found] # typeshed has no `_signal`; `signal` imports `enum`
     SIG_BLOCK,
     SIG_UNBLOCK,
     SIGHUP,

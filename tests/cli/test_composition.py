@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from cursor_gateway.cli.composition import compose
@@ -23,7 +24,7 @@ def test_a_folder_whose_path_is_not_utf_8_is_refused(tmp_path: Path, setting: st
     odd = str(tmp_path / "caf\udce9")
     given = {"data_dir": str(tmp_path / "data"), setting: [odd] if setting == "workspace_roots" else odd}
     with pytest.raises(SettingsError, match=f"\\(`{setting}`\\) is not valid UTF-8"):
-        asyncio.run(compose(Settings(**given)))  # type: ignore[arg-type]
+        asyncio.run(compose(msgspec.convert(given, Settings)))
 
 
 def test_the_source_is_closed_when_there_is_no_workspace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.cli.configuration import check_names, data_dir
+from cursor_gateway.cli.configuration import check_paths, data_dir
 from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.cli.stores import OpenableStore, database_url, store_of
 from cursor_gateway.demo import recordings
@@ -97,7 +97,7 @@ async def compose(
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
     data = data_dir(settings, environ)
-    check_names(settings, str(data))
+    check_paths(settings, str(data))
     ledger = _opened_ledger(data)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)

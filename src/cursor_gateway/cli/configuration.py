@@ -46,8 +46,8 @@ def data_dir(settings: Settings, environ: Mapping[str, str] = os.environ) -> Pat
     return found
 
 
-def check_names(settings: Settings, data: str = "") -> None:
-    """Raises `SettingsError` for a folder that neither an agent nor the history could name."""
+def check_paths(settings: Settings, data: str = "") -> None:
+    """Raises `SettingsError` for a path that is not UTF-8: neither agents nor the history can handle it."""
     folders = [("workspace", settings.workspace or "."), ("data_dir", data)]
     folders += [("workspace_roots", root) for root in settings.workspace_roots]
     folders += [("volumes", volume) for volume in settings.volumes.values()]

@@ -22,7 +22,7 @@ import click
 import msgspec
 
 from cursor_gateway.cli import findings
-from cursor_gateway.cli.configuration import check_names, config, configuration, data_dir, usual_file
+from cursor_gateway.cli.configuration import check_paths, config, configuration, data_dir, usual_file
 from cursor_gateway.cli.findings import Finding, Folder, Found, Level, summary, worst
 from cursor_gateway.cli.local_socket import find_socket
 from cursor_gateway.cli.output import write_json
@@ -281,7 +281,7 @@ def _folder(path: Path) -> Folder:
 
 
 def _workspaces(settings: Settings) -> list[Finding]:
-    check_names(settings)
+    check_paths(settings)
     roots = [_folder(Path(root).expanduser().absolute()) for root in settings.workspace_roots]
     return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 

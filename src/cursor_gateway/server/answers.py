@@ -26,10 +26,10 @@ class Answering(Protocol):
     async def answer(self, receive: Receive) -> Answer | Failure: ...
 
 
-async def folded(run: RunHandle, fold: AnswerFold | Whole, receive: Receive, after: int, start: int) -> bool | None:
-    """Whether the agent has begun to work, when its answer is complete; None if the client has disconnected.
+async def fold_run(run: RunHandle, fold: AnswerFold | Whole, receive: Receive, after: int, start: int) -> bool | None:
+    """Waits for the answer after the event `start`. Returns whether the agent began to work; None: the client is gone.
 
-    The answer follows the event `start`; the fold needs all events after `after`.
+    `after`: the number of the last event that the fold does not need.
     """
     has_begun = start > 0
 
@@ -51,7 +51,7 @@ class TextAnswer:
         self.run, self.fold, self._after = run, fold, after
 
     async def answer(self, receive: Receive) -> Answer | Failure:
-        has_begun = await folded(self.run, self.fold, receive, self._after, self._after)
+        has_begun = await fold_run(self.run, self.fold, receive, self._after, self._after)
         answer = self.fold.answer()
         if answer is None:  # the client has disconnected
             return RunCancelled("The client disconnected before the answer was complete; retry the request.").failure()

@@ -31,7 +31,7 @@ from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer, folded
+from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer, fold_run
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
@@ -129,7 +129,7 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors)
         whole = reply.whole(view_of(run), start)
-        if (has_begun := await folded(run, whole, request.receive, whole.after, start.after)) is None:
+        if (has_begun := await fold_run(run, whole, request.receive, whole.after, start.after)) is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:

@@ -2,9 +2,9 @@
 
 A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
 file for each agent's process group, also named after its process. A process is identified by its pid and its start
-time, counted from the system's start. The gateway also holds a lock: a pid means nothing to a gateway in another
-container or on another machine. The file that it locks says where its pids are valid: on this machine, until it is
-restarted, and in this container. Elsewhere they may belong to anybody.
+time, counted from boot. The gateway also holds a lock: a pid means nothing to a gateway in another container or on
+another machine. The lock file contains the boot id and the PID namespace in which its pids are valid. Anywhere else,
+they may belong to any process.
 
 The file of an agent that has ended is kept, under another name, for the next one. A file system takes long to make a
 file while many were deleted in the last seconds: ext4 does not use their numbers again at once, and looks for others.
@@ -130,7 +130,7 @@ def _groups(gateway: Path) -> list[int]:
 
 
 def _pid_scope() -> bytes:
-    """The ids of the system's start and of the namespace of pids; nothing where the system does not say."""
+    """The boot id and the PID namespace; empty where the system does not provide them."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_bytes() + os.fsencode(os.readlink("/proc/self/ns/pid"))
     except OSError:
@@ -138,7 +138,7 @@ def _pid_scope() -> bytes:
 
 
 def _has_our_pids(gateway: Path) -> bool:
-    """True as well if the folder does not say: it is from an earlier version, or the disk was full."""
+    """Also true if the lock file is empty: an earlier version wrote it, or the disk was full."""
     own = _pid_scope()
     try:
         return not own or (gateway / _LOCK).read_bytes() in (b"", own)

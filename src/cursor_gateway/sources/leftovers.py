@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 NOTE = "sessions.json"  # in a conversation's folder
 
-SessionSource: TypeAlias = Literal["acp", "sdk", "cli"]  # sessions of the CLI are noted only when they are left
+SessionSource: TypeAlias = Literal["acp", "sdk", "cli"]  # CLI sessions are noted only if they could not be deleted
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{7,127}")  # it becomes part of a pattern and of a path
 _SECONDS = 60  # to delete what is in another user's home
@@ -104,7 +104,7 @@ def delete_sessions(ids: Collection[str], folders: Iterable[Path]) -> bool:
 def delete_users_sessions(ids: Collection[str], environ: Mapping[str, str], user: "AgentUser | None") -> bool:
     """The same in the folders of the agents' user: None is the gateway's own.
 
-    The gateway cannot enter another user's home, so it runs `rm` as that user, which may follow that user's own links.
+    The gateway cannot enter another user's home, so it runs `rm` as that user, who can delete only their own files.
     """
     if user is None:
         return delete_sessions(ids, user_folders(environ))
@@ -167,5 +167,5 @@ def remove_offline(folder: Path, data: Path, environ: Mapping[str, str]) -> None
     noted = noted_sessions(folder)
     ids = sessions_in(folder) | {session.id for session in noted}
     is_done = delete_sessions(ids, [*(data / "acp").glob("*"), *user_folders(environ)])
-    is_others = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == SHARED  # with a user who has its own home
-    remove_folder(folder, is_done=is_done and not noted and not is_others)
+    is_shared = folder.is_dir() and stat.S_IMODE(folder.stat().st_mode) == SHARED  # with agents of another user
+    remove_folder(folder, is_done=is_done and not noted and not is_shared)
