@@ -9,7 +9,7 @@ DOCS := .venv-docs
 DEPLOY := .venv-deploy
 RELEASE := .venv-release
 
-.PHONY: help run test test-all test-slow test-clients test-pythons test-oldest test-newest check cover mutations fix golden bench chaos soak cluster nemesis fuzz docs docs-site deploy-check dist screenshots transcripts lock clean
+.PHONY: help run test test-all test-slow test-clients test-pythons test-oldest test-newest check cover mutations fix golden bench chaos runtime soak cluster nemesis fuzz docs docs-site deploy-check dist screenshots transcripts lock clean
 
 # Containers often disable Python's bytecode cache; then each of the many processes that tests start compiles everything again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,7 +30,7 @@ test-slow: $(VENV)/.dev $(VENV)/axe/.axe ## the tests that `make test` skips, an
 	$(BIN)/pytest -n auto --dist worksteal --ignore tests/clients -m "slow or hypothesis" --hypothesis-profile=thorough
 
 test-clients: $(VENV)/.dev $(CLIENTS)/.python $(CLIENTS)/.node $(CLIENTS)/aider/.python ## set up real clients and run their tools through the gateway
-	$(BIN)/pytest -n auto --dist loadgroup tests/clients
+	$(BIN)/pytest -n auto --dist loadgroup tests/clients -m "not slow"
 
 test-pythons: $(VENV)/.dev ## the tests that can tell, with each Python from 3.11 to 3.14 that is found; PYTHONS="/path …" names more, ALL=1 runs more tests
 	$(BIN)/python -m tools.versions pythons $(if $(ALL),--all)
@@ -47,6 +47,7 @@ check: $(VENV)/.dev ## format, lint, types, architecture, generated files
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.reference --check
+	$(BIN)/python -m tools.structure --check
 
 cover: $(VENV)/.dev ## check that each pure module is fully covered by its own tests
 	$(BIN)/python -m tools.own_coverage
@@ -66,6 +67,9 @@ bench: $(VENV)/.dev ## benchmarks; WRITE=1 updates docs/performance.md, SHORT=1 
 
 chaos: $(VENV)/.dev ## inject every known fault; WRITE=1 updates docs/reliability.md, SHORT=1 is for CI
 	$(BIN)/python -m chaos $(if $(SHORT),--short) $(if $(WRITE),--write)
+
+runtime: $(VENV)/.dev ## all scenarios with Cursor's own runtime and a mock of its servers; WRITE=1 updates docs/reliability.md
+	$(BIN)/python -m tools.runtime_report $(if $(WRITE),--write)
 
 MINUTES ?= 10
 soak: $(VENV)/.dev ## mixed traffic for MINUTES, to find leaks; WRITE=1 keeps the report, SHORT=1 is for CI

@@ -34,6 +34,7 @@ from benchmarks.persistence import kept_alive
 from benchmarks.report import report
 from benchmarks.run import pipeline
 from benchmarks.starting import starts
+from benchmarks.warm import warm_starts
 
 ROUNDS, FEWER = 5, 3
 TRIES = 3  # of a part that has a red row
@@ -65,6 +66,7 @@ PARTS: Mapping[str, Callable[[Field, int], Part]] = {
     "pipeline": lambda field, rounds: pipeline(field.sessions["50k"]),
     "cluster": cluster,
     "kept": lambda field, rounds: kept_alive(),
+    "warm": lambda field, rounds: warm_starts(),
 }
 
 

@@ -120,6 +120,7 @@ def gateway_environment(
         "data_dir": str(data or home / "data"),
         "workspace": str(work),
         "max_runs": "64",
+        "spare_agents": "0",  # `warm` measures what they save; here, agents are counted
         "log_format": "json",
         **(settings or {}),
     }

@@ -252,6 +252,14 @@ GROUPS = (
         },
     ),
     Group(
+        "First content, with an agent that takes 1.0 s to start: warm, relative to cold",
+        {
+            f"warm {source} {turn}": _time(f"{name}, {what}", 0.02)
+            for source, name in (("cli", "CLI"), ("acp", "ACP"), ("sdk", "SDK"))
+            for turn, what in (("new", "a new conversation"), ("next", "its second turn"))
+        },
+    ),
+    Group(
         "Long-running agents (ACP), with an agent that takes 300 ms to start",
         {
             "kept short": Goal(what="a short prompt, relative to the CLI", goal=0.5),

@@ -31,7 +31,7 @@ PROMPT = {"message": "standin: say size=100\n---\nHello."}
 def kept_alive() -> Part:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         knobs = {"slow_start_seconds": START_SECONDS}
-        settings = {"max_runs": str(SESSIONS), "max_agents": str(AGENTS)}
+        settings = {"max_runs": str(SESSIONS), "max_agents": str(AGENTS), "spare_agents": "0"}
         gateways: dict[str, RunningGateway] = {}
         for source in ("cli", "acp"):
             home = Path(folder) / source

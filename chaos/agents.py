@@ -7,8 +7,9 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -20,8 +21,9 @@ from chaos.table import fault
 from chaos.talking import Json, chat, client, connected, growing, is_whole, request, standin, text_of
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import LONGEST_LINE
+from cursor_gateway.sources.process_groups import snapshot, start_of
 from tests.agent.install import install
-from tests.gateways import RunningGateway
+from tests.gateways import RunningGateway, running_gateway
 
 _SOON = 10.0  # seconds
 _SILENCE = 757.0  # seconds; the longest that was ever seen of a healthy agent
@@ -518,39 +520,71 @@ def crowd(place: Place) -> str:
     "the agent leaves a child in its own session that keeps the pipe open",
     provoked="A grandchild calls setsid (or creates a process group), keeps standard output and keeps writing to "
     "it, or sleeps; the agent exits normally, or crashes.",
-    holds="The run ends and its pipe is closed, so the grandchild's next write fails. It is not killed: a process "
-    "that creates its own session, as `setsid` and daemons do, intends to outlive the agent.",
+    holds="The run ends without waiting for it, and the grandchild is ended.",
 )
 def child_in_its_own_session(place: Place) -> str:
-    wrote = []
+    scenarios = {
+        f"writer file={place.folder / 'written'}": "",
+        "grandchild-pipe": "",
+        "abandoned": "agent_crashed",
+    }
     with _gateway(place) as setting:
         for group in ("new", "session"):
-            file = place.folder / f"written-{group}"
-            answer = chat(setting.http, standin(f"writer group={group} file={file}"))
-            grandchild = _grandchild(answer)
-            wrote.append(_ended_writer(setting.gateway, grandchild, file))
-            # and one that only sleeps, beside an agent that ends well and one that dies: the pipe never ends
-            for scenario, code in (
-                (f"grandchild-pipe group={group}", ""),
-                (f"abandoned group={group}", "agent_crashed"),
-            ):
-                reply = setting.http.post("/v1/chat", json={"message": standin(scenario)})
+            for scenario, code in scenarios.items():
+                reply = setting.http.post("/v1/chat", json={"message": standin(f"{scenario} group={group}")})
                 result = reply.json()
-                sleeper = _grandchild(result)
-                try:
-                    assert result.get("error", {}).get("code", "") == code, result
-                    wait_until(lambda: _open_runs(setting) == 0, _SOON, "the run is over")
-                    assert sleeper in agents_of(setting.gateway)
-                finally:
-                    os.kill(sleeper, signal.SIGKILL)
-    return f"Runs ended; the writers could write {wrote[0]} and {wrote[1]} more lines, then their pipe was closed."
+                grandchild = _grandchild(result)
+                assert result.get("error", {}).get("code", "") == code, result
+                wait_until(lambda: _open_runs(setting) == 0, _SOON, "the run is over")
+                wait_until(partial(_is_gone, grandchild), _SOON, "the grandchild is gone")
+    return f"{2 * len(scenarios)} runs ended, and so did their grandchildren."
 
 
-def _ended_writer(gateway: RunningGateway, pid: int, file: Path) -> int:
-    """How many lines it could write."""
-    wait_until(lambda: file.exists() and file.read_text(), _SOON, "its pipe is closed")
-    wait_until(lambda: pid not in agents_of(gateway), _SOON, "it ends by itself")
-    return int(file.read_text())
+@fault(
+    "commands do all they can to outlive their run",
+    provoked="Commands ignore SIGTERM, call setsid, fork twice, lose their parents and clear their environment. Their "
+    "run is cancelled; their agent is killed; the gateway is killed, and no other one is started.",
+    holds="When the reply to cancel arrives, none is left; otherwise all are ended within seconds.",
+)
+def orphans(place: Place) -> str:
+    took = [_orphans_ended(place, how) for how in ("cancel", "agent", "gateway")]
+    cancelled, without_agent, without_gateway = (f"{seconds:.2f} s" for seconds in took)
+    return (
+        f"All were gone {cancelled} after cancel, {without_agent} after the agent, {without_gateway} after the gateway."
+    )
+
+
+def _orphans_ended(place: Place, how: str) -> float:
+    """After how many seconds."""
+    with (
+        running_gateway(place.folder / how) as gateway,
+        client(gateway) as http,
+        growing(http, standin("orphans")) as stream,
+    ):
+        stream.until(b"started.")
+        found = re.search(rb"orphans=([\d,]+)", stream.body)
+        assert found, stream.body
+        pids = [int(pid) for pid in found[1].split(b",")]
+        assert all(map(start_of, pids)), pids
+        time.sleep(2)  # what has neither a name nor a parent is noted once a second
+        began = time.monotonic()
+        if how == "cancel":
+            http.post(f"/v1/chat/{stream.id}/cancel", json={})
+            assert not any(map(start_of, pids)), pids
+        else:
+            pid = gateway.process.pid
+            os.kill(pid if how == "gateway" else _agents_below(pid, pids)[0], signal.SIGKILL)
+        wait_until(lambda: not any(map(start_of, pids)), _SOON, "all are gone")
+        return time.monotonic() - began
+
+
+def _agents_below(gateway: int, orphans: Collection[int]) -> list[int]:
+    below = (one for one in snapshot().values() if one.parent == gateway and one.pid not in orphans)
+    return [process.pid for process in below if process.session == process.pid]
+
+
+def _is_gone(pid: int) -> bool:
+    return start_of(pid) is None
 
 
 def _grandchild(answer: Json) -> int:

@@ -33,10 +33,13 @@ class Place(Struct, frozen=True):
         knobs: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Iterator[RunningGateway]:
-        """With the stand-in as its agent. Its home is a folder of the place's; a second one gets another."""
+        """With the stand-in as its agent. Its home is a folder of the place's; a second one gets another. It starts no
+        agents in advance: faults wait until none is left."""
         home = self.folder / f"home-{len(list(self.folder.glob('home-*'))) + 1}"
         try:
-            with running_gateway(home, *flags, settings=settings, knobs=knobs, environment=environment) as running:
+            with running_gateway(
+                home, *flags, settings={"spare_agents": "0", **(settings or {})}, knobs=knobs, environment=environment
+            ) as running:
                 yield running
         except Exception as error:
             log = home / "gateway.log"

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -22,6 +23,7 @@ from tools.postgres import Server, running
 
 BEAT, LEASE = 0.3, 2.0  # seconds; much shorter than usual
 _SETTINGS = {
+    "spare_agents": "0",  # one that waits for a prompt would be an agent without a run to the laws
     "source": "cli",
     "beat_seconds": str(BEAT),
     "lease_seconds": str(LEASE),
@@ -37,6 +39,8 @@ _STOP_SECONDS = 10.0
 _LOOK_SECONDS = 0.5
 _CLOCK = Path(__file__).with_name("clock")  # the folder of a module that moves the clock of its process
 SHARED = "shared"  # the volume that both runners have
+ONE = "host-one"  # where both runners are, in some trials
+Hosts: TypeAlias = Literal["separate", "one", "one, with one data directory"]
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -45,6 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     jumping: frozenset[str] = frozenset()  # members whose clocks can be moved
     partitioned: frozenset[str] = frozenset()  # runners with networks of their own
     both: str = ""  # the front that runs agents as well (`role = "all"`)
+    hosts: Hosts = "separate"  # of the runners
     database_folder: Path | None = None
     settings: Mapping[str, str] = {}
 
@@ -73,7 +78,10 @@ class Cluster:
     @property
     def volumes(self) -> list[str]:
         """Where conversations may be: on a disk of one host, or on the one that all runners share."""
-        return [*(f"host-{name}" for name in MEMBERS if self._role(name) != "front"), SHARED]
+        return list(dict.fromkeys([*(self._host(name) for name in MEMBERS if self._role(name) != "front"), SHARED]))
+
+    def _host(self, name: str) -> str:
+        return f"host-{name}" if self._options.hosts == "separate" else ONE
 
     def _role(self, name: str) -> Role:
         if name == self._options.both:
@@ -84,7 +92,8 @@ class Cluster:
         return self.folder / (SHARED if volume == SHARED else volume.removeprefix("host-") + "/work")
 
     async def start(self) -> None:
-        self.folder_of(SHARED).mkdir(parents=True)
+        for folder in (self.folder_of(SHARED), self.folder_of(ONE)):
+            folder.mkdir(parents=True)
         for name in MEMBERS:
             link = self.links[name] = Link(self.server.socket)
             if name in self._options.partitioned:
@@ -112,21 +121,28 @@ class Cluster:
     def _member(self, name: str, port: int) -> Member:
         role = self._role(name)
         home = self.folder / name
-        (home / "work").mkdir(parents=True)
+        work, host = self.folder_of(self._host(name)), home
+        for folder in (home, work):
+            folder.mkdir(parents=True, exist_ok=True)
         network = self.networks.get(name)
         here, there = (network.here, network.there) if network is not None else ("127.0.0.1", "127.0.0.1")
         url = f"postgresql://postgres@{here}:{port}/{self._database}?sslmode=disable&gssencmode=disable"
-        settings = {**_SETTINGS, **self._options.settings, "store": url, "workspace": str(home / "work")}
+        settings = {**_SETTINGS, **self._options.settings, "store": url, "workspace": str(work)}
         if role != "front":
             install(home / "bin", self.witness)
             settings["volumes"] = f"{SHARED}={self.folder_of(SHARED)}"
+            if self._options.hosts != "separate":
+                host = work.parent
+            if self._options.hosts == "one, with one data directory":
+                settings["data_dir"] = str(host / "data")
+            settings["runtime_dir"] = str(host / "runtime")
         environment = {
             "PATH": f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin",
             "HOME": str(home),
             **self._python(name, home),
         }
         prefix = network.prefix if network is not None else ()
-        command = [*prefix, *_as_host(f"host-{name}"), *COMMAND]
+        command = [*prefix, *_as_host(self._host(name)), *COMMAND]
         return Member(name, role, home, settings, environment, command, there)
 
     def _python(self, name: str, home: Path) -> dict[str, str]:
@@ -160,8 +176,8 @@ class Cluster:
         for network in self.networks.values():
             await asyncio.to_thread(network.mend)
         await asyncio.gather(*(member.stop(_STOP_SECONDS) for member in self.members.values()))
-        for member in self.members.values():
-            Ledger(member.folder / "data" / "instances").end_orphans()
+        for folder in (*(member.folder for member in self.members.values()), self.folder_of(ONE).parent):
+            Ledger(folder / "data" / "instances").end_orphans()
         await asyncio.gather(*(link.close() for link in self.links.values()))
         for network in self.networks.values():
             await asyncio.to_thread(network.close)

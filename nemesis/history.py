@@ -33,6 +33,14 @@ class StoredEvent(Struct, frozen=True):
     at: float = 0.0  # when its transaction committed, or nearly so
 
 
+class Facts(Struct, frozen=True):
+    """What can be known of a run in two ways: from its row, and from the fold of its events."""
+
+    last: int
+    tool_uses: int = 0
+    text: str = ""
+
+
 class StoredRun(Struct, frozen=True):
     """A run as the database has it in the end."""
 
@@ -43,6 +51,8 @@ class StoredRun(Struct, frozen=True):
     events: tuple[StoredEvent, ...]
     question: str = ""  # a word of its prompt, which is given to no other run but a retry
     agents: int = 1  # so many may be started for it: two if its client wants another when the runner is lost
+    row: Facts | None = None
+    folded: Facts | None = None
 
 
 class Head(Struct, frozen=True):
@@ -122,6 +132,7 @@ class History(Struct, frozen=True, kw_only=True):
     takeovers: tuple[Takeover, ...] = ()
     lease: float = 0.0  # seconds
     ended: frozenset[int] = frozenset()  # processes of members that were killed or stopped
+    left: frozenset[int] = frozenset()  # agents that were still there when every run had ended
 
     def write(self, file: Path) -> None:
         file.write_bytes(msgspec.msgpack.encode(self))

@@ -139,6 +139,13 @@ def _well_formed(history: History) -> Iterator[tuple[str, str]]:
                 yield run.id, f"{', '.join(sorted(growing))} never ended"
 
 
+def _is_its_log(history: History) -> Iterator[tuple[str, str]]:
+    """The row of a run that has ended is the fold of its events, whoever wrote them and whoever ended it."""
+    for run in history.runs:
+        if run.state not in ACTIVE and run.row != run.folded:
+            yield run.id, f"its row says {run.row}, its events {run.folded}"
+
+
 class _Document(Struct, rename="camel"):
     id: str = ""
     document_id: str = ""
@@ -298,6 +305,15 @@ def _one_agent(history: History) -> Iterator[tuple[str, str]]:
                 yield folder, f"agents {before.pid} and {after.pid} overlap by {before.end - after.begin:.3f} s"
 
 
+def _none_left(history: History) -> Iterator[tuple[str, str]]:
+    """No agent outlives its run: a runner on the same host ends those of one that died. A run that still waits for its
+    client, which gave up, has its agent."""
+    active = {run.question for run in history.runs if run.state in ACTIVE}
+    for agent in history.agents:
+        if agent.pid in history.left and agent.question not in active:
+            yield agent.folder, f"agent {agent.pid} was still there after its run ({agent.question})"
+
+
 def _by_folder(agents: Iterable[Agent]) -> Iterator[tuple[str, list[Agent]]]:
     found: defaultdict[str, list[Agent]] = defaultdict(list)
     for agent in sorted(agents, key=lambda agent: agent.begin):
@@ -319,6 +335,7 @@ LAWS: dict[str, Law] = {
     "a log is contiguous": _contiguous,
     "one end, and it is last": _one_end,
     "documents begin, grow and end": _well_formed,
+    "a run is its log": _is_its_log,
     "every accepted run ends": _ended,
     "epochs never fall": _epochs,
     "a log only grows": _grows,
@@ -333,5 +350,6 @@ LAWS: dict[str, Law] = {
     "one outcome per command": _one_outcome,
     "one effect per accepted command": _one_effect,
     "one agent per folder": _one_agent,
+    "no agent outlives its run": _none_left,
     "a question is asked once": _asked_once,
 }

@@ -12,9 +12,10 @@ from psycopg import AsyncConnection
 
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.model.document_events import Done
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.postgres.folding import decode
 from cursor_gateway.wire.sse import SseDecoder
-from nemesis.history import Command, Head, Snapshot, State, StoredEvent, StoredRun, Takeover
+from nemesis.history import Command, Facts, Head, Snapshot, State, StoredEvent, StoredRun, Takeover
 from nemesis.reader import data_of
 from nemesis.witness import QUESTION
 
@@ -25,7 +26,9 @@ _HEADS = """
 """
 _RUNS = """
     SELECT runs.key, runs.id, conversations.id, runs.state, runs.epoch,
-        (SELECT string_agg(text, ' ') FROM messages WHERE run = runs.key AND role = 'user')
+        (SELECT string_agg(text, ' ') FROM messages WHERE run = runs.key AND role = 'user'),
+        runs.last, coalesce(runs.tool_uses, 0),
+        (SELECT text FROM messages WHERE run = runs.key AND role = 'assistant' ORDER BY number DESC LIMIT 1)
     FROM runs JOIN conversations ON conversations.key = runs.conversation ORDER BY runs.key
 """
 _COMMANDS = "SELECT id, epoch, state = 'done', outcome FROM commands"
@@ -131,19 +134,32 @@ async def _stored(
     state: State,
     epoch: int,
     prompt: str | None,
+    last: int,
+    tool_uses: int,
+    answer: str | None,
 ) -> StoredRun:
     """With its events as a reader is shown them."""
     writers: dict[int, tuple[int, float]] = {}  # the epoch and the time of each event
     for first, count, writer, at in await (await connection.execute(_WRITERS, [key])).fetchall():
         writers.update(dict.fromkeys(range(first, first + count), (writer, at)))
     events: list[StoredEvent] = []
-    encoder = SseEncoder()
+    encoder, folded = SseEncoder(), RunState()
     for first, data, deflated in await (await connection.execute(_EVENTS, [key])).fetchall():
         for number, event in enumerate(decode(bytes(data), is_deflated=deflated), first):
+            folded.push(event)
             shown = SseDecoder().push(encoder.push(event))
             content = data_of(shown[0]) if shown else b""
             writer, at = writers.get(number, (0, 0.0))
             events.append(StoredEvent(number, writer, content, isinstance(event, Done), at))
     questions = QUESTION.findall(prompt or "")
     question = questions[0] if questions else ""
-    return StoredRun(id, conversation, state, epoch, tuple(events), question)
+    return StoredRun(
+        id,
+        conversation,
+        state,
+        epoch,
+        tuple(events),
+        question,
+        row=Facts(last, tool_uses, answer or ""),
+        folded=Facts(folded.count, folded.words.tool_uses, folded.text),
+    )

@@ -11,7 +11,7 @@ from random import Random
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nemesis.cluster import LEASE, SHARED, Cluster, Options, can_name_hosts, cluster, small_disk
+from nemesis.cluster import LEASE, SHARED, Cluster, Hosts, Options, can_name_hosts, cluster, small_disk
 from nemesis.faults import KINDS, Fault, Kind
 from nemesis.history import History
 from nemesis.injection import inject
@@ -19,11 +19,12 @@ from nemesis.laws import Violation, violations
 from nemesis.observer import Observer
 from nemesis.partition import can_partition
 from nemesis.versions import SOURCES, newer
-from nemesis.witness import agents
+from nemesis.witness import agents, is_alive
 from nemesis.workload import Place, Record, Workload
 
-_CONVERSATIONS = 2  # on each volume
+_CONVERSATIONS = 8  # on all volumes together
 _SETTLE_SECONDS = 240.0  # for everything to end after the last fault; a busy machine must not come near it
+_GONE_SECONDS = 10.0  # for the agents of runs that have ended
 _DISK_MEGABYTES = 220
 
 
@@ -71,6 +72,11 @@ class Trial(Struct, frozen=True, kw_only=True):
         """In every third seed, one of the fronts runs agents as well."""
         return "front-2" if self.seed % 3 == 2 else ""
 
+    @property
+    def hosts(self) -> Hosts:
+        """In every other seed, the runners are on one host."""
+        return ("separate", "one", "separate", "one, with one data directory")[self.seed % 4]
+
 
 async def run(trial: Trial) -> Verdict:
     began = time.monotonic()
@@ -86,6 +92,7 @@ async def run(trial: Trial) -> Verdict:
             jumping=jumping,
             partitioned=frozenset(fault.target for fault in chosen if fault.kind == "partition runner"),
             both=trial.both,
+            hosts=trial.hosts,
             database_folder=disk,
         )
         async with cluster(folder, options) as running:
@@ -105,7 +112,11 @@ async def run(trial: Trial) -> Verdict:
                 replace(run, agents=2) if run.question in record.resumable else run for run in await observer.runs()
             ]
             ended = [pid for member in running.members.values() for pid in member.ended]
-        lives = [agent for agent in agents(running.witness) if f"/{SHARED}/" not in agent.folder]
+            left = await _left(running.witness)
+        # On separate hosts, nobody can end the agent of a dead runner on a volume that they share.
+        lives = [
+            agent for agent in agents(running.witness) if trial.hosts != "separate" or f"/{SHARED}/" not in agent.folder
+        ]
         history = History(
             asked=tuple(record.asked),
             accepted=tuple(record.accepted),
@@ -121,6 +132,7 @@ async def run(trial: Trial) -> Verdict:
             takeovers=tuple(takeovers),
             lease=LEASE,
             ended=frozenset(ended),
+            left=frozenset(left),
         )
     return Verdict(seed, chosen, violations(history), history, record.unexpected, time.monotonic() - began)
 
@@ -128,7 +140,7 @@ async def run(trial: Trial) -> Verdict:
 async def _load(running: Cluster, seed: int, seconds: float, faults: list[Fault], record: Record) -> None:
     places = {}
     for volume in running.volumes:
-        for number in range(_CONVERSATIONS):
+        for number in range(_CONVERSATIONS // len(running.volumes)):
             name = f"{volume}-{number}"
             (running.folder_of(volume) / name).mkdir()
             places[name] = Place(f"{volume}/{name}")
@@ -153,6 +165,16 @@ async def _settled(observer: Observer) -> None:
             break
         await asyncio.sleep(0.1)
     await asyncio.sleep(0.3)  # for one more snapshot
+
+
+async def _left(witness: Path) -> list[int]:
+    """The agents that are still there when all runs have ended, and some time later."""
+    deadline = time.monotonic() + _GONE_SECONDS
+    while True:
+        left = [agent.pid for agent in agents(witness) if agent.end is None and is_alive(agent.pid, witness)]
+        if not left or time.monotonic() > deadline:
+            return left
+        await asyncio.sleep(0.1)
 
 
 @asynccontextmanager

@@ -34,6 +34,15 @@ def agents(witness: Path) -> list[Agent]:
     return list(found.values())
 
 
+def is_alive(pid: int, witness: Path) -> bool:
+    """Whether it still runs: a program that was started with the path of this folder."""
+    try:
+        words = Path(f"/proc/{pid}/environ").read_bytes() + Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return bytes(witness.parent) in words  # empty for a zombie
+
+
 def _lines(file: Path) -> Iterator[dict[str, Any]]:
     if file.exists():
         for line in file.read_bytes().splitlines():

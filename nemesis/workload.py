@@ -18,10 +18,11 @@ from nemesis.history import Accepted, Shown
 from nemesis.reader import SILENT_SECONDS, read
 from nemesis.witness import RESULT
 
-Kind: TypeAlias = Literal["text", "tool", "cancel"]
+Kind: TypeAlias = Literal["text", "silent", "tool", "cancel"]
 
 READERS = 2  # of each run
-_KINDS: tuple[Kind, ...] = ("text", "text", "tool", "cancel")
+_KINDS: tuple[Kind, ...] = ("text", "silent", "tool", "cancel")
+_SILENT_MS = 5000  # an agent that writes to a dead runner's pipe would end by itself
 _TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
 _RESUMABLE = 0.4  # of those without tools
 _REPLY_SECONDS = 15.0
@@ -126,7 +127,7 @@ class Workload:
         self, run: str, question: str, kind: Kind, calls: "asyncio.Queue[list[str]]", seconds: float
     ) -> None:
         match kind:
-            case "text":
+            case "text" | "silent":
                 return
             case "cancel":
                 await asyncio.sleep(seconds)
@@ -178,7 +179,8 @@ def _steps(question: str, kind: Kind, random: Random) -> list[dict[str, object]]
     for number in range(words):
         if kind == "tool" and number == words // 2:
             steps += [{"call": "look", "args": {}}, {"say": "$1 "}]
-        steps += [{"say": f"{question} {number} "}, {"pause_ms": pause}]
+        is_silent = kind == "silent" and number == words // 2
+        steps += [{"say": f"{question} {number} "}, {"pause_ms": _SILENT_MS if is_silent else pause}]
     return steps
 
 

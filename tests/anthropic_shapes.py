@@ -114,6 +114,24 @@ class Usage(_Strict, frozen=True, kw_only=True):
     output_tokens: Count
 
 
+class Refused(_Strict, frozen=True, kw_only=True):
+    """Ours."""
+
+    document: str
+    subject: str
+    rules: list[str] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    link: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+
+
+class Cursor(_Strict, frozen=True, kw_only=True):
+    """Ours."""
+
+    refused_count: Annotated[int, Meta(ge=1)]
+    refused: list[Refused]
+
+
 class Message(_Strict, frozen=True, kw_only=True):
     id: Annotated[str, Meta(pattern="^msg_")]
     type: Literal["message"]
@@ -123,6 +141,7 @@ class Message(_Strict, frozen=True, kw_only=True):
     stop_reason: Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"] | None
     stop_sequence: str | None
     usage: Usage
+    cursor: Cursor | UnsetType = UNSET
 
 
 class ErrorBody(_Strict, frozen=True, kw_only=True):
@@ -191,6 +210,7 @@ class StopDelta(_Strict, frozen=True, kw_only=True):
 class MessageDelta(_Typed, frozen=True, kw_only=True, tag="message_delta"):
     delta: StopDelta
     usage: Usage
+    cursor: Cursor | UnsetType = UNSET
 
 
 class MessageStop(_Typed, frozen=True, kw_only=True, tag="message_stop"):
@@ -218,8 +238,8 @@ def read_message(body: bytes) -> Message:
 
 
 def text_of(message: Message, *, marked: str = "▸\u2063 ") -> str:
-    """What the agent said: the text blocks but those of the gateway's own."""
-    texts = [block.text for block in message.content if isinstance(block, Text)]
+    """What the agent said: the text blocks but those of the gateway's own, and without its last line."""
+    texts = [block.text.partition(f"\n\n{marked}")[0] for block in message.content if isinstance(block, Text)]
     return "".join(text for text in texts if not text.lstrip("\n").startswith(marked))
 
 
@@ -242,6 +262,7 @@ def fold(events: list[Event]) -> Message | Error:
         stop_reason=ended.delta.stop_reason,
         stop_sequence=ended.delta.stop_sequence,
         usage=ended.usage,
+        cursor=ended.cursor,
     )
 
 

@@ -4,9 +4,11 @@ Generated examples are the same in every run: a red build can be repeated. `make
 (the profile `quick`), `make test-all` all (`thorough`).
 """
 
+import atexit
 import gc
 import itertools
 import os
+import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +22,7 @@ from _pytest.runner import runtestprotocol  # which has no public name; other pl
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers  # there is no public name
 
+from tests import run_law
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
 
@@ -50,6 +53,9 @@ def pytest_configure() -> None:
     """
     if "TMPDIR" not in os.environ and _is_usable_memory(_MEMORY):
         tempfile.tempdir = str(_MEMORY)  # the folders of tests are made in it, and PostgreSQL's
+    runtime = tempfile.mkdtemp(prefix="gateways-")  # without the gateways of other workers, and of the user
+    atexit.register(shutil.rmtree, runtime, ignore_errors=True)
+    os.environ["CURSOR_GATEWAY_RUNTIME_DIR"] = runtime
     gc.disable()  # until the tests are collected: what is made before that stays
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -128,6 +134,11 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_unconfigure() -> None:
     _shared.end()
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _law_of_runs() -> None:
+    run_law.install()
 
 
 @pytest.fixture(scope="session", autouse=True)

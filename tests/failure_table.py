@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 When: TypeAlias = Literal["early", "late", "either"]  # before any text, after it, or as the machine's load has it
 Program: TypeAlias = Literal["codex", "claude"]
@@ -16,12 +17,33 @@ SAID = "I was about to say more."  # before a late failure
 
 class Row(Struct, frozen=True):
     prompt: str
-    status: int
+    status: int  # in the documents API
     code: str
-    kind: str
+    kind: str  # of OpenAI's form
     advice: str  # a part of the message: what to do
     when: When = "early"
     retry_after: str | None = None
+
+    @property
+    def client_status(self) -> int:
+        """Of the other APIs: one that their clients show and do not retry, unless no agent was started."""
+        if self.code == "insufficient_quota":
+            return 402
+        is_retried = self.status == 429 or self.status >= 500
+        return 424 if is_retried and self.code != "too_many_runs" else self.status
+
+    @property
+    def client_code(self) -> str:
+        return "agent_no_capacity" if self.code == "agent_overloaded" else self.code
+
+    @property
+    def client_kind(self) -> str:
+        return "api_error" if self.client_status == 424 else self.kind
+
+    @property
+    def kind_in_stream(self) -> str:
+        """Of the chat API."""
+        return "invalid_request_error" if self.kind in ("api_error", "rate_limit_error") else self.kind
 
     @property
     def effect(self) -> tuple[str, When]:
@@ -32,9 +54,9 @@ class Row(Struct, frozen=True):
 LOGIN = (401, "agent_unauthenticated", "authentication_error")
 MODEL = (404, "model_not_found", "invalid_request_error")
 QUOTA = (429, "insufficient_quota", "insufficient_quota", "wait for its reset or raise the limit")
-BUSY = (429, "agent_overloaded", "rate_limit_error", "try again later")
+BUSY = (429, "agent_overloaded", "rate_limit_error", "wait a while, then ask again")
 NETWORK = (502, "agent_unreachable", "api_error", "check the network and try again")
-SERVICE = (502, "agent_unreachable", "api_error", "try again later")
+SERVICE = (502, "agent_unreachable", "api_error", "wait a while, then ask again")
 CRASH = (502, "agent_crashed", "api_error", "Try again")
 OPTION = (500, "agent_misconfigured", "api_error")
 TIME = (504, "agent_timed_out", "api_error")
@@ -134,3 +156,49 @@ def attempts(program: Program, row: Row) -> Attempts:
     if row.status == 404:
         return Attempts(requests=2, agents=agents, shows_message=False)
     return Attempts(requests=1 if row.when == "early" else 2, agents=agents)
+
+
+class ClientFailure(Struct, frozen=True):
+    """A failure that every client meets."""
+
+    name: str
+    row: Row
+    settings: Mapping[str, str] = {}  # of a gateway that brings it about
+    has_agent: bool = True
+    is_common: bool = False
+
+
+def _row(prompt: str) -> Row:
+    (row,) = (row for row in ROWS if row.prompt == prompt)
+    return row
+
+
+_SILENT = SET["nothing is ever said"]
+
+FAILURES = [
+    ClientFailure("crash before the first event", _row("crash-early"), is_common=True),
+    ClientFailure("end without any output", replace(_row("crash-early"), prompt="crash-early exit=0")),
+    ClientFailure("network lost", _row("fail-network kind=dns")),
+    ClientFailure("no capacity", _row("fail-capacity")),
+    ClientFailure("used-up account", _row("fail-quota-early"), is_common=True),
+    ClientFailure("not logged in", _row("fail-auth")),
+    ClientFailure("unknown model", _row("fail-model model=gpt-5-mino")),
+    ClientFailure("agent not installed", MISSING, has_agent=False),
+    ClientFailure("no event in time", _SILENT.row, _SILENT.settings),
+    ClientFailure("crash after the first words", _row("crash"), is_common=True),
+]
+
+
+class Met(Struct, frozen=True):
+    """What one question of a client led to."""
+
+    agents: int  # titles, which another request asks for, not counted
+    requests: int
+    requests_before: int  # up to the words
+    seconds: float | None  # from the first request to the words; None: they were not shown
+
+
+class Counted(Struct, frozen=True):
+    failure: str
+    client: str
+    met: Met

@@ -57,7 +57,8 @@ def running_gateway(
     agent_log, log = home / "agent.log", home / "gateway.log"
     if has_agent:
         install(home / "bin", knobs={"log": str(agent_log), **(knobs or {})})
-    given = {"data_dir": str(home / "data"), "workspace": str(home / "work"), "grace_seconds": "1", **(settings or {})}
+    given = {"data_dir": str(home / "data"), "workspace": str(home / "work"), "grace_seconds": "1"}
+    given |= {"runtime_dir": str(home / "runtime"), **(settings or {})}
     # The prompt decides whether the stand-in is logged in: an error of one test is none of the next one's.
     given.setdefault("account_error_seconds", "0")
     env = {

@@ -66,6 +66,15 @@ def edits(path: str, before: str, after: str) -> Iterator[dict[str, Any]]:
     yield from calls("editToolCall", {"path": path, "streamContent": after}, result)
 
 
+def many_edits(count: int) -> Iterator[dict[str, Any]]:
+    """Of one file, each further down."""
+    for number in range(count):
+        place = 4 * number + 1
+        result = {"path": "a.txt", "diffString": f"@@ -{place},1 +{place},2 @@\n-a\n+b\n+{number}\n"}
+        for record in calls("editToolCall", {"path": "a.txt"}, result):
+            yield {**record, "call_id": f"call_{number}"}
+
+
 def _pieces(text: str, size: int = 3000) -> list[str]:
     return [text[start : start + size] for start in range(0, len(text), size)]
 
@@ -96,6 +105,7 @@ def answers() -> dict[str, Callable[[], bytes]]:
         "many small fences": says(*_pieces("```py\nx\n```\n" * 6000)),
         "an edit in Go": edits("a.go", "/*\n" * 60_000, ""),
         "an edit of lines that repeat": edits("a.txt", "a\nb\n" * 900, "b\na\n" * 900),
+        "many edits of one file": many_edits(2000),
         "a deep result": calls("readToolCall", {"path": "a"}, {"content": json.dumps(_deep(40)), "x": _deep(40)}),
         "a large result": calls("readToolCall", {"path": "a"}, {"content": "x = 1\n" * 200_000}),
         "many empty lists": calls("mcpToolCall", {"name": "a", "args": {}}, {"content": [[]] * 1_000_000}),
@@ -134,10 +144,72 @@ def requests() -> dict[str, tuple[str, Callable[[], bytes]]]:
             "/v1/chat",
             {"message": "x", "tools": [{"name": f"t{n}", "parameters": {"type": "object"}} for n in range(20_000)]},
         ),
+        **_many_items(200_000),
+        **{f"{name}, as many as are read": body for name, body in _many_items(9_000).items()},
         "deep JSON": ("/v1/chat/chat_x/answer", {"toolResults": [{"toolCallId": "a", "content": _deep(450)}]}),
     }
     encoded = {name: (path, partial(_encoded, body)) for name, (path, body) in bodies.items()}
     return {**encoded, "unbalanced JSON": ("/v1/chat", lambda: b"[" * 900_000)}
+
+
+def _many_items(count: int) -> dict[str, tuple[str, Any]]:
+    """So many of each kind of item that a request may have, in each dialect."""
+    user, parameters = {"role": "user", "content": "x"}, {"type": "object"}
+    chat, messages, responses = "/v1/chat/completions", "/v1/messages", "/v1/responses"
+    numbers = range(count)
+    call = [{"id": f"c{n}", "type": "function", "function": {"name": "t", "arguments": "{}"}} for n in numbers]
+    use = [{"type": "tool_use", "id": f"c{n}", "name": "t", "input": {}} for n in numbers]
+    result = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "x"} for n in numbers]
+    text = [{"type": "text", "text": "x"}] * count
+    function = [{"type": "function", "name": f"t{n}", "parameters": parameters} for n in numbers]
+    of_anthropic = {"model": "auto", "max_tokens": 9}
+    bodies: dict[str, tuple[str, Any]] = {
+        "tool calls in a chat": (chat, {"messages": [user, {"role": "assistant", "tool_calls": call}, user]}),
+        "tools of a chat": (
+            chat,
+            {"messages": [user], "tools": [{"type": "function", "function": {"name": f"t{n}"}} for n in numbers]},
+        ),
+        "tool results in a chat": (
+            chat,
+            {"messages": [user, *({"role": "tool", "tool_call_id": f"c{n}", "content": "x"} for n in numbers)]},
+        ),
+        "text blocks": (messages, {**of_anthropic, "messages": [{"role": "user", "content": text}]}),
+        "system blocks": (messages, {**of_anthropic, "system": text, "messages": [user]}),
+        "tool_use blocks": (
+            messages,
+            {**of_anthropic, "messages": [user, {"role": "assistant", "content": use}, user]},
+        ),
+        "tool_result blocks": (messages, {**of_anthropic, "messages": [{"role": "user", "content": result}]}),
+        "tools of messages": (
+            messages,
+            {**of_anthropic, "messages": [user], "tools": [{"name": f"t{n}", "input_schema": {}} for n in numbers]},
+        ),
+        "blocks to count": (
+            f"{messages}/count_tokens",
+            {"model": "auto", "messages": [{"role": "user", "content": text}]},
+        ),
+        "response items": (responses, {"input": [user] * count}),
+        "response parts": (
+            responses,
+            {"input": [{"role": "user", "content": [{"type": "input_text", "text": "x"}] * count}]},
+        ),
+        "function calls": (
+            responses,
+            {"input": [{"type": "function_call", "call_id": f"c{n}", "name": "t", "arguments": "{}"} for n in numbers]},
+        ),
+        "function outputs": (
+            responses,
+            {"input": [{"type": "function_call_output", "call_id": f"c{n}", "output": "x"} for n in numbers]},
+        ),
+        "reasoning items": (responses, {"input": [user, *[{"type": "reasoning", "summary": []}] * count]}),
+        "tools of a response": (responses, {"input": "x", "tools": function}),
+        "tools of documents": ("/v1/chat", {"message": "x", "tools": [{"name": f"t{n}"} for n in numbers]}),
+        "results of documents": (
+            "/v1/chat/chat_x/answer",
+            {"toolResults": [{"toolCallId": f"c{n}", "content": "x"} for n in numbers]},
+        ),
+    }
+    return {f"{count:,} {name}": body for name, body in bodies.items()}
 
 
 def _encoded(value: Any) -> bytes:

@@ -114,10 +114,23 @@ class Choice(_Closed, frozen=True, kw_only=True):
     finish_reason: FinishReason
 
 
+class Refused(_Closed, frozen=True, kw_only=True):
+    """Ours."""
+
+    document: str
+    subject: str
+    rules: list[str] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    link: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+
+
 class Cursor(_Closed, frozen=True, kw_only=True):
     """Ours."""
 
-    usage: Usage
+    usage: Usage | UnsetType = UNSET
+    refused_count: int | UnsetType = UNSET
+    refused: list[Refused] | UnsetType = UNSET
 
 
 class Completion(_Closed, frozen=True, kw_only=True):

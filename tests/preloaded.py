@@ -28,6 +28,8 @@ from threading import Lock
 from types import TracebackType
 from typing import IO, Any, Protocol, Self, TypeAlias
 
+from tests import run_law
+
 _MOST = 1 << 20  # bytes of a request
 _DEFERRED = re.compile(r"^ +(?:from|import) ([a-z][\w.]*)(?: import| as|$)", re.MULTILINE)  # within a function
 _PER_PROCESS = {"PYTHONUNBUFFERED", "PYTHONIOENCODING"}  # obeyed by each that is forked
@@ -364,6 +366,7 @@ def _run() -> int:
 
 if __name__ == "__main__":
     _import_everything()
+    run_law.install()
     gc.collect()
     gc.freeze()
     _serve(socket.socket(fileno=int(sys.argv[1])))

@@ -144,8 +144,21 @@ class Usage(_Closed, frozen=True, kw_only=True):
     estimated: bool | UnsetType = UNSET  # ours
 
 
+class Refused(_Closed, frozen=True, kw_only=True):
+    """Ours."""
+
+    document: str
+    subject: str
+    rules: list[str] | UnsetType = UNSET
+    reason: str | UnsetType = UNSET
+    link: str | UnsetType = UNSET
+    url: str | UnsetType = UNSET
+
+
 class Cursor(_Closed, frozen=True, kw_only=True):
     usage: Usage
+    refused_count: int | UnsetType = UNSET
+    refused: list[Refused] | UnsetType = UNSET
 
 
 class Error(_Closed, frozen=True, kw_only=True):
@@ -578,7 +591,7 @@ class _Folding:
 
 
 def text_of(response: Response) -> str:
-    """What the agent said: without comments on what it did, and without the question that it leaves open."""
+    """What the agent said: without comments on what it did, an open question, and the gateway's line."""
     messages = [item for item in response.output if isinstance(item, Message) and item.phase is UNSET]
-    texts = [part.text for message in messages for part in message.content]
+    texts = [part.text.partition("\n\n▸\u2063 ")[0] for message in messages for part in message.content]
     return "".join(text for text in texts if not text.startswith("▸\u2063 "))

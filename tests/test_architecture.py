@@ -1,4 +1,4 @@
-"""ARCHITECTURE.md is true: its tree has every folder, the files that it names exist, its layers are those checked."""
+"""ARCHITECTURE.md and docs/kernel.md are true: the folders and files that they name exist, and so do the layers."""
 
 import configparser
 import re
@@ -9,10 +9,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "cursor_gateway"
 PAGE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+PAGES = PAGE + (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+
+
+def test_it_is_short() -> None:
+    assert len(PAGE.splitlines()) <= 150
 
 
 def section(title: str) -> str:
-    return PAGE.partition(f"\n## {title}")[2].partition("\n## ")[0]
+    return PAGES.partition(f"\n## {title}")[2].partition("\n## ")[0]
 
 
 def test_the_tree_has_every_folder() -> None:
@@ -30,6 +35,13 @@ def test_every_file_that_it_names_exists(title: str) -> None:
     for path in re.findall(r"[\w/-]+\.(?:py|md|css)\b", section(title)):
         found = (PACKAGE / path).exists() or (ROOT / path).exists() or ("/" not in path and path in names)
         assert found, path
+
+
+def test_every_file_of_the_reading_list_exists() -> None:
+    page = (ROOT / "docs" / "kernel.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([\w/-]+\.py)`", page)
+    assert [path for path in named if not (PACKAGE / path).exists() and not (ROOT / path).exists()] == []
+    assert len(named) > 30
 
 
 def test_its_layers_are_those_of_the_contract() -> None:

@@ -323,3 +323,34 @@ def test_a_part_of_the_settings() -> None:
 def test_a_field_that_is_no_setting_is_a_mistake() -> None:
     with pytest.raises(AttributeError, match="max_processes"):
         subset(Settings(), PoolOptions)
+
+
+# --- lists and tables as text ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('["Shell(git)", "Shell(npm test)"]', ["Shell(git)", "Shell(npm test)"]),
+        ("Shell(git), Shell(npm)", ["Shell(git)", "Shell(npm)"]),
+        (" [] ", []),
+        ("", []),
+        ("[::1]", ["[::1]"]),
+    ],
+)
+def test_a_list_in_the_environment_is_json_or_has_commas(text: str, expected: list[str]) -> None:
+    assert load({}, {"CURSOR_GATEWAY_ALLOW": text}, {}).settings.allow == expected
+
+
+@pytest.mark.parametrize("text", ["['a']", "[a, b]", '["a", 1]', '["a"', '"a", "b"', "'a'", '{"a": "b"}', '[["a"]]'])
+def test_a_list_that_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(SettingsError, match="or a JSON list"):
+        load({}, {"CURSOR_GATEWAY_ALLOW": text}, {})
+
+
+def test_a_table_in_the_environment_is_json_or_has_pairs() -> None:
+    for text in ('{"data": "/srv/data"}', "data=/srv/data"):
+        assert load({}, {"CURSOR_GATEWAY_VOLUMES": text}, {}).settings.volumes == {"data": "/srv/data"}
+    for text in ('{"data": 1}', "{data: x}", '"data"=x', "[]"):
+        with pytest.raises(SettingsError, match="or a JSON object"):
+            load({}, {"CURSOR_GATEWAY_VOLUMES": text}, {})

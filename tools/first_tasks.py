@@ -22,25 +22,19 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.page.browsers import PROGRAMS, TIMEOUT_MS, browser_program, running_browser
 from tests.page.first_tasks import FILE, FOLDER, Person, answered, do_tasks, prepare
 from tools.films.film import Rows, terminal_film
+from tools.films.page import HOME, tidy
 from tools.films.screen import Row, Screen
 from tools.films.terminal import record
 
 _DOCS = Path(__file__).parents[1] / "docs"
 _IMAGES = _DOCS / "images"
 _COLUMNS, _LINES = 96, 20
-_HOME = "/home/dev"
 _SIZE: ViewportSize = {"width": 1100, "height": 660}
 _ASKED = "Greet in French, too"
 _DONE = [
     {"native": "read", "args": {"path": FILE}},
     {"native": "edit", "args": {"path": FILE, "streamContent": 'print("Hello")\nprint("Bonjour")\n'}},
     {"say": "The program greets in both languages now."},
-]
-# Texts that differ from run to run, and what only the stand-in reads: as (pattern, replacement) of JavaScript.
-_SAME = [
-    [r" standin:[^]*$", ""],
-    [r"\b\d\d:\d\d\b", "10:30"],
-    [r"^\d+ ms$", "0.9 s"],
 ]
 
 
@@ -82,17 +76,7 @@ def _picture_page(gateway: RunningGateway, program: str) -> None:
 
 def _take(page: Page, name: str, workspace: Path) -> None:
     page.wait_for_timeout(600)  # until the panel of changes and the sidebar have followed
-    page.evaluate(
-        """([workspace, home, patterns]) => {
-            const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-            while (walker.nextNode()) {
-                let text = walker.currentNode.data.replaceAll(workspace, home);
-                for (const [pattern, by] of patterns) text = text.replace(new RegExp(pattern), by);
-                if (text !== walker.currentNode.data) walker.currentNode.data = text;
-            }
-        }""",
-        [str(workspace), _HOME, _SAME],
-    )
+    tidy(page, workspace)
     page.screenshot(path=_IMAGES / f"task-{name}.png", animations="disabled", caret="hide")
 
 
@@ -107,7 +91,7 @@ def _serve(home: Path) -> list[Row]:
     with _started(home) as process:
         assert process.stdout is not None
         said = read_until(process.stdout.fileno(), b"Ctrl-C to stop.").decode()
-    said = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8787", said).replace(str(home), _HOME)
+    said = re.sub(r"127\.0\.0\.1:\d+", "127.0.0.1:8787", said).replace(str(home), HOME)
     return _told(f"$ cursor-gateway serve --workspace ~/project --open\n{said}")
 
 
@@ -142,7 +126,7 @@ def _disguised(row: Row, path: str) -> Row:
     at = "".join(character for character, _ in row).find(path)
     if at < 0:
         return row
-    return row[:at] + tuple((character, row[at][1]) for character in _HOME) + row[at + len(path) :]
+    return row[:at] + tuple((character, row[at][1]) for character in HOME) + row[at + len(path) :]
 
 
 def _told(text: str) -> list[Row]:

@@ -35,7 +35,7 @@ PURE = [
     "stages/*.py",
     "prompting/*.py",
     "dialects/**/*.py",
-    "runs/open_calls.py",
+    *(f"runs/{name}.py" for name in ("ignore_rules", "open_calls")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
     *(f"mcp_server/{name}.py" for name in ("progress", "results", "tools")),
@@ -44,6 +44,7 @@ PURE = [
         f"sources/cursor/{name}.py"
         for name in ("tools", "native_requests", "command", "records", "failures", "outcomes", "permissions")
     ),
+    *(f"sources/cursor/{name}.py" for name in ("ask_user", "gated_calls", "hook_rules", "rules", "shell_words")),
     *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),
     *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")),
     *(f"sources/sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests", "updates")),

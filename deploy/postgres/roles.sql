@@ -25,4 +25,4 @@ REVOKE INSERT, UPDATE, DELETE ON cursor_gateway_migrations FROM cursor_gateway_f
 REVOKE INSERT, UPDATE, DELETE ON cluster FROM cursor_gateway_front, cursor_gateway_runner;
 REVOKE INSERT, UPDATE, DELETE ON api_keys FROM cursor_gateway_front, cursor_gateway_runner;
 REVOKE SELECT ON api_keys FROM cursor_gateway_runner;
-GRANT SELECT (name, max_runs, runs_per_day, tokens_per_day) ON api_keys TO cursor_gateway_runner;
+GRANT SELECT (name, revoked_ms, max_runs, runs_per_day, tokens_per_day) ON api_keys TO cursor_gateway_runner;

@@ -135,6 +135,8 @@ export interface FileEditMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Extension: the path before a rename. */
@@ -147,6 +149,8 @@ export interface PermissionRequest {
   subject: string;
   /** The rules that `conversation` and `workspace` add, in the form of the agent's own configuration. */
   rules: string[];
+  /** Extension: why the rules would allow more than they seem to: the program can run any other. Show it beside `conversation` and `workspace`. */
+  warning?: string;
 }
 
 /** One replacement: the smallest range of whole lines that covers all changes of an edit. */
@@ -192,6 +196,8 @@ export interface ToolCallMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Extension: the agent's own id of the call, if it could not be used as `toolCallId`. */
@@ -241,6 +247,8 @@ export interface TerminalCommandMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
 }
@@ -274,8 +282,12 @@ export interface PlanMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
+  /** Extension: `true` if somebody accepted the plan while the run waited. */
+  accepted?: boolean;
 }
 
 /** One step of a plan. */
@@ -313,6 +325,8 @@ export interface ClarificationMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Extension: the answers, if any. */
@@ -395,6 +409,8 @@ export interface TodoUpdateMetadata {
   reason?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
+  /** Extension: for what a sub-agent did, the id of the `task` document that started it. */
+  parentId?: string;
   /** Extension: the agent's own payload, with `include: ["raw"]`. */
   raw?: unknown;
   /** Extension: false if these steps replace the whole list. */
@@ -440,6 +456,8 @@ export interface UsageInfo {
   totalTokens: number;
   /** Extension: the part of `promptTokens` that came from the cache. */
   cachedTokens?: number;
+  /** Extension: the part of `completionTokens` that was thinking. */
+  reasoningTokens?: number;
   /** Extension: true if the agent reported no usage and the tokens are estimated from the text. */
   estimated?: boolean;
 }
@@ -456,6 +474,10 @@ export interface ResponseMetadata {
   unrecognized?: number;
   /** Extension: true if the agent's final result differs from the text it streamed. */
   resultDiffers?: boolean;
+  /** Extension: the number of tool calls that were not run because nothing allowed them, whatever the answer claims. */
+  refusedCount?: number;
+  /** Extension: the first 20 of these tool calls. */
+  refused?: RefusedCall[];
   /** Extension: false if the answer could not be stored. The answer itself is complete. */
   stored?: boolean;
   /** Extension: the tool calls that the caller has to run. The run continues when it gets their results. */
@@ -464,6 +486,24 @@ export interface ResponseMetadata {
   recording?: ReplayedRecording;
   /** Extension: the backend that answered, because the chosen one failed before its first event. */
   fallback?: string;
+  /** Extension: true if the agent was ready before the run; nothing had to be started. */
+  warm?: boolean;
+}
+
+/** Extension: a tool call that was not run because nothing allowed it. */
+export interface RefusedCall {
+  /** The id of its document; decide about it with `POST /v1/chat/{id}/answer`. */
+  document: string;
+  /** The command line, the address, the file or the tool; shortened if it is long. */
+  subject: string;
+  /** Extension: the rules that would allow it; omitted if no rule can. */
+  rules?: string[];
+  /** Extension: why it was not run. */
+  reason?: string;
+  /** Extension: where a person can allow it, if anybody can: the path on this gateway's page. */
+  link?: string;
+  /** Extension: the same with the gateway's address, if it is known (setting `page_url`). */
+  url?: string;
 }
 
 /** Extension: a tool call that the caller has to run. */
@@ -573,6 +613,8 @@ export interface KnownMetadata {
   state?: "waiting";
   /** `caller`: the caller, not the agent, runs the tool. */
   ranBy?: "caller";
+  /** The `task` document of the sub-agent that does this. */
+  parentId?: string;
   /** Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide. */
   permission?: PermissionRequest;
 }

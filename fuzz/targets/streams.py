@@ -19,12 +19,13 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import DocumentReader
+from cursor_gateway.sources.acp.calls import call_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.messages import Message, error_text, line_of, message_of
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.sdk.decoder import SdkDecoder
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.wire.lines import LineSplitter
 from cursor_gateway.wire.payload import Fields
 from cursor_gateway.wire.sse import SseDecoder, SseEvent, frame
@@ -40,6 +41,7 @@ from tests.laws.laws import (
     assert_well_formed,
     read,
     response_of,
+    response_so_far,
 )
 from tests.laws.laws import (
     text_of as text_said,
@@ -95,9 +97,8 @@ def _assert_all_laws(events: list[DocumentEvent], agent_tools: AgentTools) -> No
 
 def _assert_a_cut_run_ends_well(events: list[DocumentEvent], run: RunInfo) -> None:
     """What a gateway that died has left."""
-    unfinished = PartialRun(events)
-    encode_response(unfinished.snapshot(run, ""))
-    assert_well_formed([*events, *unfinished.end(run, "", _CRASHED)])
+    encode_response(response_so_far(events, run))
+    assert_well_formed([*events, *RunState().push_all(events).end(run, "", _CRASHED)])
 
 
 def _line_seeds() -> Iterator[bytes]:
@@ -259,15 +260,16 @@ def _acp_events(decoder: AcpDecoder, message: Message, at_ms: float) -> list[Age
     params = Fields(message.get("params"))
     match message:
         case {"method": "session/update"}:
-            return decoder.push(params.all.get("update"), at_ms)
+            return decoder.push(params.all.get("update"), at_ms, params.text("sessionId"))
         case {"method": "session/request_permission"}:
             told = params.object("toolCall")
-            events = decoder.push({**told.all, "sessionUpdate": "tool_call"}, at_ms)
+            if decoder.call(told.text("toolCallId")) is None and told.text("toolCallId"):
+                decoder.announce(call_of(told), params.text("sessionId"))
             call = decoder.call(told.text("toolCallId"))
             allowed = call is not None and is_allowed(call, _RULES, "/w")
             line_of({"id": 1, "result": option_for(params.items("options"), allowed)})
             id = told.text("toolCallId")
-            return events + (decoder.begin(id) if allowed else decoder.deny(id, Outcome(state="rejected")))
+            return decoder.begin(id) if allowed else decoder.deny(id, Outcome(state="rejected"))
         case {"method": str(method)}:
             return decoder.extension(method, params.all)
         case {"error": error}:
@@ -294,7 +296,25 @@ def _acp_seeds() -> Iterator[bytes]:
     diff = {"type": "diff", "path": "a.py", "oldText": "-- a/a.py\nx", "newText": "++ b/a.py\ny"}
     todos = [{"id": "1", "content": "x", "status": "pending"}]
     yield text("Hm \ud83d", "agent_thought_chunk") + text("\ude00", "agent_thought_chunk") + text("Hi.") + end
-    yield text("Some.\n\nError: RetriableError: [unavailable] PING timed out") + end
+    yield text("Some.") + text("\n\nError: RetriableError: [unavailable] PING timed out") + end
+    spawned = update(sessionUpdate="subagent_spawned", subagentSessionId="c", _meta={"cursor": {"toolCallId": "1"}})
+    of_child = _line(
+        {
+            "method": "session/update",
+            "params": {
+                "sessionId": "c",
+                "update": {
+                    "sessionUpdate": "tool_call",
+                    "toolCallId": "2",
+                    "kind": "read",
+                    "status": "completed",
+                    "rawOutput": {},
+                },
+            },
+        }
+    )
+    over = update(sessionUpdate="subagent_state_update", subagentSessionId="c", state="completed")
+    yield call("1", rawInput={"_toolName": "task"}) + spawned + of_child + over + done("1", rawOutput={}) + end
     yield call("1", kind="execute", title="`git status`") + done("1", rawOutput={"exitCode": 1, "stdout": "x"}) + end
     yield call("1", kind="edit", title="Edit `a.py`") + done("1", content=[diff]) + end
     yield call("1", kind="other", title="gateway-x: x") + done("1", rawOutput={"content": []}) + end
@@ -317,7 +337,7 @@ def _acp_seeds() -> Iterator[bytes]:
 
 def sdk(data: bytes) -> None:
     """The input's lines are `[kind, body]`."""
-    decoder = SdkDecoder("agent-1", "auto", offers_tools=bool(len(data) % 2))
+    decoder = SdkDecoder("agent-1", "auto", "Say it.", offers_tools=bool(len(data) % 2))
     events: list[AgentEvent] = []
     for number, line in enumerate(data.split(b"\n")):
         try:

@@ -245,6 +245,14 @@ class HostExhausted(GatewayError, code="host_exhausted", status=503, retry_after
 class StoreUnavailable(GatewayError, code="store_unavailable", status=503, retry_after=5):
     """The history cannot be read or written."""
 
+    def failure(self) -> Failure:
+        """Without details: they are for the operator, and name hosts and files."""
+        return msgspec.structs.replace(super().failure(), details="")
+
+
+class HistoryDamaged(StoreUnavailable, code="history_damaged", status=410):
+    """A part of the history is damaged and cannot be read."""
+
 
 class AgentError(GatewayError):
     """The agent's side failed."""
@@ -350,7 +358,7 @@ def unknown_model(model: str, nearest: list[str]) -> ModelUnavailable:
             f"The agent lists the model {model!r} but rejects it; choose another, or check your Cursor plan.",
             param="model",
         )
-    near = f"did you mean {', '.join(nearest)}?" if nearest else "see GET /v1/models."
+    near = f"did you mean {', '.join(nearest)}?" if nearest else "`cursor-gateway models` lists the known ones."
     return ModelUnavailable(f"Unknown model {model!r}; {near}", param="model")
 
 

@@ -34,6 +34,7 @@ from cursor_gateway.model.document_events import Done as Done
 from cursor_gateway.model.document_events import KnownMetadata as KnownMetadata
 from cursor_gateway.model.document_events import Paused as Paused
 from cursor_gateway.model.document_events import Reasoning as Reasoning
+from cursor_gateway.model.document_events import TerminalOutput as TerminalOutput
 from cursor_gateway.model.document_events import ToolCallArguments as ToolCallArguments
 from cursor_gateway.model.document_events import ToolCallEnded as ToolCallEnded
 from cursor_gateway.model.document_events import ToolCallStarted as ToolCallStarted

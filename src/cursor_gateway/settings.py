@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, StrType
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.deltas import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
@@ -25,6 +25,7 @@ T = TypeVar("T", bound=Struct)
 
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
 Permissions: TypeAlias = Literal["deny", "ask"]
+Approvals: TypeAlias = Literal["agent", "hooks"]
 Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -50,6 +51,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     allowed_origins: Annotated[
         list[str], "Origins of web pages that may call the API from a browser; none by default."
     ] = []
+    page_url: Annotated[
+        str,
+        "The address at which people open the page, for links in answers; if empty, the one that the gateway listens "
+        "on, unless that is a wildcard or a cluster's.",
+    ] = ""
     # --- what is run
     source: Annotated[
         SourceName,
@@ -97,15 +103,43 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Permissions,
         "What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; `deny` does not.",
     ] = "ask"
+    approvals: Annotated[
+        Approvals,
+        "How the CLI decides about commands and MCP tools: `agent` uses the agent's own rules and does not wait for "
+        "you; `hooks` asks the gateway before each call, and waits. `hooks` needs a version of the agent that passes "
+        "`cursor-gateway verify --source cli`.",
+    ] = "agent"
+    sdk_settings: Annotated[
+        bool,
+        "Load rules, AGENTS.md, MCP servers and hooks of the workspace and the user, as the CLI does (`sdk`); never in "
+        "runs with the caller's tools.",
+    ] = True
     sdk_bridge: Annotated[
         list[str], "The command that starts the bridge of Cursor's SDK; if empty, the bundled one."
     ] = []
-    max_agents: Annotated[int, Meta(ge=1, le=64), "Maximum number of agent processes (`acp`)."] = 4
+    max_agents: Annotated[
+        int, Meta(ge=1, le=64), "Maximum number of agent processes (`acp`), not counting those that wait for a person."
+    ] = 4
+    spare_agents: Annotated[
+        int,
+        Meta(ge=0, le=16),
+        "Maximum number of agents that are started in advance and wait for a prompt (`cli`); 0: none, and no sessions "
+        "are opened in advance (`acp`).",
+    ] = 1
+    spare_seconds: Annotated[
+        Seconds, "How long what was started in advance is kept after the last run (`cli`, `acp`)."
+    ] = 300
     # --- how answers look
     fences: Annotated[Fences, "Whether code blocks become separate documents."] = "split"
     agent_tools: Annotated[
         AgentTools, "How the OpenAI API reports the agent's tools; with `tool_calls`, some clients run them again."
     ] = "reasoning"
+    text: Annotated[
+        TextStyle,
+        "What the OpenAI and Anthropic APIs add to the agent's text: `exact` nothing; `readable` a blank line between "
+        "texts before and after a tool call (chat completions), and a last line with a link if a command was not run "
+        "and can be allowed.",
+    ] = "exact"
     messages_actions: Annotated[
         ActionDisplay,
         "How the Messages API shows the agent's actions: as lines in `thinking` if the request asks for thinking, as "
@@ -149,12 +183,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     reconnect_seconds: Annotated[
         Seconds,
         "How long a run waits for a client that retries by itself (Codex, Claude Code) to reconnect, and how long "
-        "after an answer the same question from Claude Code counts as a retry.",
+        "the same question counts as a retry: after an answer from Claude Code, after a failure from any client.",
     ] = 5
     when_busy: Annotated[
         WhenBusy, "What happens to a request while its conversation has an active run: 409, or it waits."
     ] = "refuse"
     answer_seconds: Annotated[Seconds, "How long a run waits for tool results, answers and decisions."] = 600
+    wait_for_approval_seconds: Annotated[
+        float,
+        Meta(ge=0, le=24 * 3600),
+        "How long the run of a client that cannot be asked (the OpenAI and Anthropic APIs) waits for somebody to allow "
+        "a command on the page or with `permissions --watch`; 0 does not wait, and the command is not run.",
+    ] = 0
     progress_seconds: Annotated[Seconds, "How often an agent that waits for tool results gets a progress message."] = 10
     account_error_seconds: Annotated[
         float,
@@ -165,6 +205,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     models_seconds: Annotated[Seconds, "How long the list of models is cached."] = 600
     # --- storage, recordings and logs
     data_dir: Annotated[str, "The data directory; if empty, the platform's default."] = ""
+    runtime_dir: Annotated[
+        str,
+        "The directory where gateways of one machine find each other's agents; if empty, `/tmp/cursor-gateway-UID`.",
+    ] = ""
     history: Annotated[bool, "Store conversations and answers; if false, they are lost when the gateway stops."] = True
     store: Annotated[
         str,
@@ -352,7 +396,7 @@ _KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway; set `enabl
 def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object:
     try:
         read: object = msgspec.convert(_given(setting.kind, layer, value), setting.type)
-    except (KeyError, ValueError, RecursionError, msgspec.ValidationError):
+    except (KeyError, ValueError, RecursionError, msgspec.DecodeError):
         raise _wrong(setting, layer, origin, value) from None  # what was raised may hold a secret
     if setting.name == "api_keys":
         assert isinstance(read, dict)
@@ -436,13 +480,23 @@ def _from_text(kind: Kind, text: str) -> object:
         case BoolType():
             return _TRUTH[text.strip().lower()]
         case ListType():
-            return _items(text)
+            return msgspec.json.decode(text, type=list[str]) if _is_json(text, "[]") else _items(text)
         case DictType():
-            return _pairs(_items(text))
+            return msgspec.json.decode(text, type=dict[str, str]) if _is_json(text, "{}") else _pairs(_items(text))
+
+
+def _is_json(text: str, brackets: str) -> bool:
+    """A single address such as `[::1]` is not."""
+    text = text.strip()
+    is_address = set(text) <= set("[]:.0123456789abcdefABCDEF")
+    return text.startswith(brackets[0]) and text.endswith(brackets[1]) and (not is_address or text == "[]")
 
 
 def _items(text: str) -> list[str]:
-    return [item for part in text.split(",") if (item := part.strip())]
+    items = [item for part in text.split(",") if (item := part.strip())]
+    if any(item.lstrip("[")[:1] in ("'", '"', "{") for item in items):
+        raise ValueError("quotes are not removed")
+    return items
 
 
 def _pairs(items: Iterable[str]) -> dict[str, str]:
@@ -473,8 +527,10 @@ def _takes(kind: Kind) -> str:
 
 def _takes_text(kind: Kind) -> str:
     if isinstance(kind, ListType):
-        return "texts separated by commas"
-    return "`name=value` pairs separated by commas, each name once" if isinstance(kind, DictType) else _takes(kind)
+        return "texts separated by commas, without quotes, or a JSON list of texts"
+    if isinstance(kind, DictType):
+        return "`name=value` pairs separated by commas, each name once and without quotes, or a JSON object of texts"
+    return _takes(kind)
 
 
 def _bounds(least: float | None, above: float | None, most: float | None) -> str:

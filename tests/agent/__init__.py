@@ -43,7 +43,8 @@ is permitted is really done by `shell`, `read`, `edit` and a program's calls, an
                     is not available"
     MCP             servers with a `url` in `.cursor/mcp.json` or in the configuration directory's `mcp.json`, over
                     streamable HTTP (mcp_client.py). Without --approve-mcps a call ends with an error; without a rule
-                    Mcp(server:tool) or --force, and with --mode plan or ask, it is rejected (servers.py)
+                    Mcp(server:tool) or --force, and with --mode plan or ask, it is rejected (servers.py). Those in the
+                    `mcp.json` of a --plugin-dir need no approval, and are called plugin-PLUGIN-SERVER
 
 `cursor-agent acp` plays the same (acp.py): questions, plans and permissions are asked of the client, failures come as
 the last text, a run without a result ends the program, and `ignore-term` ignores `session/cancel`.
@@ -73,4 +74,6 @@ Time
     ignore-term          neither SIGTERM nor SIGINT ends it
     grandchild           group=same|new|session: starts `sleep`, says `grandchild=PID`, hangs
     grandchild-pipe      the same, but ends well; the grandchild keeps stdout open. seconds=600
+    orphans              bare=1 ends=0: starts processes that ignore SIGTERM, leave their session, are adopted, or clear
+                         their environment (`bare`: all of it), says `orphans=PID,PID,…`, and hangs or ends well
 """

@@ -7,6 +7,7 @@ played in a thread of its own, so several sessions go on at once; a scenario tha
 import json
 import os
 import threading
+import time
 from itertools import count
 from queue import SimpleQueue
 
@@ -23,11 +24,15 @@ from tests.agent.turn import Turn
 
 TYPE_CHECKING = False  # as in `typing`, whose import takes long
 if TYPE_CHECKING:
+    from typing import Any
+
     from tests.agent.main import Invocation
 
 _MODES = ("agent", "plan", "ask")
-_PARAMETERS = {"low": "effort=low", "medium": "effort=medium", "high": "effort=high", "xhigh": "effort=xhigh"}
-_PARAMETERS |= {"fast": "fast=true", "thinking": "thinking=true", "256k": "context=256k"}
+_EFFORTS = ("low", "medium", "high", "xhigh")
+_PARAMETERS = {word: ("effort", word) for word in _EFFORTS}
+_PARAMETERS |= {"fast": ("fast", "true"), "thinking": ("thinking", "true"), "256k": ("context", "256k")}
+_ENDS_LATE_SECONDS = 10
 
 
 class Refusal(Exception):
@@ -40,15 +45,61 @@ def invalid(message: str) -> Refusal:
     return Refusal(-32602, "Invalid params", {"message": message})
 
 
-def acp_id(model: str) -> str:
-    """`gpt-5.3-codex-low` is `gpt-5.3-codex[effort=low]` here."""
+def acp_model(model: str) -> tuple[str, dict[str, str]]:
+    """`gpt-5.3-codex-low` is `gpt-5.3-codex` with `effort=low` here."""
     if model == "auto":
-        return "default[]"
+        return "default", {}
     words = model.split("-")
-    given: list[str] = []
+    given: dict[str, str] = {}
     while words[-1] in _PARAMETERS:
-        given.insert(0, _PARAMETERS[words.pop()])
-    return f"{'-'.join(words)}[{','.join(given)}]"
+        name, value = _PARAMETERS[words.pop()]
+        given[name] = value
+    return "-".join(words), given
+
+
+class Models:
+    """The models of the CLI as ACP offers them. One is chosen for the whole process."""
+
+    def __init__(self, listed: list[tuple[str, str]]) -> None:
+        self._variants = [(*acp_model(id), id, label) for id, label in listed]
+        self.has_options = False  # the client knows options; else there is one variant of each model
+        self._id, self._given = "default", dict[str, str]()
+
+    @property
+    def chosen(self) -> tuple[str, str]:
+        """The CLI's id and label."""
+        wanted = {name: value for name, value in self._given.items() if value != "false"}
+        of_model = [variant for variant in self._variants if variant[0] == self._id]
+        of_model.sort(key=lambda variant: variant[1] != wanted)
+        return of_model[0][2], of_model[0][3]
+
+    def choose(self, name: str, value: str) -> None:
+        known = {option["id"]: option for option in self.options()}
+        if name not in known or value not in [one["value"] for one in known[name]["options"]]:
+            raise invalid(f"Invalid {name} value: {value}")
+        if name == "model":
+            self._id = value.partition("[")[0]
+            self._given = dict(next(variant[1] for variant in self._variants if variant[0] == self._id))
+        else:
+            self._given[name] = value
+
+    def options(self) -> "list[Any]":
+        if not self.has_options:
+            ids = {base: f"{base}[{','.join(map('='.join, given.items()))}]" for base, given, *_ in self._variants}
+            return [_option("model", ids[self._id], [*ids.values()])]
+        of_model = [given for base, given, *_ in self._variants if base == self._id]
+        names = dict.fromkeys(name for given in of_model for name in given)
+        found = [_option("model", self._id, [*dict.fromkeys(base for base, *_ in self._variants)])]
+        for name in names:
+            values = [*dict.fromkeys(given[name] for given in of_model if name in given)]
+            values = ["false", "true"] if values == ["true"] else values
+            found.append(_option(name, self._given.get(name, values[0]), values))
+        return found
+
+
+def _option(id: str, current: str, values: list[str]) -> "dict[str, Any]":
+    named = [{"value": value, "name": "Auto" if value.startswith("default") else value} for value in values]
+    return {"id": id, "name": id.capitalize(), "type": "select", "currentValue": current, "options": named}
 
 
 class Session:
@@ -59,7 +110,6 @@ class Session:
         self.cwd = cwd
         self.mcp = mcp
         self.mode = "agent"
-        self.model = "default[]"
         self.spent = 0
         self.is_deaf = False
         self.agent: AcpEmitter | None = None  # while a prompt is played
@@ -74,7 +124,8 @@ class Server:
         self._lock = threading.Lock()
         self._ids = count()
         self._asked: dict[object, SimpleQueue[object]] = {}
-        self._models = {acp_id(id): (id, label) for id, label in self.knobs.models()}
+        self._models = Models(self.knobs.models())
+        self._has_worked = False
         setattr(servers, "configured", self._configured)  # noqa: B010 -- a name that it does not export
 
     def serve(self) -> int:
@@ -88,6 +139,8 @@ class Server:
             for session in self._sessions.values():
                 if session.turn is not None:
                     session.turn.save()
+        if self._has_worked:
+            time.sleep(_ENDS_LATE_SECONDS)
         return 0
 
     # messages
@@ -147,9 +200,11 @@ class Server:
     def _answer(self, method: str, params: Record) -> Record:
         match method, params:
             case "initialize", _:
+                can_choose = "parameterizedModelPicker" in json.dumps(params)
+                self._models.has_options = can_choose and not self.knobs.flag("acp_one_variant")
                 return _HELLO
-            case "authenticate", {"methodId": "cursor_login"}:
-                return {}
+            case "authenticate", _:
+                raise invalid("Failed to open browser for login. Please visit: https://cursor.com/loginDeepControl")
             case "session/list", _:
                 return {"sessions": [{"sessionId": one.id, "cwd": one.cwd} for one in self._sessions.values()]}
             case "session/new", {"cwd": str(cwd), "mcpServers": list(mcp)}:
@@ -163,20 +218,18 @@ class Server:
                 self._session(id).mode = mode
                 self._update(id, {"sessionUpdate": "current_mode_update", "currentModeId": mode})
                 return {}
-            case "session/set_config_option", {"sessionId": str(id), "configId": "model", "value": str(model)}:
+            case "session/set_config_option", {"sessionId": str(id), "configId": str(name), "value": str(value)}:
                 if self.knobs.flag("acp_no_config_option"):
                     raise Refusal(-32601, "Method not found", {"method": method})
-                return self._set_model(id, model)
+                self._session(id)
+                self._models.choose(name, value)
+                return {"configOptions": self._models.options()}
             case "session/set_model", {"sessionId": str(id), "modelId": str(model)}:
-                return self._set_model(id, model)
+                self._session(id)
+                self._models.choose("model", model)
+                return {}
             case _:
                 raise Refusal(-32601, "Method not found", {"method": method})
-
-    def _set_model(self, id: str, model: str) -> Record:
-        if model not in self._models:
-            raise invalid(f"Invalid model value: {model}")
-        self._session(id).model = model
-        return {"configOptions": []}
 
     def _session(self, id: str) -> Session:
         if id not in self._sessions:
@@ -190,9 +243,12 @@ class Server:
 
     def _new(self, cwd: str, mcp: list[Record]) -> Record:
         self._log_in()
+        time.sleep(self.knobs.number("acp_session_seconds"))
         id = new_id()
         self._sessions[id] = session = Session(self, Chat(id, self._place(id), []), cwd, mcp)
         self._invocation.record["servers"] = mcp
+        if self.knobs.flag("acp_logs_sessions"):
+            self._log(session, None, 0)
         return {"sessionId": id, **self._about(session)}
 
     def _load(self, id: str, cwd: str, mcp: list[Record]) -> Record:
@@ -224,11 +280,12 @@ class Server:
         return os.path.join(self._invocation.configuration, "acp-sessions", os.path.basename(id))
 
     def _about(self, session: Session) -> Record:
-        models = [{"modelId": id, "name": label} for id, (_, label) in self._models.items()]
+        options = self._models.options()
+        models = [{"modelId": one["value"], "name": one["name"]} for one in options[0]["options"]]
         return {
             "modes": {"currentModeId": session.mode, "availableModes": [{"id": id, "name": id} for id in _MODES]},
-            "models": {"currentModelId": session.model, "availableModels": models},
-            "configOptions": [],
+            "models": {"currentModelId": options[0]["currentValue"], "availableModels": models},
+            "configOptions": [_option("mode", session.mode, [*_MODES]), *options],
         }
 
     # turns
@@ -241,6 +298,9 @@ class Server:
                 self.reply(id, {"error": invalid("Session not found").error})
                 return
         text = "".join(str(block["text"]) for block in blocks if block["type"] == "text")
+        if session.agent is not None:
+            session.agent.stop()  # a second prompt cancels the first
+        self._has_worked = True
         session.agent = agent = AcpEmitter(session, id, self.write)
         session.turn = turn = self._turn(session, agent, text)
         self._log(session, text, len(blocks))
@@ -259,7 +319,8 @@ class Server:
             traceback.print_exc()
             os._exit(70)  # a mistake of the stand-in's must not look like silence
         finally:
-            session.agent = None
+            if session.agent is agent:
+                session.agent = None
             turn.save()
 
     def _fail(self, agent: AcpEmitter, failure: Failure) -> None:
@@ -273,7 +334,6 @@ class Server:
 
     def _turn(self, session: Session, agent: AcpEmitter, prompt: str) -> Turn:
         invocation, parsed = self._invocation, self._parsed
-        model = self._models[session.model]
         config = Config(invocation.configuration, session.cwd)
         rules = config.permissions(parsed.flag("force", "yolo"), ignores_deny=self.knobs.flag("ignores_deny"))
         return Turn(
@@ -282,11 +342,11 @@ class Server:
             prompt,
             AcpPermissions(rules, agent, session),
             key_source="login",
-            model=model,
-            models=[id for id, _ in self._models.values()],
+            model=self._models.chosen,
+            models=[id for id, _ in self.knobs.models()],
             mode=session.mode,
             tools=invocation._tools(parsed),
-            approves_servers=parsed.flag("approve-mcps"),
+            approves_servers=True,  # see `_configured`
             knobs=self.knobs,
             configuration=session.id,  # by which `_configured` finds the session
             workspace=session.cwd,
@@ -295,9 +355,9 @@ class Server:
         )
 
     def _configured(self, workspace: str, session_id: str) -> list[mcp_client.Address]:
-        """The session's own servers, and those of the files; each name once."""
+        """The session's own servers, and with `--approve-mcps` those of the files; each name once."""
         found: dict[str, mcp_client.Address] = {}
-        if not self.knobs.flag("acp_ignores_files"):
+        if self._parsed.flag("approve-mcps") and not self.knobs.flag("acp_ignores_files"):
             for address in mcp_client.configured(workspace, self._invocation.configuration):
                 found[address.name] = address
         if not self.knobs.flag("acp_ignores_servers"):
@@ -306,7 +366,7 @@ class Server:
                 found[name] = mcp_client.Address(name, str(server["url"]), {})
         return [*found.values()]
 
-    def _log(self, session: Session, prompt: str, blocks: int) -> None:
+    def _log(self, session: Session, prompt: str | None, blocks: int) -> None:
         path = self.knobs.text("log")
         if path:
             about = {"prompt": prompt, "source": "acp", "workspace": session.cwd, "session": session.id}
@@ -315,7 +375,7 @@ class Server:
                 **about,
                 "blocks": blocks,
                 "mode": session.mode,
-                "model": session.model,
+                "model": self._models.chosen[0],
             }
             with open(path, "ab", buffering=0) as file:
                 file.write(json.dumps(result).encode() + b"\n")
@@ -333,7 +393,7 @@ _HELLO: Record = {
         "loadSession": True,
         "mcpCapabilities": {"http": True, "sse": True},
         "promptCapabilities": {"audio": False, "embeddedContext": False, "image": True},
-        "sessionCapabilities": {"list": {}},
+        "sessionCapabilities": {"list": {}, "subagents": {}},
     },
     "authMethods": [{"id": "cursor_login", "name": "Cursor Login", "description": "Run 'agent login' first."}],
 }

@@ -1,7 +1,7 @@
 """What the agent says and does in; session updates and requests of the Agent Client Protocol out.
 
-Shapes are those of shared/captures/2026.08.11-acp-wire.jsonl; builds since then name the tool and its arguments in
-`rawInput`, unless the knob `acp_bare` says otherwise.
+Shapes are those of shared/captures/2026.10.01-acp-*.jsonl: searches and edits start without arguments, which follow in
+an update; few results say more than that there is one.
 """
 
 import re
@@ -20,6 +20,13 @@ _KINDS = {
     "grep": "search", "glob": "search", "ls": "search", "webFetch": "fetch",
 }  # fmt: skip
 _TITLES = {"updateTodos": "Update TODOs", "createPlan": "Create Plan", "askQuestion": "Ask Question"}
+_FIRST_TITLES = {"grep": "grep", "glob": "Find", "edit": "Edit File", "write": "Edit File"}
+_GIVEN = {
+    "grep": ("pattern", "path"),
+    "glob": ("globPattern", "targetDirectory"),
+    "edit": ("path",),
+    "write": ("path",),
+}
 
 
 class Stopped(BaseException):
@@ -73,7 +80,13 @@ class AcpEmitter(Emitter):
 
     def start(self, call: Call) -> None:
         self._calls[call.id] = call
-        self.update({"sessionUpdate": "tool_call", **self.described(call), "status": "pending", **self._given(call)})
+        about = self.described(call)
+        begun = {**about, "title": _FIRST_TITLES.get(call.tool, about["title"])}
+        self.update({"sessionUpdate": "tool_call", **begun, "status": "pending", **_given(call)})
+        if call.tool in _FIRST_TITLES:
+            later: Record = {name: call.args[name] for name in _GIVEN[call.tool] if name in call.args}
+            told = {"toolCallId": call.id, "title": about["title"], "rawInput": later}
+            self.update({"sessionUpdate": "tool_call_update", **told})
         if call.tool not in (*_TITLES, "shell", "mcp"):  # these may need permission first
             self.proceed(call)
 
@@ -83,12 +96,12 @@ class AcpEmitter(Emitter):
     def complete(self, call: Call, result: Record) -> None:
         self._calls.pop(call.id, None)
         end: Record = {"sessionUpdate": "tool_call_update", "toolCallId": call.id, "status": "completed"}
-        self.update({**end, **_result(call, result, is_bare=self.is_bare)})
+        self.update({**end, **_result(call, result)})
         if call.tool == "updateTodos":
             todos = call.args["todos"]
             assert isinstance(todos, list)
             reply = [{**todo, "status": str(todo["status"]).removeprefix("TODO_STATUS_").lower()} for todo in todos]
-            self._of.server.send("cursor/update_todos", {"toolCallId": call.id, "todos": reply, "merge": False})
+            self._of.server.ask("cursor/update_todos", {"toolCallId": call.id, "todos": reply, "merge": False})
             self.entries(reply)
 
     def reject(self, call: Call, rejected: Record) -> None:
@@ -134,10 +147,6 @@ class AcpEmitter(Emitter):
 
     # calls
 
-    @property
-    def is_bare(self) -> bool:
-        return self._of.server.knobs.flag("acp_bare")
-
     def entries(self, todos: list[Record]) -> None:
         reply = [{"content": todo["content"], "priority": "medium", "status": todo["status"]} for todo in todos]
         self.update({"sessionUpdate": "plan", "entries": reply})
@@ -148,8 +157,16 @@ class AcpEmitter(Emitter):
             title = f"`{call.args['command']}`"
         elif call.tool == "mcp":
             title = f"{call.args['name']}: {call.args['toolName']}"
+        elif call.tool == "read":
+            title = f"Read {str(call.args['path']).rpartition('/')[2]}"
+        elif call.tool == "grep":
+            title = f'grep "{call.args["pattern"]}"'
+        elif call.tool == "glob":
+            title = f"Find `{call.args['globPattern']}`"
+        elif call.tool == "webFetch":
+            title = f"Fetch {call.args['url']}"
         elif "path" in call.args:
-            title = f"{call.tool.capitalize()} `{call.args['path']}`"
+            title = f"{'Edit' if call.tool == 'write' else call.tool.capitalize()} `{call.args['path']}`"
         return {"toolCallId": call.id, "title": title, "kind": _KINDS.get(call.tool, "other")}
 
     def open_call(self, tool: str, subject: str) -> Call | None:
@@ -157,12 +174,6 @@ class AcpEmitter(Emitter):
         calls = [call for call in self._calls.values() if call.tool == tool]
         naming = [call for call in calls if subject in str(call.args.get("command", call.args.get("name", "")))]
         return next(reversed(naming or calls), None)
-
-    def _given(self, call: Call) -> Record:
-        if self.is_bare:
-            return {"rawInput": {"command": call.args["command"]} if call.tool == "shell" else {}}
-        args = {name: value for name, value in call.args.items() if name != "toolCallId"}
-        return {"rawInput": {"_toolName": call.tool, **args}}
 
     def _chunk(self, name: str, text: str) -> None:
         self.update({"sessionUpdate": name, "content": {"type": "text", "text": text}})
@@ -201,25 +212,47 @@ class AcpPermissions(Permissions):
         call = self._emitter.open_call(tool, subject)
         if call is None:
             return False
-        content = [{"type": "content", "content": {"type": "text", "text": reason}}]
-        about: Record = {**self._emitter.described(call), "status": "pending", "content": content}
-        options = [
-            {"optionId": f"{kind}-{how}", "name": name, "kind": f"{kind}_{how}"}
-            for kind, how, name in (
-                ("allow", "once", "Allow once"),
-                ("allow", "always", "Allow always"),
-                ("reject", "once", "Reject"),
-            )
-        ]
-        params: Record = {"sessionId": self._session.id, "toolCall": about, "options": options}
-        match self._session.server.ask("session/request_permission", params):
-            case {"outcome": {"outcome": "selected", "optionId": "allow-once" | "allow-always"}}:
-                return True
-            case _:
-                return False
+        return is_permitted(self._session, self._emitter.described(call), reason)
 
 
-def _result(call: Call, result: Record, *, is_bare: bool) -> Record:
+def is_permitted(session: "Session", call: Record, reason: str) -> bool:
+    content = [{"type": "content", "content": {"type": "text", "text": reason}}]
+    options = [
+        {"optionId": f"{kind}-{how}", "name": name, "kind": f"{kind}_{how}"}
+        for kind, how, name in (
+            ("allow", "once", "Allow once"),
+            ("allow", "always", "Allow always"),
+            ("reject", "once", "Reject"),
+        )
+    ]
+    about: Record = {**call, "status": "pending", "content": content}
+    params: Record = {"sessionId": session.id, "toolCall": about, "options": options}
+    match session.server.ask("session/request_permission", params):
+        case {"outcome": {"outcome": "selected", "optionId": "allow-once" | "allow-always"}}:
+            return True
+        case _:
+            return False
+
+
+def _given(call: Call) -> Record:
+    """What a call says when it starts."""
+    args = {name: value for name, value in call.args.items() if name != "toolCallId"}
+    match call.tool:
+        case "grep" | "glob" | "edit" | "write":
+            return {"rawInput": {}}
+        case "shell":
+            return {"rawInput": {"command": args["command"]}}
+        case "read":
+            return {"rawInput": {"path": args["path"]}, "locations": [{"path": args["path"]}]}
+        case "mcp" | "webFetch" | "delete" | "ls":
+            return {"rawInput": args}
+        case "updateTodos" | "askQuestion":
+            return {"rawInput": {"_toolName": call.tool}}
+        case _:
+            return {"rawInput": {"_toolName": call.tool, **args}}
+
+
+def _result(call: Call, result: Record) -> Record:
     """What is left of a result. Whatever failed is completed, too."""
     value = result.get("success")
     if call.tool == "edit" and isinstance(value, dict):
@@ -228,8 +261,17 @@ def _result(call: Call, result: Record, *, is_bare: bool) -> Record:
         value = value or result.get("failure")
         if isinstance(value, dict):
             return {"rawOutput": {name: value[name] for name in ("exitCode", "stdout", "stderr")}}
-    if isinstance(value, dict):
-        return {} if is_bare and call.tool not in ("mcp", "shell") else {"rawOutput": value}
+    match call.tool, value:
+        case "read", {"content": content}:
+            return {"rawOutput": {"content": content}}
+        case "grep", {}:
+            return {"rawOutput": {"totalMatches": str(value).count("lineNumber"), "truncated": False}}
+        case "glob", {"totalFiles": total}:
+            return {"rawOutput": {"totalFiles": total, "truncated": False}}
+        case _, dict():
+            return {"rawOutput": value}
+        case _:
+            pass
     for name, reply in result.items():
         if name not in ("rejected", "permissionDenied", "writePermissionDenied") and isinstance(reply, dict):
             return {"rawOutput": {"error": reply.get("error") or reply.get("errorMessage") or name}}
@@ -237,9 +279,9 @@ def _result(call: Call, result: Record, *, is_bare: bool) -> Record:
 
 
 def _diff(edited: Record) -> Record:
-    """The patch's lines by their first letter, which is cut off: the header is taken for lines."""
-    lines = [line for line in str(edited["diffString"]).split("\n") if not re.match("@@", line)]
-    old, new = ("\n".join(line[1:] for line in lines if line.startswith(sign)) for sign in "-+")
-    if "beforeFullFileContent" not in edited:
-        old = old.removesuffix("\n")  # seen so: a new file replaces nothing
+    """Whole files. Of a new one, its patch's lines without their first letter, and those of the header."""
+    old, new = edited.get("beforeFullFileContent"), edited["afterFullFileContent"]
+    if old is None:
+        lines = [line for line in str(edited["diffString"]).split("\n") if not re.match("@@", line)]
+        old, new = ("\n".join(line[1:] for line in lines if line.startswith(sign)) for sign in "-+")
     return {"type": "diff", "path": edited["path"], "oldText": old, "newText": new}

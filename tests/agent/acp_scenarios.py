@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from tests.agent.acp_emitter import AcpEmitter
+from tests.agent.acp_emitter import AcpEmitter, is_permitted
 from tests.agent.actions import SKIPPED
 from tests.agent.emitter import Record
 from tests.agent.turn import Scenario, Turn
@@ -17,6 +17,7 @@ def overrides(session: "Session", agent: AcpEmitter) -> dict[str, Scenario]:
     return {
         "question": _finished(lambda turn: _question(turn, session, agent)),
         "plan": _finished(lambda turn: _plan(turn, session, agent)),
+        "web": _finished(lambda turn: _web(turn, session, agent)),
         "ignore-term": lambda turn: _deaf(turn, session),
     }
 
@@ -70,6 +71,23 @@ def _plan(turn: Turn, session: "Session", agent: AcpEmitter) -> None:
             turn.say(f"The plan was {outcome}.")
         case _:
             turn.say(f"Strange answer: {answer}")
+
+
+def _web(turn: Turn, session: "Session", agent: AcpEmitter) -> None:
+    """Permission is asked for before the call, under another id."""
+    url = turn.text("url", "https://example.com")
+    turn.say("Fetching the page.")
+    call = turn.call("webFetch", {"url": url})
+    host = url.partition("://")[2].partition("/")[0]
+    asked: Record = {"toolCallId": "web_fetch_0", "title": f"Fetch {url}", "kind": "fetch"}
+    is_allowed = turn.permissions.permits("WebFetch", host) or is_permitted(session, asked, f"Not in allowlist: {host}")
+    agent.start(call)
+    if is_allowed:
+        agent.complete(call, {"success": {"url": url, "markdown": "# A page\n\nIt says little.\n"}})
+        turn.say("The page is titled 'A page'.")
+    else:
+        agent.reject(call, {})
+        turn.say("The page may not be fetched.")
 
 
 def _deaf(turn: Turn, session: "Session") -> None:

@@ -30,7 +30,7 @@ VISIBLE = (
     ("--trust", "Trust the workspace without asking"),
     ("--workspace <path-or-name>", "Workspace (default: the current directory)"),
     ("--add-dir <path>", "One more root of the workspace; may be repeated"),
-    ("--plugin-dir <path>", "A directory of plugins; may be repeated"),
+    ("--plugin-dir <path>", "The directory of a plugin; may be repeated"),
     ("-w, --worktree [name]", "Work in a git worktree of its own"),
     ("--worktree-base <branch>", "What the worktree starts from"),
     ("--skip-worktree-setup", "Leave the worktree's setup out"),

@@ -12,7 +12,7 @@ of the CLI is a crash of the bridge. Only here:
     sdk-result      code= status=ERROR|CANCELLED|EXPIRED message=: what the run's result says
     mute            nothing at all, not even the run's name
 
-Knobs, read for each call (see knobs.py: `models`, `log`), and:
+Knobs, read for each call (see knobs.py: `models`, `log`, `slow_start_seconds`), and:
 
     keep_alive_seconds      15, of silence in a run's stream
     create_error resume_error models_error send_error version_error    as sdk-error's
@@ -369,7 +369,7 @@ class Bridge:
         assert run.emitter is not None
         try:
             run.emitter.status("ERROR", failure.message)
-            run.emitter.end("ERROR", errorCode=error.sdk_code.lower(), errorMessage=failure.message)
+            run.emitter.end("ERROR", errorMessage=failure.message)
         except Cancelled:
             return
 
@@ -398,6 +398,7 @@ class Bridge:
             workspace=agent.workspace,
             invocation=result,
             warn=_warn,
+            hook_files=_hook_files(agent),
         )
 
 
@@ -542,6 +543,13 @@ def _cwd(options: dict[str, Any]) -> str:
     return str(folders[0])
 
 
+def _hook_files(agent: Agent) -> list[str]:
+    """Of the sources of settings that the host has chosen, as the bridge names them."""
+    places = {"PROJECT": agent.workspace, "USER": os.environ.get("HOME") or "/"}
+    given = [str(name).rpartition("_")[2].upper() for name in agent.options.get("local", {}).get("settingSources", [])]
+    return [os.path.join(places[name], ".cursor", "hooks.json") for name in given if name in places]
+
+
 def _snake(names: list[str]) -> list[str]:
     return [re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name) for name in names]
 
@@ -556,6 +564,7 @@ def main(words: list[str], directory: str) -> None:
     if "--tool-callback-url" in given:
         bridge.callback = Callback(given["--tool-callback-url"], given.get("--tool-callback-auth-token", ""))
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    time.sleep(bridge.knobs.number("slow_start_seconds"))
     if bridge.knobs.flag("not_ready"):
         _warn("the stand-in was told not to be ready")
         if bridge.knobs.text("not_ready") == "2":

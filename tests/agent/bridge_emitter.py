@@ -1,6 +1,7 @@
 """What the agent says and does in; messages of a run's stream, as the bridge sends them, out.
 
-All is told twice, as deltas and as whole messages; the deltas only where they were asked for.
+All is told twice, as deltas and as messages of the same size; the deltas only where they were asked for. What the real
+runtime sends is compared in tests/backend/test_standin.py.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +10,9 @@ from typing import Any
 from tests.agent import bridge_shapes
 from tests.agent.emitter import Call, Emitter, Record, joined
 
-_UNTOLD = frozenset({"askQuestion"})  # the protocol has no shape for it
+_UNTOLD = frozenset(
+    {"askQuestion", "getMcpTools", "switchMode", "webFetch", "webSearch"}
+)  # the protocol has no shape for it
 
 Put = Callable[[Record], None]
 
@@ -19,8 +22,6 @@ class BridgeEmitter(Emitter):
         super().__init__(lambda data: None, warn, session, format="stream-json", partial=True)
         self.usage: Record | None = None
         self._put, self._run, self._model_id = put, run, model
-        self._words = ""
-        self._thinking = ""
 
     # what is sent
 
@@ -48,36 +49,32 @@ class BridgeEmitter(Emitter):
 
     def begin(self, cwd: str, key_source: str, model: str, prompt: str) -> None:
         self.status("RUNNING")
-        self.message("system", subtype="init", model={"id": self._model_id}, tools=["mcp"])
-        self.message("user", message={"role": "user", "content": [{"type": "text", "text": prompt}]})
 
     def say(self, delta: str) -> None:
         self._called()
         self.said += delta
-        self._words += delta
         self.update("text-delta", text=delta)
+        self.message("assistant", message={"role": "assistant", "content": [{"type": "text", "text": joined(delta)}]})
         self.update("token-delta", tokens=1)
 
     def think(self, delta: str) -> None:
         self._called()
-        self._thinking += delta
         self.update("thinking-delta", text=delta)
+        self.message("thinking", text=joined(delta))
 
     def stop_thinking(self) -> None:
         self.update("thinking-completed", thinkingDurationMs=7)
-        self.message("thinking", text=self._thinking, thinking_duration_ms=7)
-        self._thinking = ""
+        self.message("thinking", text="", thinking_duration_ms=7)
 
     def start(self, call: Call) -> None:
         if call.tool in _UNTOLD:
             return
-        self.end_text()
         call.model_call = self._called()
         args = bridge_shapes.arguments(call.tool, call.args)
         about: Record = {"callId": call.id, "modelCallId": call.model_call}
-        self.update("partial-tool-call", **about, toolCall={"type": call.tool, "args": {}})
-        self.update("tool-call-started", **about, toolCall={"type": call.tool, "args": args})
-        self.message("tool_call", call_id=call.id, name=call.tool, status="running", args=args)
+        for update, known in (("partial-tool-call", bridge_shapes.empty(args)), ("tool-call-started", args)):
+            self.update(update, **about, toolCall={"type": call.tool, "args": known})
+            self.message("tool_call", call_id=call.id, name=call.tool, status="running", args=known)
 
     def complete(self, call: Call, result: Record) -> None:
         if call.tool in _UNTOLD:
@@ -86,9 +83,10 @@ class BridgeEmitter(Emitter):
         reply = bridge_shapes.result(call.tool, result)
         tool_call: Record = {"type": call.tool, "args": args, "result": reply}
         call.model_call = call.model_call or self._called()
+        for kind, output in bridge_shapes.live_output(call.tool, result).items():
+            self.update("shell-output-delta", event={"case": kind, "value": {"data": output}})
         self.update("tool-call-completed", callId=call.id, modelCallId=call.model_call, toolCall=tool_call)
-        status = "completed" if reply["status"] == "success" else "error"
-        self.message("tool_call", call_id=call.id, name=call.tool, status=status, args=args, result=reply)
+        self.message("tool_call", call_id=call.id, name=call.tool, status="completed", args=args, result=reply)
         self._model_call = ""
 
     def reject(self, call: Call, rejected: Record) -> None:
@@ -107,11 +105,9 @@ class BridgeEmitter(Emitter):
         """The bridge tells nothing of it."""
 
     def finish(self, usage: Record | None, *, end: bytes = b"\n") -> None:
-        self.end_text()
         if usage is not None:
-            # The SDK's input includes what came from the cache.
-            cached = [int(str(usage[name])) for name in ("cacheReadTokens", "cacheWriteTokens")]
-            self.usage = {**usage, "inputTokens": int(str(usage["inputTokens"])) + sum(cached)}
+            total = int(str(usage["inputTokens"])) + int(str(usage["outputTokens"]))
+            self.usage = {**usage, "totalTokens": total}
             self.update("turn-ended", usage=self.usage)
             self.message("usage", usage=self.usage)
         else:
@@ -120,10 +116,7 @@ class BridgeEmitter(Emitter):
         self.end("FINISHED")
 
     def end_text(self) -> None:
-        if self._words:
-            content = [{"type": "text", "text": joined(self._words)}]
-            self.message("assistant", message={"role": "assistant", "content": content})
-        self._words = ""
+        """All of it has been told."""
 
     def fail_result(self, message: str) -> None:
         self.status("ERROR", message)

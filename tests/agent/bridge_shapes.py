@@ -13,7 +13,7 @@ _ARGUMENTS = {
     "ls": ("path", "ignore"),
     "mcp": ("args", "providerIdentifier", "toolName"),
     "read": ("path",),
-    "shell": ("command", "workingDirectory", "timeout"),
+    "shell": ("command",),
     "write": ("path", "fileText"),
 }
 _VALUES = {
@@ -27,6 +27,7 @@ _VALUES = {
     "shell": ("exitCode", "signal", "stdout", "stderr", "executionTime"),
     "write": ("path", "linesCreated", "fileSize"),
 }
+_WHERE = ("path", "command", "workingDirectory")
 _STATUS = {"TODO_STATUS_IN_PROGRESS": "inProgress", "TODO_STATUS_COMPLETED": "completed"}
 
 
@@ -42,7 +43,9 @@ def result(tool: str, reply: Record) -> Record:
             return {"status": "success", "value": _value(tool, value)}
         case _:
             kind, about = next((key, value) for key, value in reply.items() if key != "isBackground")
-            return {"status": "error", "error": {"message": _reason(kind, about)}}
+            reason = "error" if tool == "read" else "rejected" if tool == "ls" else _reason(kind, about)
+            where = {name: about[name] for name in _WHERE if isinstance(about, dict) and name in about}
+            return {"status": "error", "error": {"message": reason, **where}}
 
 
 def _value(tool: str, value: Record) -> Record:
@@ -57,6 +60,20 @@ def _value(tool: str, value: Record) -> Record:
             return _only(_VALUES.get(tool), value)
 
 
+def live_output(tool: str, reply: Record) -> dict[str, str]:
+    """What a command wrote, as far as it was run. It comes before the command's end, and without its call."""
+    match tool, reply:
+        case "shell", {"success": dict(ran)} | {"failure": dict(ran)}:
+            return {name: str(ran[name]) for name in ("stdout", "stderr") if ran.get(name)}
+        case _:
+            return {}
+
+
+def empty(args: Record) -> Record:
+    """The arguments of a call that the model is still writing."""
+    return {name: "" if isinstance(value, str) else {} for name, value in args.items() if isinstance(value, str | dict)}
+
+
 def _only(names: tuple[str, ...] | None, fields: Record) -> Record:
     return fields if names is None else {name: fields[name] for name in names if name in fields}
 
@@ -67,15 +84,14 @@ def _todos(reply: Record) -> list[Record]:
 
 
 def _grep(workspaces: Any) -> Record:
-    found: Record = {}
-    for root, below in workspaces.items():
-        matches = [
-            {"file": file["file"], "lineNumber": match["lineNumber"], "line": match["content"]}
-            for file in below["content"]["matches"]
-            for match in file["matches"]
-        ]
-        found[root] = {"type": "content", "output": {"matches": matches, "totalMatches": len(matches)}}
-    return found
+    """The SDK loses the lines, and counts nothing."""
+    return {
+        root: {
+            "type": "content",
+            "output": {"matches": [{"file": file["file"]} for file in below["content"]["matches"]], "totalMatches": 0},
+        }
+        for root, below in workspaces.items()
+    }
 
 
 def _reason(kind: str, about: object) -> str:

@@ -23,12 +23,15 @@ The file counts where the caller hands down only a part of the environment; the 
 
 Of `cursor-agent acp`:
 
-    acp_bare                calls are told as in 2026.08: `rawInput` is {"command"} or {}, and few have a result
+    acp_logs_sessions       `session/new` is logged, too
+    acp_one_variant         an older build, which offers one variant of each model
     acp_garbage             lines that are no messages stand before every message
     acp_ignores_files       no MCP server is known but those of `mcpServers`
     acp_ignores_servers     `mcpServers` means nothing; .cursor/mcp.json counts
     acp_missing             an old build, which has no such command
     acp_no_config_option    `session/set_config_option` is unknown: there is only `session/set_model`
+    acp_recording           a recording whose agent's side is played; see `acp_player`
+    acp_session_seconds     how long `session/new` takes
     acp_stop                the reason to stop, for every turn that goes well; end_turn
     acp_unannounced         a question comes without a call of its own before it
     acp_usage               the answer to a prompt counts what the session has spent

@@ -155,6 +155,8 @@ class Invocation:
             workspace=workspace,
             invocation=self.record,
             warn=warn,
+            hook_files=[f"{folder}/hooks.json" for folder in (self.configuration, os.path.join(workspace, ".cursor"))],
+            plugins=parsed.given.get("plugin-dir", []),
         )
         try:
             for refused in ("system-prompt", "exclude-workspace-context"):
@@ -249,6 +251,10 @@ class Invocation:
                 say("Already up to date")
             case "acp" if self.knobs.flag("acp_missing"):
                 raise Failure("error: unknown command 'acp'")
+            case "acp" if recording := self.knobs.text("acp_recording"):
+                from tests.agent.acp_player import Player
+
+                return Player(recording).play()
             case "acp":
                 from tests.agent.acp import Server  # here, because it needs threads and HTTP
 

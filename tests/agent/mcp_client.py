@@ -56,15 +56,27 @@ def configured(workspace: str, configuration: str) -> list[Address]:
     """The servers that have a `url`; a workspace's goes before one of the same name that the user has everywhere."""
     found: dict[str, Address] = {}
     for directory in (configuration, os.path.join(workspace, ".cursor")):
-        servers = below(read_json(os.path.join(directory, "mcp.json")), "mcpServers")
-        for name, server in servers.items() if isinstance(servers, dict) else ():
-            match server:
-                case {"url": str(url)}:
-                    headers = server.get("headers") or {}
-                    found[name] = Address(name, url, {key: str(value) for key, value in headers.items()})
-                case _:
-                    pass  # a program to start, which nobody needs here
+        found |= {address.name: address for address in _in_folder(directory)}
     return [*found.values()]
+
+
+def of_plugin(folder: str) -> list[Address]:
+    """The servers of a plugin, which are called by its name as well."""
+    plugin = below(read_json(os.path.join(folder, ".cursor-plugin", "plugin.json")), "name")
+    return _in_folder(folder, f"plugin-{plugin}-") if isinstance(plugin, str) else []
+
+
+def _in_folder(directory: str, prefix: str = "") -> list[Address]:
+    found: list[Address] = []
+    servers = below(read_json(os.path.join(directory, "mcp.json")), "mcpServers")
+    for name, server in servers.items() if isinstance(servers, dict) else ():
+        match server:
+            case {"url": str(url)}:
+                headers = server.get("headers") or {}
+                found.append(Address(f"{prefix}{name}", url, {key: str(value) for key, value in headers.items()}))
+            case _:
+                pass  # a program to start, which nobody needs here
+    return found
 
 
 class Clock:

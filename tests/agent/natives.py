@@ -70,6 +70,8 @@ def refusal(turn: Turn, tool: str, args: Record) -> Outcome | None:
     if not turn.tools.has(tool):
         return Outcome({"rejected": {"reason": NOT_AVAILABLE, "isReadonly": False}}, NOT_AVAILABLE)
     path = place(turn, args)
+    if blocked := _blocked(turn, tool, args, path):
+        return blocked
     match tool:
         case "shell":
             command = _text(args, "command")
@@ -92,6 +94,44 @@ def refusal(turn: Turn, tool: str, args: Record) -> Outcome | None:
         case _:
             searched = place(turn, args, "targetDirectory") if tool == "glob" else path
             return _unreadable(tool, searched) if _denied(turn, "Read", searched) else None
+
+
+# The tools of hooks that a tool fires: an edit reads first.
+_HOOKED = {
+    "shell": ("Shell",),
+    "read": ("Read",),
+    "ls": ("LS",),
+    "grep": ("Grep",),
+    "glob": ("Grep",),
+    "delete": ("Delete",),
+    "edit": ("Read", "Write"),
+    "write": ("Read", "Write"),
+}
+
+
+def _blocked(turn: Turn, tool: str, args: Record, path: str) -> Outcome | None:
+    told: Record = {"file_path": path}
+    if tool == "shell":
+        told = {"command": _text(args, "command"), "cwd": _text(args, "workingDirectory"), "timeout": 30000}
+    for name in _HOOKED.get(tool, ()):
+        if reason := turn.blocked(name, told):
+            return _blocked_outcome(tool, args, path, reason)
+    return None
+
+
+def _blocked_outcome(tool: str, args: Record, path: str, reason: str) -> Outcome:
+    match tool:
+        case "shell":
+            where: Record = {"command": _text(args, "command"), "workingDirectory": _text(args, "workingDirectory")}
+            return Outcome({"rejected": {**where, "reason": reason, "isReadonly": False}}, reason)
+        case "read":
+            return Outcome({"error": {"errorMessage": reason}}, reason)
+        case "ls" | "delete":
+            return Outcome({"rejected": {"path": path, "reason": reason}}, reason)
+        case "edit" | "write":
+            return Outcome({"error": {"path": path, "error": reason}}, reason)
+        case _:
+            return Outcome({"error": {"error": reason}}, reason)
 
 
 def _unreadable(tool: str, path: str) -> Outcome:

@@ -185,11 +185,17 @@ class Player:
                     del progress.steps[progress.at]  # a resumed turn does not crash again
                     self._keep()
                     return status
+                case step if self._own_step(step):
+                    pass
                 case _:
                     self._call()
             progress.at += 1
         progress.keep(self._turn)  # written when the turn finishes
         return None
+
+    def _own_step(self, step: Record) -> bool:
+        """Carries out a step that only this player knows; otherwise False."""
+        return False
 
     def close(self) -> None:
         if self._known is not None:
@@ -268,35 +274,35 @@ def _lasting(job: Job, milliseconds: object) -> Job:
     return job
 
 
-def _progress(turn: Turn) -> Progress:
+def _progress(turn: Turn, also: frozenset[str] = frozenset()) -> Progress:
     if turn.earlier_program is not None and not turn.request.end:
         progress = Progress.kept(turn.earlier_program)
         progress.continue_with(turn.prompt)
         return progress
-    progress = Progress(_steps(turn.request.body))
+    progress = Progress(steps_of(turn.request.body, also))
     progress.catch_up(turn.prompt, turn.request.end)
     return progress
 
 
-def _steps(body: str) -> list[Record]:
-    """Whatever a client writes after the list is not part of it."""
+def steps_of(body: str, also: frozenset[str] = frozenset()) -> list[Record]:
+    """Whatever a client writes after the list is not part of it. `also` are steps that another player knows."""
     try:
         written, _ = json.JSONDecoder().raw_decode(body.lstrip())
     except ValueError as error:
         raise Failure(f"standin: the program is no JSON: {error}", 64) from None
-    steps = [*_flat(written if isinstance(written, list) else [written])]
+    steps = [*_flat(written if isinstance(written, list) else [written], also)]
     last = max((index for index, step in enumerate(steps) if _calls(step)), default=len(steps))
     says = any("say" in step or "list" in step or "crash" in step for step in steps[last + 1 :])
     return steps if says or last == len(steps) else [*steps, _REST]
 
 
-def _flat(steps: list[object]) -> Iterator[Record]:
+def _flat(steps: list[object], also: frozenset[str]) -> Iterator[Record]:
     for step in steps:
         match step:
             case {"repeat": int(times), "steps": list(below)}:
                 for _ in range(times):
-                    yield from _flat(below)
-            case dict() if _is_step(step):
+                    yield from _flat(below, also)
+            case dict() if _is_step(step) or also & step.keys():
                 yield step
             case _:
                 raise Failure(f"standin: not a step of a program: {json.dumps(step)}", 64)

@@ -1,15 +1,23 @@
 """A turn in; the tools of its MCP servers, and calls of them, out.
 
-A server is used only if `--approve-mcps` was given; a call needs --force or a rule Mcp(server:tool), and is rejected
-in the modes that change nothing. What is denied stays denied.
+A server is used only if `--approve-mcps` was given, or if a plugin has it; a call needs --force or a rule
+Mcp(server:tool), and is rejected in the modes that change nothing. What is denied stays denied.
 """
 
 import json
+from _collections_abc import Collection  # without `collections`, which takes longer
 
 from tests.agent.emitter import Call, Record
-from tests.agent.mcp_client import McpClient, McpFailure, configured
+from tests.agent.mcp_client import McpClient, McpFailure, configured, of_plugin
 from tests.agent.natives import NOT_AVAILABLE, Job, Outcome
 from tests.agent.turn import Turn, call_id
+
+
+def tool_named(name: str, known: Collection[str]) -> str:
+    """A model reads the list, and takes the gateway's tool for questions, whose name ends as nobody can guess."""
+    if name != "ask_user" or name in known:
+        return name
+    return next((one for one in known if one.startswith("ask_user_")), name)
 
 
 class NoTool(Exception):
@@ -21,7 +29,10 @@ class Servers:
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
-        self._addresses = configured(turn.workspace, turn.configuration)
+        found = configured(turn.workspace, turn.configuration)
+        plugged = [address for plugin in turn.plugins for address in of_plugin(plugin)]
+        self._addresses = [*found, *plugged] if turn.approves_servers else plugged
+        self._not_approved = "" if turn.approves_servers or not found else found[0].name
         self._connected = False
         self._found: list[tuple[McpClient, Record]] = []
         self._open: list[McpClient] = []
@@ -33,18 +44,19 @@ class Servers:
         return [tool for _, tool in self._found]
 
     def job(self, tool: str, arguments: Record) -> Job:
-        if not self._turn.approves_servers and self._addresses:
-            said = f'MCP server "{self._addresses[0].name}" has not been approved'
-            refused = Outcome({"error": {"error": said}}, said)
-            return Job(self._call(self._addresses[0].name, tool, arguments), lambda: refused)
         self._connect()
+        tool = tool_named(tool, [str(known.get("name")) for _, known in self._found])
         client = next((client for client, known in self._found if known.get("name") == tool), None)
+        if client is None and self._not_approved:
+            said = f'MCP server "{self._not_approved}" has not been approved'
+            refused = Outcome({"error": {"error": said}}, said)
+            return Job(self._call(self._not_approved, tool, arguments), lambda: refused)
         if client is None:
             raise NoTool("; ".join([f"no tool {tool}", *self._failed]))
         server = client.name
         return Job(
             self._call(server, tool, arguments),
-            lambda: self._refusal(server, tool) or _called(client, tool, arguments),
+            lambda: self._refusal(server, tool, arguments) or _called(client, tool, arguments),
         )
 
     def close(self) -> None:
@@ -56,8 +68,10 @@ class Servers:
         args: Record = {"name": f"{server}-{tool}", "args": arguments, "toolCallId": id}
         return Call("mcp", id, {**args, "providerIdentifier": server, "toolName": tool})
 
-    def _refusal(self, server: str, tool: str) -> Outcome | None:
+    def _refusal(self, server: str, tool: str, arguments: Record) -> Outcome | None:
         turn = self._turn
+        if reason := turn.blocked(f"MCP:{tool}", arguments):
+            return Outcome({"permissionDenied": {"error": reason, "isReadonly": False}}, reason)
         if not turn.tools.has("mcp"):
             return _rejected(NOT_AVAILABLE)
         if turn.read_only or not turn.permissions.permits("Mcp", f"{server}:{tool}"):
@@ -65,7 +79,7 @@ class Servers:
         return None
 
     def _connect(self) -> None:
-        if self._connected or not self._turn.approves_servers:
+        if self._connected:
             return
         self._connected = True
         knobs = self._turn.knobs

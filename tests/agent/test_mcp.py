@@ -202,6 +202,17 @@ def test_a_configured_server_of_the_user(standin: Standin) -> None:
         assert {one["authorization"] for one in server.headers} == {"Bearer x"}
 
 
+def test_a_server_of_a_plugin_needs_a_rule_but_no_approval(standin: Standin, tmp_path: Path) -> None:
+    (tmp_path / ".cursor-plugin").mkdir()
+    (tmp_path / ".cursor-plugin" / "plugin.json").write_text(json.dumps({"name": "mine"}))
+    with caller(add=add) as server:
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"sums": {"url": server.url}}}))
+        use = ("--plugin-dir", str(tmp_path), "--trust")
+        assert "rejected by user: plugin-mine-sums-add" in standin.answer(program(call("add", a=1, b=1)), *use)
+        standin.configure(permissions={"allow": ["Mcp(plugin-mine-sums:add)"]})
+        assert standin.answer(program(call("add", a=1, b=1)), *use) == "Results: 2"
+
+
 # time
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -57,6 +58,7 @@ UNSUCCESSFUL = {
     *("fail-free-plan", "fail-quota", "fail-quota-early", "fail-capacity", "fail-capacity-late", "fail-network"),
     *("fail-network-late", "fail-internal", "fail-result", "fail-words", "crash", "crash-early", "killed", "truncated"),
     *("hang", "hang-after-init", "hang-mid", "hang-after-result", "ignore-term", "grandchild", "grandchild-pipe"),
+    "orphans",
 }
 
 
@@ -606,6 +608,23 @@ def test_a_grandchild_may_keep_the_pipe_open(standin: Standin) -> None:
     pid = int(said.rpartition(b"grandchild=")[2].split()[0].split(b'"')[0])
     assert alive(pid)
     os.kill(pid, signal.SIGKILL)
+
+
+def test_orphans(standin: Standin) -> None:
+    """Eight processes that survive the end of the agent."""
+    process = standin.start(*PARTIAL, "standin: orphans")
+    said = read_until(process, b"started.")
+    found = re.findall(rb"orphans=([\d,]+)", said)
+    pids = [int(pid) for pid in found[-1].split(b",")]
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(TIMEOUT)
+        assert len(pids) == 8
+        assert all(map(alive, pids))
+        assert process.pid not in map(os.getpgid, pids)
+    finally:
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a_huge_line(standin: Standin) -> None:

@@ -246,6 +246,48 @@ def grandchild_pipe(turn: Turn) -> None:
     turn.say(f"grandchild={_spawn(turn, keeps_stdout=True)} ")
 
 
+# Each writes its pid to $0, and ignores SIGTERM. As a command does that the real agent runs, the first is in a session
+# of its own, and knows the conversation.
+_DEAF = "trap '' TERM; echo $$ >>$0; exec sleep 600"
+ORPHANS = f"""
+export deaf="{_DEAF.replace("$", chr(92) + "$")}"
+sh -c "$deaf" $0 &
+setsid sh -c "$deaf" $0 &
+(setsid sh -c "$deaf" $0 &)
+(setsid sh -c 'sh -c "$deaf" $0 & sh -c "$deaf" $0 & exit' $0 &)
+env -i sh -c "$deaf" $0 &
+if test "$BARE"; then (env -i setsid sh -c "$deaf" $0 &) fi
+{_DEAF}
+"""
+
+
+@runs("orphans")
+def orphans(turn: Turn) -> int:
+    """Processes that do all they can to be left behind."""
+    import subprocess
+
+    is_bare = turn.number("bare", 1)
+    file = os.path.join(turn.workspace, f"orphans-{os.getpid()}-{turn.agent.session}")
+    environment = {**os.environ, "CURSOR_CONVERSATION_ID": turn.agent.session, "BARE": "1" if is_bare else ""}
+    turn.begin()
+    subprocess.Popen(
+        ["sh", "-c", ORPHANS, file], stdin=subprocess.DEVNULL, start_new_session=True, env=environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    pids: list[str] = []
+    while len(pids) < 7 + is_bare:
+        time.sleep(0.005)
+        if os.path.exists(file):
+            with open(file) as written:
+                pids = written.read().split()
+    turn.say(f"orphans={','.join(pids)} are started.")
+    if turn.number("ends", 0):
+        turn.finish()
+    else:
+        hang()
+    return 0
+
+
 def _spawn(turn: Turn, *, keeps_stdout: bool) -> int:
     import subprocess  # here, because most runs start nothing and its import takes as long as Python's start
 

@@ -82,6 +82,8 @@ class Turn:
         workspace: str,
         invocation: Record,
         warn: Callable[[str], None],
+        hook_files: Iterable[str] = (),
+        plugins: Iterable[str] = (),
     ) -> None:
         self.agent = agent
         self.prompt = prompt
@@ -95,11 +97,13 @@ class Turn:
         self.read_only = mode in ("plan", "ask")
         self.tools = tools
         self.approves_servers = approves_servers
+        self.plugins = list(plugins)
         self.knobs = knobs
         self.configuration = configuration
         self.workspace = workspace
         self.invocation = invocation
         self.warn = warn
+        self._hook_files = [file for file in hook_files if os.path.exists(file)]
         self._chat = chat
         self._key_source = key_source
 
@@ -147,6 +151,14 @@ class Turn:
         for piece in pieces(text, 20):
             self.agent.think(piece)
         self.agent.stop_thinking()
+
+    def blocked(self, tool: str, args: Record) -> str:
+        """Why a hook does not let the tool be used, by its name in hooks; empty if it may be."""
+        if not self._hook_files:
+            return ""
+        from tests.agent.hooks import reason_to_block  # here, because most runs have none
+
+        return reason_to_block(self._hook_files, self.agent.session, self.workspace, tool, args)
 
     def call(self, tool: str, args: Record, *, names_itself: bool = False, description: str = "") -> Call:
         """`names_itself`: the arguments of some tools hold the call's id, too."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.clients.base import Folder, JsonFile, NewFile, Steps
+from cursor_gateway.cli.clients.base import Folder, JsonFile, ListItems, NewFile, Steps, YamlFile
 from cursor_gateway.cli.clients.table import CLIENTS
 from cursor_gateway.cli.kept_files import path_of
 from tests.agent.install import install
@@ -16,6 +16,7 @@ from tests.cli.processes import finished
 
 KEPT = {name: client.keep(PLAIN) for name, client in CLIENTS.items()}
 JSON = [name for name, kept in KEPT.items() if isinstance(kept, JsonFile)]
+YAML = [name for name, kept in KEPT.items() if isinstance(kept, YamlFile)]
 NEW = [name for name, kept in KEPT.items() if isinstance(kept, NewFile)]
 STEPS = [name for name, kept in KEPT.items() if isinstance(kept, Steps)]
 KNOBS = {"models": ["auto - Auto", "gpt-5-mini - GPT-5 Mini"]}
@@ -124,7 +125,7 @@ def test_written_and_undone_a_file_has_the_same_bytes(name: str, text: str, home
 
 
 @pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("name", [*JSON, *NEW])
+@pytest.mark.parametrize("name", [*JSON, *YAML, *NEW])
 def test_a_file_that_was_not_there_is_gone_again(name: str, home: Path) -> None:
     connect(name, "--write")
     file = file_of(name)
@@ -201,13 +202,40 @@ def test_a_file_that_is_not_text(home: Path) -> None:
     assert "not UTF-8" in result
 
 
-@pytest.mark.parametrize("name", NEW)
-def test_a_file_of_the_users_own_is_not_overwritten(name: str, home: Path) -> None:
-    file = prepared(file_of(name), "mine: 1\n")
+@pytest.mark.parametrize(
+    ("name", "text"), [*((name, "mine: 1\n") for name in NEW), *((name, "? 1\n") for name in YAML)]
+)
+def test_a_file_that_cannot_be_merged_is_not_overwritten(name: str, text: str, home: Path) -> None:
+    file = prepared(file_of(name), text)
     out, result = connect(name, "--write", status=2)
     assert "http://127.0.0.1:1" in out
-    assert "exists already" in result
-    assert file.read_text() == "mine: 1\n"
+    assert "add the configuration above yourself" in result
+    assert file.read_text() == text
+
+
+@pytest.mark.parametrize("name", YAML)
+def test_a_yaml_file_keeps_what_is_there_and_has_it_back(name: str, home: Path) -> None:
+    kept = KEPT[name]
+    is_list = isinstance(kept, YamlFile) and isinstance(kept.entries, ListItems) and not kept.entries.key
+    text = "# mine\n- model_id: mine  # very\n" if is_list else "# mine\nname: mine  # very\nmodels:\n- name: mine\n"
+    file = prepared(file_of(name), text)
+    connect(name, "--write")
+    written = file.read_text()
+    assert "http://127.0.0.1:1" in written
+    assert written.startswith(text.partition("very\n")[0])
+    assert "connected already" in connect(name, "--write")[1]
+    file.write_text(f"# more\n{written}")
+    connect(name, "--undo")
+    assert file.read_text() == f"# more\n{text}"
+    assert not Path(f"{file}.cursor-gateway-backup").exists()
+
+
+def test_two_clients_with_one_file_add_their_models_once(home: Path) -> None:
+    file = prepared(file_of("cn"), "name: mine\nmodels:\n  - name: mine\n")
+    connect("cn", "--write")
+    written = file.read_text()
+    assert "connected already" in connect("continue", "--write")[1]
+    assert file.read_text() == written
 
 
 def test_a_new_file_that_the_user_changed_is_not_removed(home: Path) -> None:
@@ -261,3 +289,62 @@ def test_where_a_file_is() -> None:
     assert path_of(file, {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "Library/x/x.yml"
     assert path_of(file, {"XDG_CONFIG_HOME": "/c", "X_HOME": "/x"}, "darwin") == Path("/x/x.yml")
     assert path_of(NewFile(Folder("~"), "y", ""), {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "y"
+
+
+# --- keys -----------------------------------------------------------------------------------------------
+
+
+def test_a_file_that_gets_a_key_is_the_users_alone_and_the_key_is_not_printed(home: Path) -> None:
+    path = prepared(file_of("opencode"))
+    path.chmod(0o644)
+    for arguments in (["opencode", "--write"], ["opencode", "--undo"]):
+        printed, said = connect(*arguments, CURSOR_GATEWAY_API_KEY="cgw_secret_key_of_mine")
+        assert "cgw_secret_key_of_mine" not in printed + said
+        if "--write" in arguments:
+            assert "cgw_secret_key_of_mine" in path.read_text()
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text() == MINE
+
+
+def test_without_a_key_a_file_keeps_its_mode(home: Path) -> None:
+    path = prepared(file_of("opencode"))
+    path.chmod(0o644)
+    connect("opencode", "--write")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_what_was_written_through_a_dangling_link_is_removed(home: Path) -> None:
+    path, target = file_of("opencode"), home / "elsewhere" / "opencode.json"
+    path.parent.mkdir(parents=True)
+    path.symlink_to(target)
+    connect("opencode", "--write")
+    assert target.is_file()
+    connect("opencode", "--undo")
+    assert not target.exists()
+    assert path.is_symlink()
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_no_client_is_told_of_cursors_own_key(name: str) -> None:
+    """Nor given a provider whose name makes it read that key: Zed would."""
+    client = CLIENTS[name]
+    shown = repr(KEPT[name]) + (repr(client.launch.start(PLAIN, "/x")) if client.launch is not None else "")
+    assert "CURSOR_API_KEY" not in shown
+    kept = KEPT[name]
+    names = [path[-1] for path, _ in kept.values] if isinstance(kept, JsonFile) else []
+    assert not {"cursor", "Cursor"} & set(names)
+
+
+def test_the_menus_of_jetbrains_have_their_names() -> None:
+    """It was renamed in 2026.1."""
+    steps = KEPT["jetbrains"]
+    assert isinstance(steps, Steps)
+    assert "Providers & API keys (Models & API keys before 2026.1)" in steps.lines[0]
+
+
+def test_zed_does_not_send_cursors_own_key() -> None:
+    """Zed reads the key of a provider from the variable that has its name."""
+    kept = KEPT["zed"]
+    assert isinstance(kept, JsonFile)
+    ((path, _),) = kept.values
+    assert path[-1].upper().replace("-", "_").replace(" ", "_") + "_API_KEY" != "CURSOR_API_KEY"

@@ -364,6 +364,16 @@ def test_exports_of_the_demo_are_exact(name: str) -> None:
     assert as_text(recorded(name)) == (EXPORTED / f"{name}.txt").read_text(encoding="utf-8")
 
 
+def test_what_somebody_decided_is_no_prompt() -> None:
+    conversation = recorded("hello")
+    (prompt, *rest) = conversation.messages
+    told = msgspec.structs.replace(prompt, text="You may run this once: …", note="You allowed `npm test` once.")
+    conversation = msgspec.structs.replace(conversation, messages=[told, *rest])
+    assert "\n\nYou allowed \\`npm test\\` once.\n\n" in as_markdown(conversation)
+    assert as_text(conversation).startswith("You allowed `npm test` once.\n\n")
+    assert "You may run this" not in as_markdown(conversation) + as_text(conversation)
+
+
 def test_a_file_is_written_in_the_form_of_its_name(history: Path, home: Path) -> None:
     conversation = msgspec.json.decode(conversations("show", "last", "--json")[1], type=WholeConversation)
     assert conversations("export", "last")[1] == as_markdown(conversation)
@@ -650,6 +660,7 @@ def test_a_history_that_cannot_be_read_is_reported(history: Path) -> None:
     file = history / "history.db"
     with closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA user_version = 99")
+        database.execute("CREATE TABLE newer (id INTEGER)")  # without it, the number is taken for damage
     status, out, error = conversations()
     assert (status, out) == (2, "")
     assert "was written by a newer cursor-gateway (format 99" in error

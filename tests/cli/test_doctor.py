@@ -47,6 +47,7 @@ from cursor_gateway.sources.process_groups import members, start_of
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import running_gateway
+from tests.server.test_orphans import watchdogs
 
 FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
 AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
@@ -239,7 +240,7 @@ def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent."""
+    """A machine of its own: nobody's settings, no agent, no other gateway."""
     for name in [*os.environ]:
         if name.startswith(("CURSOR_", "XDG_")):
             monkeypatch.delenv(name)
@@ -247,6 +248,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
     monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
+    monkeypatch.setenv("CURSOR_GATEWAY_RUNTIME_DIR", str(tmp_path / "runtime"))
     monkeypatch.chdir(tmp_path / "work")
     return tmp_path
 
@@ -282,6 +284,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "agent",
         "abilities",
         "tools",
+        "waiting",
         "login",
         "models",
         "port",
@@ -291,6 +294,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "configuration",
         "permissions",
         "leftovers",
+        "verified",
         "source",
         "extras",
     ]
@@ -298,7 +302,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
     assert found["agent"][0]["found"] == f"cursor-agent 2026.10.01-e373342 ({program})"
     assert found["models"][0]["found"].startswith("6 models")
     assert found["workspace"][0]["found"] == str(home / "work")
-    assert {entry.name for entry in home.iterdir()} == {"work", "bin"}  # nothing is made
+    assert {entry.name for entry in home.iterdir()} == {"work", "bin", "runtime"}  # nothing else is made
 
 
 def test_an_agent_that_cannot_be_confined_is_reported(home: Path) -> None:
@@ -312,24 +316,48 @@ def test_an_agent_that_cannot_be_confined_is_reported(home: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "packages", "has_key", "level", "expected"),
     [
-        ("auto", "", False, "good", "or runs the demo"),
-        ("auto", "acp sdk", True, "good", "requests can also select acp 1, sdk 1"),
-        ("auto", "acp sdk", False, "good", "requests can also select acp 1"),
+        ("auto", "", False, "good", "acp where a person can answer, otherwise cli, or the demo"),
+        ("auto", "sdk", True, "good", "requests can also select sdk 1"),
+        ("auto", "sdk", False, "good", "if no agent is installed"),
         ("cli", "", False, "good", "cli (configured)"),
-        ("acp", "", False, "broken", "not installed"),
-        ("acp", "acp", False, "good", "acp (configured)"),
+        ("acp", "", False, "good", "acp (configured)"),
         ("sdk", "", True, "broken", "not installed"),
         ("sdk", "sdk", False, "broken", "without CURSOR_API_KEY"),
     ],
 )
 def test_what_answers_and_why(source: SourceName, packages: str, has_key: bool, level: str, expected: str) -> None:
-    versions = {
-        "agent-client-protocol": "1" if "acp" in packages else None,
-        "cursor-sdk": "1" if "sdk" in packages else None,
-    }
+    versions = {"cursor-sdk": "1" if "sdk" in packages else None}
     finding = of_source(Settings(source=source), versions, has_key)
     assert finding.level == level
     assert expected in finding.found
+
+
+@pytest.mark.parametrize(
+    ("knobs", "environment", "level", "expected"),
+    [
+        ({}, {}, "good", "waits for your answers and permissions"),
+        ({"acp_missing": True}, {}, "warning", "has no ACP"),
+        ({"version": "2026.01.28-fd13201"}, {}, "warning", "2026.01.28-fd13201 has no ACP"),
+        ({}, {"CURSOR_GATEWAY_SOURCE": "cli"}, "warning", "`source` is `cli`"),
+        ({}, {"CURSOR_GATEWAY_TRUST": "false"}, "warning", "`trust` is false"),
+        ({}, {"CURSOR_GATEWAY_SOURCE": "sdk"}, "good", "waits for your answers and permissions (sdk)"),
+    ],
+)
+def test_whether_the_agent_waits_and_why_not(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    knobs: dict[str, object],
+    environment: dict[str, str],
+    level: str,
+    expected: str,
+) -> None:
+    install(home / "bin", knobs=knobs)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    _, found = doctor()
+    (waiting,) = found["waiting"]
+    assert waiting["level"] == level
+    assert expected in waiting["found"]
 
 
 def test_without_an_agent_nothing_is_broken(home: Path) -> None:
@@ -388,7 +416,7 @@ def test_settings_that_are_wrong_do_not_end_it(home: Path) -> None:
     (home / "c.toml").write_text("max_runs = 1")
     status, found = doctor("--config", str(home / "c.toml"))
     assert status == 0
-    assert found["settings"][0]["found"] == f"{home / 'c.toml'}; set: port, max_runs"
+    assert found["settings"][0]["found"] == f"{home / 'c.toml'}; set: port, max_runs, runtime_dir"
 
 
 def test_a_port_that_is_taken(home: Path) -> None:
@@ -429,6 +457,8 @@ def test_agents_that_were_left_alone_are_counted_and_left(home: Path) -> None:
         assert process.stdout is not None
         process.stdin.close()
         read_until(process.stdout.fileno(), b"more.")
+        for pid in watchdogs(process.pid):  # it would end the agent
+            os.kill(pid, signal.SIGKILL)
         process.kill()
         process.wait(TIMEOUT)
     group = json.loads((home / "log").read_text().splitlines()[-1])["pgid"]

@@ -45,6 +45,7 @@ def service(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., "subpr
     def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
         monkeypatch.setenv("HOME", str(home))
         monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+        monkeypatch.delenv("CURSOR_GATEWAY_RUNTIME_DIR", raising=False)
         path = f"{home / 'bin'}:{os.environ['PATH']}"
         changed = {"HOME": str(home), "PATH": path, **environment}
         return finished("service", *arguments, stdin=b"", **changed)

@@ -16,7 +16,7 @@ from tests.server.test_leaks import ended_agents
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
     with ended_agents(tmp_path_factory.mktemp("gateway")) as home:
-        with running_gateway(home) as running:
+        with running_gateway(home, settings={"spare_agents": "0"}) as running:  # tests count those that are asked
             yield running
         assert not [pid for started in records(running.agent_log) for pid in members(started["pgid"])]
 

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from threading import Thread
@@ -15,14 +16,16 @@ _ERROR = b'{"type":"error","error":{"type":"api_error","message":"broken","param
 
 class FaultyProxy:
     """One request a connection. The first `POST` to `path` meets the fault, if there is to be one, after the gateway
-    has begun to reply."""
+    has begun to reply; with `after`, the first reply that contains these words, after them."""
 
-    def __init__(self, port: int, path: str, fault: Fault | None = None) -> None:
-        self.port, self._path, self._fault = port, path.encode(), fault
+    def __init__(self, port: int, path: str, fault: Fault | None = None, after: bytes = b"") -> None:
+        self.port, self._path, self._fault, self._after = port, path.encode(), fault, after
+        self.has_broken = False  # a reply, after these words
         self.broke: Callable[[], None] = lambda: None  # called when a reply was broken
         self.came: Callable[[FaultyProxy], None] = lambda proxy: None  # called with each request to the path
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=64)
         self.requests = 0  # to the path
+        self.bodies: list[tuple[float, bytes]] = []  # of these requests, and when they came
         Thread(target=self._accept, daemon=True).start()
 
     @property
@@ -44,14 +47,19 @@ class FaultyProxy:
             is_hit = request.startswith(b"POST " + self._path) and b"count_tokens" not in request.split(b"\r\n")[0]
             if is_hit:
                 self.requests += 1
+                self.bodies.append((time.monotonic(), request.partition(b"\r\n\r\n")[2]))
                 self.came(self)
             gateway.sendall(request)
             reply = iter(lambda: gateway.recv(65536), b"")
-            if not is_hit or self.requests > 1 or self._fault is None:
+            if not is_hit or self.has_broken or self._fault is None or (self.requests > 1 and not self._after):
                 for piece in reply:
                     client.sendall(piece)
                 return
             match self._fault:
+                case "cut" if self._after:
+                    if _send_until(client, reply, self._after):
+                        self.has_broken = True
+                        self.broke()
                 case "cut":
                     _send_some(client, reply)
                     self.broke()
@@ -61,6 +69,17 @@ class FaultyProxy:
                     next(reply)
                     head = f"HTTP/1.1 500 Error\r\ncontent-type: application/json\r\ncontent-length: {len(_ERROR)}\r\n"
                     client.sendall(f"{head}connection: close\r\n\r\n".encode() + _ERROR)
+
+
+def _send_until(client: socket.socket, reply: Iterator[bytes], words: bytes) -> bool:
+    """Whether they came."""
+    sent = b""
+    for piece in reply:
+        client.sendall(piece)
+        sent += piece
+        if words in sent:
+            return True
+    return False
 
 
 def _send_some(client: socket.socket, reply: Iterator[bytes]) -> None:
@@ -92,6 +111,6 @@ def _received(client: socket.socket) -> bytes:
 
 
 @contextmanager
-def faulty_proxy(url: str, path: str, fault: Fault | None = None) -> Iterator[FaultyProxy]:
-    with closing(FaultyProxy(int(url.rpartition(":")[2]), path, fault)) as proxy:
+def faulty_proxy(url: str, path: str, fault: Fault | None = None, *, after: bytes = b"") -> Iterator[FaultyProxy]:
+    with closing(FaultyProxy(int(url.rpartition(":")[2]), path, fault, after)) as proxy:
         yield proxy

@@ -196,7 +196,13 @@ class Drivers:
     ) -> Driven:
         """What the tool finds out stands only in the client's folder."""
         (project.folder / "weather.json").write_text(json.dumps(weather), encoding="utf-8")
-        question = {"url": gateway.openai_url, "prompt": prompt, "way": way, "folder": str(project.folder)}
+        reply = self.ask(driver, way, gateway.url, project, prompt)
+        assert "answer" in reply, reply
+        return Driven(reply["answer"], project.lines("calls.txt"))
+
+    def ask(self, driver: str, way: str, url: str, project: Project, prompt: str) -> Json:
+        """The answer, or the error."""
+        question = {"url": f"{url}/v1", "prompt": prompt, "way": way, "folder": str(project.folder)}
         process = self._running.get(driver) or self._start(driver)
         assert process.stdin is not None
         assert process.stdout is not None
@@ -204,9 +210,8 @@ class Drivers:
         process.stdin.flush()
         said = process.stdout.readline()
         assert said, f"{driver} has ended: {self._errors(driver).read_text()}"
-        reply = json.loads(said)
-        assert "answer" in reply, reply
-        return Driven(reply["answer"], project.lines("calls.txt"))
+        reply: Json = json.loads(said)
+        return reply
 
     def _start(self, driver: str) -> subprocess.Popen[str]:
         environment, folder = self._project.environment(), self._project.folder

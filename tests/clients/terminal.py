@@ -8,11 +8,14 @@ import signal
 import struct
 import subprocess
 import termios
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Condition, Thread
 
+_PASTE_SECONDS = 1.0  # a key that follows at once counts as part of what was pasted
+_LIMIT_SECONDS = 300  # for a red build only
 _SIZE = struct.pack("HHHH", 40, 120, 0, 0)  # rows and columns
 _CODES = re.compile(rb"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 # What programs ask of a terminal at their start, and wait for.
@@ -65,8 +68,14 @@ class Terminal:
         """Waits until this was written. White space does not count: programs move the cursor instead."""
         wanted = "".join(text.split())
         with self._changed:
-            self._changed.wait_for(lambda: wanted in self.text() or self._has_ended)
+            self._changed.wait_for(lambda: wanted in self.text() or self._has_ended, _LIMIT_SECONDS)
         assert wanted in self.text(), self.text()
+
+    def paste(self, text: str) -> None:
+        """As one text of several lines, then Enter."""
+        os.write(self._master, b"\x1b[200~" + text.encode() + b"\x1b[201~")
+        time.sleep(_PASTE_SECONDS)
+        os.write(self._master, b"\r")
 
     def close(self) -> None:
         with suppress(ProcessLookupError):

@@ -46,15 +46,20 @@ def test_the_agent_runs_once_though_a_reply_breaks(
     eventually(lambda: not members(agent["pgid"]))
 
 
+@pytest.mark.parametrize("moment", ["before the call", "after the result"])
 @each_client
-def test_the_agent_runs_once_though_the_gateway_is_killed(shell: Shell, tmp_path: Path, project: Project) -> None:
-    """What it had begun is not begun again; the client shows why."""
+def test_another_agent_continues_when_the_gateway_is_killed(
+    shell: Shell, moment: str, tmp_path: Path, project: Project
+) -> None:
+    """The tool runs once, and its result is not lost."""
     mark, home = unique(), tmp_path / "gateway"
-    prompt = program([say("I begin, and this takes a while. "), {"pause_ms": 60_000}, say("Never said.")], mark)
+    begins = [say(f"{'I begin, and this takes a while. ' * 30}\n\n"), {"pause_ms": 3_000}]
+    counts = call(shell.tool, **shell.given)
+    steps = [*begins, counts] if moment == "before the call" else [counts, *begins]
     with (
         ExitStack() as later,
         running_gateway(home) as gateway,
-        faulty_proxy(gateway.url, PATHS[shell.name], "cut") as proxy,
+        faulty_proxy(gateway.url, PATHS[shell.name], "cut", after=b"takes a while") as proxy,
     ):
 
         def restart() -> None:
@@ -64,7 +69,9 @@ def test_the_agent_runs_once_though_the_gateway_is_killed(shell: Shell, tmp_path
             proxy.port = int(again.url.rpartition(":")[2])
 
         proxy.broke = restart
-        said = ask(shell, proxy, project, prompt, fails=True)
-        assert proxy.requests > 1
-    assert "The gateway was killed during this run" in said
-    assert len(worked(gateway, mark)) == 1
+        said = ask(shell, proxy, project, program([*steps, say("It is $1")], mark))
+        assert proxy.has_broken
+    assert "It is " in said
+    assert "forty-1" in said
+    assert project.lines("marker.txt") == ["ran"]
+    assert len(worked(gateway, mark)) == 2

@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from msgspec import Struct
@@ -113,17 +114,32 @@ def test_a_tool_runs_once_in_the_clients_folder(shell: Shell, project: Project) 
 ANOTHER_TURN = {
     "claude": ["--continue", "-p"],
     "codex": ["exec", "resume", "--last", "--skip-git-repo-check"],
+    "opencode": ["run", "--continue"],
+    "kilo": ["run", "--auto", "--continue"],
+    "pi": ["--continue", "-p"],
+    "cn": ["--resume", "-p", "--auto"],
+    "qwen": ["-y", "--continue", "-p"],
 }
+
+
+def on_another_day(shell: Shell, day: Literal["Pacific/Pago_Pago", "Pacific/Kiritimati"]) -> Shell:
+    """These time zones are 25 hours apart."""
+    return replace(shell, environment={**shell.environment, "TZ": day})
 
 
 @pytest.mark.parametrize(
     "shell", [shell for shell in SHELLS if shell.name in ANOTHER_TURN], ids=lambda shell: shell.name
 )
-def test_another_turn_resumes_the_agents_session_though_the_gateway_is_another(shell: Shell, project: Project) -> None:
+def test_another_turn_resumes_the_agents_session_on_another_day(shell: Shell, project: Project) -> None:
+    """With another gateway, and although a file was written: clients send the date, the files and git's status."""
     first, second = unique(), unique()
-    begun = launched(project, shell, program([say("One.")], first), first)
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.com")
+    project.run("git", "init", "-q")
+    project.run("git", *identity, "commit", "-q", "--allow-empty", "-m", "First")
+    steps = program([call(shell.tool, **shell.given), say("One.")], first)
+    begun = launched(project, on_another_day(shell, "Pacific/Pago_Pago"), steps, first)
     again = replace(shell, arguments=ANOTHER_TURN[shell.name])
-    continued = launched(project, again, program([say("Two.")], second), second)
+    continued = launched(project, on_another_day(again, "Pacific/Kiritimati"), program([say("Two.")], second), second)
     assert "Two." in continued.said
     (session,) = {agent["session"] for agent in _worked(begun)}
     assert {agent["session"] for agent in _worked(continued)} == {session}

@@ -83,6 +83,15 @@ def test_ten_calls_one_after_another(
     assert_one_agent_that_has_ended(gateway, mark)
 
 
+@pytest.mark.xdist_group("openai_sdk.mjs")
+def test_openais_sdk_cancels_a_response(gateway: RunningGateway, drivers: Drivers, project: Project) -> None:
+    """It sends no body, and so no content type."""
+    mark = unique()
+    driven = drivers.drive("openai_sdk.mjs", "cancel", gateway, project, f"{mark}\n{standin('hang-mid')}", weather={})
+    assert driven.answer == "cancelled"
+    assert_one_agent_that_has_ended(gateway, mark)
+
+
 @pytest.mark.xdist_group("ai_sdk.mjs")
 @pytest.mark.parametrize("api", ["chat", "responses", "messages"])
 def test_a_conversation_of_the_ai_sdk_stays_in_the_agents_session(

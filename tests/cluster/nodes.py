@@ -71,7 +71,7 @@ def _service(store: PostgresStore, folder: Path, member: Member, source: Scripte
         place.mkdir(parents=True, exist_ok=True)
     return LocalRunService(
         source,
-        Runs(source, ENDLESS, Shares(max_runs=member.capacity)),
+        Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
         store,
         Conversations(store, folder / member.id / "conversations", member.volumes),
         Workspaces(folder / member.id, [], host=member.host, volumes=volumes),

@@ -33,8 +33,19 @@ def test_a_request_goes_to_a_runner_with_its_labels(database: str, tmp_path: Pat
                 assert stored is not None
                 assert stored.instance == "able"
             assert (len(plain.turns), len(able.turns)) == (0, 3)
-            with pytest.raises(NoRunner, match=r"No runner has the label 'gpu' and the label 'mac'; start one"):
+            with pytest.raises(InvalidRequest) as refused:  # a typing error: trying again would not help
                 await one.node.front.start(asked(needs=["gpu", "mac"]))
+            assert str(refused.value) == (
+                "No runner has the label 'gpu' and the label 'mac', and none has had it so far; check how `needs` is "
+                "spelled, or start such a runner. The runners have these labels: gpu, linux."
+            )
+            await one.cluster.set_draining("able")
+            await one.node.members.look()
+            with pytest.raises(NoRunner) as away:
+                await one.node.front.start(asked(needs=["gpu"]))
+            assert str(away.value).startswith(
+                "No runner has the label 'gpu'; start one with role `runner`, or try again"
+            )
 
     live(test())
 

@@ -3,8 +3,9 @@
 import os
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import httpx2
@@ -12,12 +13,23 @@ import msgspec
 import pytest
 
 from cursor_gateway.store.cluster import Member
-from tests.cluster.conftest import LEASE, cluster
+from tests.cluster.conftest import LEASE, QUICK, cluster
 from tests.cluster.test_cluster import command
-from tests.gateways import RunningGateway
+from tests.gateways import RunningGateway, running_gateway
 from tests.postgres import databases
-from tests.server.conftest import NO_TLS, Json, chat, eventually, growing, sse, standin, text_of, unique
-from tests.server.test_caller_tools import nothing_is_left
+from tests.server.conftest import (
+    NO_TLS,
+    Json,
+    chat,
+    eventually,
+    growing,
+    http_client,
+    sse,
+    standin,
+    text_of,
+    unique,
+)
+from tests.server.test_caller_tools import WEATHER, call, nothing_is_left, program, say
 
 
 def _error_of(client: httpx2.Client, id: str) -> str | None:
@@ -187,3 +199,87 @@ def test_the_streams_of_a_front_that_stops_are_resumed_elsewhere(tmp_path: Path,
         rest = two.get(f"/v1/chat/{id}/events", headers={"Last-Event-ID": sse(begun)[-1].id}).content
         assert begun + rest == two.get(f"/v1/chat/{id}/events").content
         assert two.get(f"/v1/chat/{id}").json()["status"] == "completed"
+
+
+@pytest.mark.parametrize("way", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.quick_cases(1)
+def test_the_results_of_a_tool_find_a_run_whose_runner_is_gone(
+    tmp_path: Path, database: str, way: signal.Signals
+) -> None:
+    """The other runner has its own data directory. Results of a run that has ended get its end, without a runner."""
+    steps = [say("I look. "), call("weather", city="A"), say("It is $1. ")]
+    with cluster(tmp_path, database, runners=0) as fronts, ExitStack() as stack:
+        client = fronts.clients[0]
+
+        def runner(name: str) -> RunningGateway:
+            settings = {**QUICK, "store": database, "role": "runner", "workspace": str(tmp_path / "work")}
+            settings["drain_seconds"] = "0.1"
+            return stack.enter_context(running_gateway(tmp_path / name, settings=settings))
+
+        def waiting(*more: Json) -> tuple[str, Json]:
+            reply = client.post("/v1/chat", json={"message": program(*steps, *more), "tools": [WEATHER]}).json()
+            (call,) = reply["metadata"]["waitingFor"]
+            return reply["id"], {"toolResults": [{"toolCallId": call["toolCallId"], "content": "sunny"}]}
+
+        first = runner("one")
+        id, results = waiting()
+        first.process.send_signal(way)
+        first.process.wait(30)
+        second = runner("two")
+        assert eventually(lambda: client.get(f"/v1/chat/{id}").json()["status"] == "error")
+        answer = client.post(f"/v1/chat/{id}/answer", json=results)
+        assert (answer.status_code, answer.json()["documents"][-1]["content"]) == (200, "It is sunny. ")
+        failed, also = waiting({"crash": 3}, {"crash": 3})
+        assert client.post(f"/v1/chat/{failed}/answer", json=also).status_code == 502
+        _kill(second)
+        for other in fronts.clients:
+            again = other.post(f"/v1/chat/{id}/answer", json=results)
+            assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"])
+            again = other.post(f"/v1/chat/{failed}/answer", json=also)
+            assert (again.status_code, again.json()["status"], again.json()["id"]) == (200, "error", failed)
+
+
+def _signal(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _is_degraded(client: httpx2.Client, gateway: RunningGateway) -> bool:
+    health, metrics = client.get("/health").json(), client.get("/metrics").text
+    return (
+        client.get("/readyz").status_code == 503
+        and health["status"] == "degraded"
+        and "database" in health["problem"]
+        and "\ncursor_gateway_store_available 0" in metrics
+        and "The database" in gateway.log.read_text()
+    )
+
+
+@pytest.mark.parametrize("way", ["killed", "frozen"])
+@pytest.mark.quick_cases(1)
+def test_a_lost_database_is_reported_to_the_operator_and_not_to_clients(tmp_path: Path, way: str) -> None:
+    with databases() as own, own.history() as url, cluster(tmp_path, url, fronts=1, runners=1) as running:
+        (front,), (runner,), (client,) = running.fronts, running.runners, running.clients
+        with http_client(runner) as behind:
+            assert client.get("/health").json()["status"] == "ok"
+            children = Path(f"/proc/{own.server.pid}/task/{own.server.pid}/children").read_text().split()
+            if way == "killed":
+                own.server.kill()
+            else:
+                _signal([own.server.pid, *map(int, children)], signal.SIGSTOP)
+            try:
+                for one, gateway in ((client, front), (behind, runner)):
+                    eventually(partial(_is_degraded, one, gateway))
+                if way == "killed":
+                    refused = client.post("/v1/chat", json={"message": "hello"})
+                    assert refused.status_code == 503
+                    said = refused.text + client.get("/health").text
+                    assert not any(secret in said for secret in (str(own.server.socket.parent), "PGSQL", "port"))
+            finally:
+                if way == "killed":
+                    own.server.start()
+                else:
+                    _signal([own.server.pid, *map(int, children)], signal.SIGCONT)
+            eventually(lambda: client.get("/health").json()["status"] == "ok")
+            eventually(lambda: client.get("/readyz").status_code == 200)

@@ -3,20 +3,27 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import psycopg
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.cluster.asking import Asking
 from cursor_gateway.cluster.front import Front, FrontLimits
 from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.errors import NoRunner
+from cursor_gateway.model.answers import ToolResults
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.store.base import Lease
 from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.store.making import deltas, new_run
+from tests.store.making import ME, deltas, new_run, run_end
 
 _TIMING = Timing(beat_seconds=1, lease_seconds=5)
 
@@ -55,6 +62,21 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
     _with_front(database, test)
 
 
+def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(database: str) -> None:
+    async def test(front: Front, cluster: PostgresCluster) -> None:
+        await cluster.join(_member("other", "there"))
+        offered = RunRequest(messages=[], owner=ME, offer=Offer(tools=[]), needs=["gpu"])
+        begun = await front.store.begin_run(replace(new_run("run"), continuation=continuation_of(offered)))
+        assert isinstance(begun, Lease)
+        end = run_end(status="error")
+        await front.store.end_run(begun, 1, [Done(end.envelope)], end)
+        results = ToolResults({"call": ToolResult(text="42")})
+        with pytest.raises(NoRunner, match=r"labels of this run \(gpu\); try again later"):
+            await front.answer("run", Asker(owner=ME), results)
+
+    _with_front(database, test)
+
+
 def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(database: str) -> None:
     """A database that has forgotten its last commits gets their events again, in one batch."""
 
@@ -66,5 +88,22 @@ def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(datab
             await store.append(begun, first, batch)
         for after in range(8):
             assert (await cluster.heads({"run": after}))["run"].events == deltas(*range(after + 1, 8))
+
+    _with_front(database, test)
+
+
+def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database: str) -> None:
+    async def test(front: Front, cluster: PostgresCluster) -> None:
+        for id in ("strange", "plain"):
+            begun = await front.store.begin_run(new_run(id, id))
+            assert isinstance(begun, Lease)
+            await front.store.append(begun, 1, deltas(1))
+        with psycopg.connect(database, autocommit=True) as beside:
+            strange = "SELECT key FROM runs WHERE id = 'strange'"
+            beside.execute(f"UPDATE events SET data = %s WHERE run = ({strange})", [b'[{"event":"of the future"}]'])
+        heads = await cluster.heads({"strange": 0, "plain": 0})
+        assert list(heads) == ["plain"]
+        assert heads["plain"].events == deltas(1)
+        assert "damaged" in front.store.health.problem
 
     _with_front(database, test)

@@ -7,9 +7,8 @@ from typing import Any, cast
 import pytest
 
 from cursor_gateway.cluster import hub as module
-from cursor_gateway.cluster.hub import Hub
-from cursor_gateway.cluster.remote_run import RemoteRun
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.cluster.hub import Hub, RemoteRun
+from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head
 from tests.store.making import ME, deltas
@@ -101,6 +100,26 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
         with pytest.raises(StoreUnavailable):
             await hub.catch_up(watched, 8)
         await hub.close()
+
+    _run(test())
+
+
+def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None:
+    class Ended(_Cluster):
+        async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+            return {**await super().heads(after), **{id: Head(5, False, []) for id in after if id == "damaged"}}
+
+    class Damaged:
+        async def events(self, id: str, owner: str, *, after: int) -> object:
+            raise HistoryDamaged("damaged")
+
+    async def test() -> None:
+        cluster = Ended()
+        cluster.events = {"damaged": 5, "plain": 3}
+        hub = Hub(cast(ClusterStore, cluster), cast(Store, Damaged()), "me")
+        damaged, plain = hub.watch(_record("damaged")).log, hub.watch(_record("plain")).log
+        await hub._look([damaged, plain])
+        assert (damaged.is_deleted, plain.count) == (True, 3)
 
     _run(test())
 

@@ -9,8 +9,11 @@ from msgspec.structs import replace
 
 from cursor_gateway.cluster import members as module
 from cursor_gateway.cluster.members import Members, Timing
+from cursor_gateway.errors import ConversationBusy
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Figures, Member
+from cursor_gateway.store.health import StoreHealth
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.cluster.nodes import live, runner
@@ -27,6 +30,32 @@ class Listed:
         return self.found
 
 
+class Noted(LostAgents):
+    def __init__(self) -> None:
+        self.ended: list[str] = []
+        self.times_joined = 0
+
+    def joined(self) -> None:
+        self.times_joined += 1
+
+    async def end_of(self, member: str) -> None:
+        self.ended.append(member)
+        raise ConversationBusy("It sleeps; try again.")
+
+
+def test_only_a_member_that_holds_its_runs_lets_its_agents_be_noted() -> None:
+    own = _member("a", "a")
+    listed, agents, timing = Listed(own), Noted(), Timing(beat_seconds=1, lease_seconds=5)
+    members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0, agents=agents)
+    asyncio.run(members.look())
+    assert agents.times_joined == 1
+    listed.beat_age = 6  # it has just woken up, and others have not considered it dead when the database was asked
+    asyncio.run(members.look())
+    listed.beat_age, listed.found = 0, []
+    asyncio.run(members.look())
+    assert agents.times_joined == 1
+
+
 def _member(id: str, *volumes: str) -> Member:
     return Member(id=id, role="runner", host=id, volumes=volumes, version="1")
 
@@ -36,13 +65,12 @@ def test_the_volume_of_a_runner_that_died_stays_known() -> None:
     own, other = _member("a", "a"), _member("b", "b", "shared")
     listed = Listed(own, other)
     timing = Timing(beat_seconds=1, lease_seconds=5)
-    members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0)
-    left: list[str] = []
-    members.left = lambda member: left.append(member.id)
+    agents = Noted()
+    members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0, agents=agents)
     asyncio.run(members.look())
     listed.found = [own]
     asyncio.run(members.look())
-    assert left == ["b"]
+    assert agents.ended == ["b"]
     assert members.volumes == {"a", "b", "shared"}
     assert [member.id for member in members.runners("shared")] == []
 
@@ -70,6 +98,7 @@ FIGURES = Figures(
     waiting_bytes=0,
     rewinds=0,
     reconnections=0,
+    skipped_hints=0,
     server="1",
     losses=0,
 )
@@ -134,3 +163,37 @@ def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -
             await store.close()
 
     live(test())
+
+
+@pytest.mark.parametrize(("needed", "is_said"), [(97, False), (98, True)])
+def test_a_database_that_allows_too_few_connections_is_reported(needed: int, is_said: bool) -> None:
+    class Counted(Listed):
+        async def connections(self) -> tuple[int, int]:
+            return needed, 97
+
+    own, said = _member("a"), list[str]()
+    timing = Timing(beat_seconds=1, lease_seconds=5)
+    members = Members(cast(ClusterStore, Counted(own)), cast(Store, None), own, timing, lambda: 0, said.append)
+    asyncio.run(members._check_connections())
+    assert bool(said) is is_said
+    assert all("98 connections" in line and "allows 97" in line for line in said)
+
+
+def test_a_database_that_takes_no_beats_is_reported() -> None:
+    """A call may hang for half a minute until it fails."""
+
+    class Kept:
+        health = StoreHealth()
+
+    async def test() -> None:
+        own, listed = _member("a"), Listed(_member("a"))
+        timing = Timing(beat_seconds=1, lease_seconds=15)
+        members = Members(cast(ClusterStore, listed), cast(Store, Kept), own, timing, lambda: 0)
+        listed.beat_age = 2.9
+        members._tick(asyncio.get_running_loop())
+        assert not Kept.health.problem
+        listed.beat_age = 3.1
+        members._tick(asyncio.get_running_loop())
+        assert "heartbeats" in Kept.health.problem
+
+    asyncio.run(test())

@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import Cancel
 from cursor_gateway.model.caller_tools import Offer, Tool
@@ -124,6 +125,20 @@ def test_a_run_is_resumed_by_another_runner_of_its_volume(database: str, tmp_pat
 
     request = {"when_runner_lost": "resume", "needs": ["fast"], "source": "interactive"}
     _with_lost_runner(database, tmp_path, others, request, test)
+
+
+def test_a_run_is_resumed_with_the_last_place_although_another_key_has_none(database: str, tmp_path: Path) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        for name in (ME, "other"):
+            connection.execute("INSERT INTO api_keys (name, hash, created_ms) VALUES (%s, %s, 1)", [name, name])
+    able = ScriptedSource(FINISHES)
+
+    async def test(one: Running, run: RunHandle) -> None:
+        await _all(run)
+        assert len(able.turns) == 1
+
+    others = {"another": (replace(runner("another", "shared"), capacity=1), able)}  # the first one by its name
+    _with_lost_runner(database, tmp_path, others, {"when_runner_lost": "resume"}, test)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from cursor_gateway.dialects.base import RunView
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -15,6 +17,7 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.documents import (
     Envelope,
     Metadata,
+    RefusedCall,
     ResponseMetadata,
     Status,
     TextMetadata,
@@ -32,7 +35,9 @@ RUN = RunView(
 )
 
 
-def _envelope(failure: Failure | None, waiting: Sequence[WaitingCall] = ()) -> Envelope:
+def _envelope(
+    failure: Failure | None, waiting: Sequence[WaitingCall] = (), refused: Sequence[RefusedCall] = ()
+) -> Envelope:
     status: Status = "streaming" if waiting else "error" if failure else "completed"
     return Envelope(
         id="chat_0a1b",
@@ -42,12 +47,19 @@ def _envelope(failure: Failure | None, waiting: Sequence[WaitingCall] = ()) -> E
         created="2026-02-23T10:30:00Z",
         status=status,
         usage=USAGE,
-        metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1, waiting_for=list(waiting)),
+        metadata=ResponseMetadata(
+            duration_ms=5,
+            tool_call_count=0,
+            turn_count=1,
+            refused_count=len(refused) or UNSET,
+            refused=list(refused) or UNSET,
+            waiting_for=list(waiting),
+        ),
     )
 
 
-def done(failure: Failure | None = None) -> Done:
-    return Done(_envelope(failure), failure)
+def done(failure: Failure | None = None, refused: Sequence[RefusedCall] = ()) -> Done:
+    return Done(_envelope(failure, refused=refused), failure)
 
 
 def paused(*ids: str) -> Paused:

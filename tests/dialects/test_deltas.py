@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.dialects.deltas import (
     AgentTools,
@@ -14,17 +15,20 @@ from cursor_gateway.dialects.deltas import (
     Content,
     Delta,
     Ended,
+    Noted,
     Thought,
     Translator,
     action_text,
     add_usage,
 )
+from cursor_gateway.dialects.marked import refusal_line
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEvent,
     DocumentStarted,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
 )
 from cursor_gateway.model.documents import (
@@ -34,6 +38,7 @@ from cursor_gateway.model.documents import (
     FileEditMetadata,
     Metadata,
     PlanMetadata,
+    RefusedCall,
     TerminalCommandMetadata,
     TextMetadata,
     TodoUpdateMetadata,
@@ -80,11 +85,63 @@ def test_thinking_is_reasoning_in_blocks() -> None:
     assert deltas([Reasoning("one\n"), Reasoning("two", opens=True)])[1] == Thought("\n")
 
 
+def readable(*events: DocumentEvent) -> str:
+    translator = Translator("run", "none", text="readable")
+    return "".join(delta.text for event in events for delta in translator.push(event) if isinstance(delta, Content))
+
+
+def test_readable_text_has_a_blank_line_where_a_tool_call_was() -> None:
+    tool = DocumentStarted("doc_002", "terminal_command", 2)
+    assert readable(*words("Hi", "you"), tool, *words("Done", ".")) == "Hiyou\n\nDone."
+    assert readable(*words("Hi "), tool, *words("Done")) == "Hi Done"
+    assert readable(*words("Hi"), tool, *words("\nDone")) == "Hi\nDone"
+    assert readable(tool, *words("Done")) == "Done"
+
+
+REFUSED = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+NOTE = refusal_line([REFUSED])
+
+
+def test_a_readable_text_ends_with_what_was_not_run() -> None:
+    translator = Translator("run", "none", text="readable")
+    said = [*words("Hi"), done(refused=[REFUSED])]
+    end = Ended(USAGE, USAGE, refused_count=1, refused=(REFUSED,))
+    assert [delta for event in said for delta in translator.push(event)] == [Content("Hi"), Noted(NOTE), end]
+    assert deltas(said) == [Content("Hi"), end]  # data in any case
+    failed = done(AgentCrashed("It crashed.").failure(), [REFUSED])
+    assert not any(isinstance(delta, Noted) for delta in Translator("run", "none", text="readable").push(failed))
+
+
+def test_the_last_line_is_no_part_of_what_is_cut() -> None:
+    fold = AnswerFold("run", cutter=Cutter(("npm",), None), text="readable")
+    for event in (*words("Hi"), done(refused=[REFUSED])):
+        fold.push(event)
+    answer = fold.answer()
+    assert answer is not None
+    assert answer.text == f"Hi\n\n{NOTE}"
+    cut = AnswerFold("run", cutter=Cutter(("i",), None), text="readable")
+    for event in (*words("Hi"), done(refused=[REFUSED])):
+        cut.push(event)
+    assert (answer := cut.answer()) is not None
+    assert answer.text == "H"
+
+
+def test_an_open_question_is_the_last_line() -> None:
+    asked = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
+    translator = Translator("run", "none", notes=True)
+    said = [delta for event in (ended(asked), done(refused=[REFUSED])) for delta in translator.push(event)]
+    assert [type(delta) for delta in said] == [Asked, Ended]
+
+
 def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
     call = Call("k", "look", '{"a":1}')
     assert deltas([paused("k")]) == [Called(0, call), Ended(USAGE, reason="tool_calls")]
     mixed = deltas([ended(COMMAND), paused("k")], "tool_calls")
     assert [delta.index for delta in mixed if isinstance(delta, Called)] == [0, 1]
+
+
+def test_live_output_says_nothing() -> None:
+    assert deltas([TerminalOutput("doc_001", "x")]) == []
 
 
 def test_the_agents_own_tools_are_lines_of_reasoning() -> None:
@@ -231,9 +288,9 @@ def test_another_run_may_give_the_same_reply_and_is_not_cut() -> None:
 
 def test_usage_is_added_up() -> None:
     first = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=70)
-    second = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, estimated=True)
+    second = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, reasoning_tokens=1, estimated=True)
     assert add_usage(first, second) == Usage(
-        prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, estimated=True
+        prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, reasoning_tokens=1, estimated=True
     )
 
 
@@ -268,3 +325,9 @@ def test_a_reply_says_why_its_run_failed() -> None:
     assert fold.failure is None
     fold.push(done(failure))
     assert fold.failure == failure
+
+
+def test_a_pause_for_others_says_nothing_and_the_reply_goes_on() -> None:
+    others = replace(paused("k"), goes_on=True)
+    assert deltas([*words("Hi"), others, done()]) == [Content("Hi"), Ended(USAGE, USAGE)]
+    assert deltas([TerminalOutput("doc_001", "out")]) == []

@@ -5,16 +5,31 @@ import json
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error, error_body
+from cursor_gateway.dialects.errors import (
+    NO_CAPACITY,
+    OPENAI_ERRORS,
+    OWN_ERRORS,
+    encode_error,
+    error_body,
+    error_in_stream,
+)
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentError,
+    AgentMisconfigured,
+    AgentMissing,
     AgentOverloaded,
     AgentQuotaExhausted,
+    AgentTimedOut,
     AgentUnauthenticated,
+    GatewayError,
+    GatewayFault,
     InvalidRequest,
+    KeyQuotaExhausted,
     ModelUnavailable,
     RunCancelled,
+    ShuttingDown,
+    TooManyRuns,
     WorkspaceUntrusted,
 )
 
@@ -49,6 +64,56 @@ def test_other_fields_stand_beside_the_error() -> None:
     assert body == {**json.loads(OPENAI_ERRORS.encode(failure, "req_1")), "id": "chat_1", "documents": []}
 
 
-def test_clients_are_told_to_retry_what_may_succeed() -> None:
-    assert OPENAI_ERRORS.is_worth_retrying(AgentCrashed().failure())
-    assert not OPENAI_ERRORS.is_worth_retrying(InvalidRequest("No.").failure())
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (AgentUnauthenticated, 401),
+        (WorkspaceUntrusted, 403),
+        (ModelUnavailable, 404),
+        (RunCancelled, 499),
+        (AgentQuotaExhausted, 402),
+        (KeyQuotaExhausted, 402),
+        (AgentOverloaded, 424),
+        (AgentMisconfigured, 424),
+        (AgentCrashed, 424),
+        (AgentMissing, 424),
+        (AgentTimedOut, 424),
+    ],
+)
+def test_what_an_agent_reports_has_a_status_that_clients_do_not_retry(error: type[GatewayError], status: int) -> None:
+    failure = error("It failed.").failure()
+    shown = OPENAI_ERRORS.shown(failure)
+    assert (shown.status, shown.retryable, shown.retry_after) == (status, False, None)
+    assert OWN_ERRORS.shown(failure) == failure
+    assert error_body(shown).code == (NO_CAPACITY if error is AgentOverloaded else error.code)
+
+
+@pytest.mark.parametrize("error", [InvalidRequest, TooManyRuns, ShuttingDown, GatewayFault])
+def test_what_the_gateway_refuses_has_its_own_status(error: type[GatewayError]) -> None:
+    failure = error("Not now.").failure()
+    assert OPENAI_ERRORS.shown(failure) == failure
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (AgentUnauthenticated, "authentication_error"),
+        (AgentQuotaExhausted, "insufficient_quota"),
+        (AgentOverloaded, "invalid_request_error"),
+        (AgentCrashed, "invalid_request_error"),
+        (ShuttingDown, "invalid_request_error"),
+    ],
+)
+def test_an_error_in_a_stream_has_a_kind_that_clients_do_not_retry(error: type[GatewayError], kind: str) -> None:
+    assert error_in_stream(error("It failed.").failure()).type == kind
+
+
+def test_the_agents_own_words_are_left_out_where_they_could_cause_retries() -> None:
+    crashed = AgentCrashed("It failed.", details="ECONNRESET 503").failure()
+    assert OPENAI_ERRORS.shown(crashed).details == ""
+    assert OPENAI_ERRORS.shown(AgentUnauthenticated("No.", details="Why.").failure()).details == "Why."
+
+
+def test_a_status_for_clients_has_a_kind() -> None:
+    shown = [OPENAI_ERRORS.shown(error("It failed.").failure()) for error in (AgentQuotaExhausted, AgentOverloaded)]
+    assert [error_body(failure).type for failure in shown] == ["insufficient_quota", "api_error"]

@@ -78,6 +78,38 @@ def test_who_takes_nothing_of_a_reply_loses_it() -> None:
     _run(test)
 
 
+@pytest.mark.parametrize("headers", [[], [(b"content-length", b"10000001")]])
+def test_a_large_body_is_written_in_steps(headers: list[tuple[bytes, bytes]]) -> None:
+    """While its client does not read, little of it is in the connection's buffer; in the end, all of it has come."""
+    body = bytes(range(256)) * 40_000 + b"x"
+    body = body[-10_000_001:]
+
+    async def large(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    async def test() -> None:
+        async with _Served(large) as served:
+            reader, writer = await served.client()
+            writer.write(ASK)
+            await served.until(lambda: any(one.blocked is not None for one in served.server.connections))
+            await asyncio.sleep(0.05)
+            (connection,) = served.server.connections
+            assert connection.transport.get_write_buffer_size() < 512 * 1024
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert (b"chunked" in head) == (not headers)
+            found = bytearray()
+            if headers:
+                found += await reader.readexactly(len(body))
+            else:
+                while size := int(await reader.readuntil(b"\r\n"), 16):
+                    found += (await reader.readexactly(size + 2))[:-2]
+            assert found == body
+            writer.close()
+
+    _run(test)
+
+
 def test_who_takes_nothing_and_asks_for_more_loses_it_too() -> None:
     """The limit of the head that comes next is not that of the reply before it."""
 
@@ -203,6 +235,33 @@ def test_who_goes_on_sending_after_a_refusal_is_heard_only_for_a_while() -> None
             assert await reader.read() == b""
             await served.until(lambda: not served.server.connections)
             writer.close()
+
+    _run(test)
+
+
+def test_requests_that_wait_for_their_turn_stay_with_their_sender() -> None:
+    """Only a few of those that follow a request are read before it is answered."""
+    asked, may_end = asyncio.Event(), asyncio.Event()
+
+    async def waits(scope: Scope, receive: Receive, send: Send) -> None:
+        asked.set()
+        await may_end.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    async def test() -> None:
+        async with _Served(waits) as served:
+            reader, writer = await served.client()
+            writer.write(ASK * 600_000)
+            await asked.wait()
+            for _ in range(200):
+                await asyncio.sleep(0)
+            assert writer.transport.get_write_buffer_size() > 5_000_000
+            may_end.set()
+            for _ in range(20):  # and then they have it
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+                assert await reader.readexactly(2) == b"ok"
+            writer.transport.abort()
 
     _run(test)
 

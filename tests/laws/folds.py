@@ -35,6 +35,9 @@ def fold_documents(events: list[tuple[str, Json]]) -> Json:
             case "content_delta":
                 document = documents[data["documentId"]]
                 document["content"] = (document["content"] or "") + data["delta"]
+            case "terminal_output":  # an extension, for people who watch: the end has all of it
+                assert set(data) == {"documentId", "text"}
+                assert documents[data["documentId"]]["type"] == "terminal_command"
             case "tool_call_start":
                 documents[data["documentId"]]["metadata"] |= {
                     "toolName": data["toolName"],

@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, TypeAlias, get_args
 
 import msgspec
+from msgspec import UNSET
 
 from cursor_gateway.dialects.base import RunView, Start
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.dialects.marked import refusal_line, without_marked
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.responses.encoder import ResponseStream
@@ -25,15 +27,19 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
+    ends_reply,
+    is_tool,
     source_text,
 )
 from cursor_gateway.model.documents import (
     ChatResponse,
     Document,
     ErrorDocument,
+    RefusedCall,
     ToolCallMetadata,
     document_type,
     whole_response,
@@ -41,7 +47,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.transcript import Transcript
 from tests import anthropic_shapes, responses_shapes
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
@@ -67,6 +73,15 @@ def text_of(events: Iterable[DocumentEvent]) -> str:
     return "".join([source_text(event) for event in events])
 
 
+def response_so_far(events: Iterable[DocumentEvent], run: RunInfo, prompt: str = "") -> ChatResponse:
+    """As a reader gets it that asks before the end."""
+    state, transcript = RunState(), Transcript()
+    for event in events:
+        state.push(event)
+        transcript.push(event)
+    return state.response(transcript.documents, run, prompt)
+
+
 def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
     transcript = Transcript()
     for event in events:
@@ -87,7 +102,7 @@ def replies(events: list[DocumentEvent]) -> list[Reply]:
     found: list[Reply] = []
     start = 0
     for number, event in enumerate(events, 1):
-        if isinstance(event, Paused):
+        if ends_reply(event):
             found.append(Reply(events[start:number], start))
             start = number
     return [*found, Reply(events[start:], start)]
@@ -174,6 +189,10 @@ def assert_well_formed(events: list[DocumentEvent]) -> None:
             case ContentDelta(id=id, text=text):
                 assert text or event.raw, "a delta that says nothing"
                 contents[id] += text
+            case TerminalOutput(id=id, text=text):
+                assert text
+                assert types[int(id[4:]) - 1] == "terminal_command"
+                assert id in contents
             case ToolCallStarted(id=id, tool_call_id=call_id):
                 assert types[int(id[4:]) - 1] == "tool_call"
                 assert id in contents
@@ -255,6 +274,8 @@ def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None
     assert frames == read_ndjson(lines)
     assert [frame.id for frame in frames_of(stream)] == [str(json.loads(line)["id"]) for line in lines.splitlines()]
     assert fold_documents(frames) == expected
+    live = SseEncoder(live=True)
+    assert fold_documents(read_sse(b"".join(map(live.push, events)))) == expected
     assert msgspec.json.decode(json.dumps(expected), type=ChatResponse) == response_of(events)
     _assert_replies_are_pieces_of_the_stream(events, stream, lines)
 
@@ -267,13 +288,14 @@ def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream
         for event in events[reply.after :]:
             frames_told += sse.push(event)
             lines_told += ndjson.push(event)
-        assert sse.is_over == ndjson.is_over == isinstance(reply.events[-1], Paused)
-    assert (frames_told, lines_told) == (stream, lines)
+        assert sse.is_over == ndjson.is_over == ends_reply(reply.events[-1])
+    if not any(isinstance(event, Paused) and event.goes_on for event in events):  # those readers alone are told
+        assert (frames_told, lines_told) == (stream, lines)
 
 
 def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
     """At a pause, what is there is the pause's envelope with the documents so far; of them its calls wait."""
-    unfinished, transcript = PartialRun(), Transcript()
+    unfinished, transcript = RunState(), Transcript()
     started: list[str] = []
     for event in events:
         unfinished.push(event)
@@ -281,7 +303,7 @@ def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
         if isinstance(event, DocumentStarted):
             started.append(event.id)
         if isinstance(event, Paused):
-            response = unfinished.response(RUN, "")
+            response = unfinished.response(transcript.documents, RUN, "")
             documents = {document.id: document for document in response.documents}
             assert list(documents) == started
             assert response == whole_response(event.envelope, response.documents)
@@ -345,6 +367,44 @@ def assert_the_chunks_fold_to_the_completion(
         assert usage["completion_tokens"] <= whole.completion_tokens
 
 
+def assert_readable_text_has_blank_lines_between_tools(events: list[DocumentEvent]) -> None:
+    """Where a tool lies between two texts without white space, and nowhere else; at the end a line about what a person
+    can allow, if there is any. Without these it is the agent's text."""
+    for reply in replies(events):
+        encoder, fold = ChunkEncoder(HEAD, text="readable"), CompletionFold(HEAD, text="readable")
+        stream = b""
+        for event in reply.events:
+            stream += encoder.push(event)
+            fold.push(event)
+        completion = fold.completion()
+        assert completion is not None
+        last, line = reply.events[-1], ""
+        if isinstance(last, Done) and last.failure is None:
+            line = refusal_line(last.envelope.metadata.refused or ())
+        streamed = fold_chunks(stream, include_usage=False)["choices"][0]["message"]["content"]
+        assert streamed == completion.choices[0].message.content
+        if expected := _separated(reply.events):
+            assert streamed == expected + ("\n\n" if line else "") + line
+        assert without_marked(streamed or "").strip() == expected.strip()
+
+
+def _separated(events: Iterable[DocumentEvent]) -> str:
+    said = ""
+    for text in filter(None, texts_between_tools(events)):
+        is_joint = said != "" and not said[-1].isspace() and not text[0].isspace()
+        said += ("\n\n" if is_joint else "") + text
+    return said
+
+
+def texts_between_tools(events: Iterable[DocumentEvent]) -> list[str]:
+    texts = [""]
+    for event in events:
+        texts[-1] += source_text(event)
+        if isinstance(event, DocumentStarted) and is_tool(event):
+            texts.append("")
+    return texts
+
+
 # --- 7 ----------------------------------------------------------------------------------------------
 
 
@@ -390,7 +450,15 @@ def assert_thinking_only_adds_its_documents(data: bytes, run: RunInfo = RUN) -> 
     assert text_of(with_it) == text_of(without)
     shown, plain = response_of(with_it), response_of(without)
     kept = [document for document in shown.documents if document_type(document.metadata) != "thinking"]
-    assert msgspec.structs.replace(shown, documents=_renumbered(kept)) == plain
+    ids = {document.id: f"doc_{number:03d}" for number, document in enumerate(kept, 1)}
+    refused = [_renamed(call, ids[call.document]) for call in shown.metadata.refused or ()]
+    metadata = msgspec.structs.replace(shown.metadata, refused=refused or UNSET)
+    assert msgspec.structs.replace(shown, documents=_renumbered(kept), metadata=metadata) == plain
+
+
+def _renamed(call: RefusedCall, id: str) -> RefusedCall:
+    link, url = (where.replace(call.document, id) if where else UNSET for where in (call.link, call.url))
+    return msgspec.structs.replace(call, document=id, link=link, url=url)
 
 
 def _renumbered(documents: list[Document]) -> list[Document]:

@@ -14,6 +14,7 @@ from cursor_gateway.model.agent_events import (
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    CommandOutput,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -137,6 +138,7 @@ runs: st.SearchStrategy[RunInfo] = st.builds(
     mode=st.sampled_from(["agent", "plan", "ask", "debug"]),
     fences=st.sampled_from(["split", "inline"]),
     include=st.frozensets(st.sampled_from(["thinking", "raw"])),
+    page_url=st.sampled_from([None, "", "http://127.0.0.1:8787"]),
 )
 
 STRANGE_LINES: dict[str, bytes] = {
@@ -296,11 +298,12 @@ _middles: st.SearchStrategy[AgentEvent] = st.one_of(
     st.just(ThinkingEnded()),
     st.builds(ToolStarted, _call_ids, actions, _model_calls, _json),
     st.builds(ToolEnded, _call_ids, actions, _outcomes, _model_calls, _json),
+    st.builds(CommandOutput, _call_ids, texts),
     st.builds(CallerToolAsked, _caller_calls),
     st.builds(CallerToolAsked, _caller_calls),
     st.builds(CallerToolAnswered, _caller_ids, _caller_results, st.integers(0, 9)),
     st.builds(ToolEnded, _caller_ids, actions, _outcomes),
-    st.builds(CallerAwaited, st.lists(_caller_ids, max_size=3, unique=True).map(tuple)),
+    st.builds(CallerAwaited, st.lists(_caller_ids, max_size=3, unique=True).map(tuple), st.booleans()),
     st.builds(RunStarted, st.sampled_from(["", "s1"]), st.sampled_from(["", "Auto"])),
     st.builds(PromptEchoed, texts),
     st.sampled_from([Notice("retrying", 1), Notice("background"), Unrecognized("?")]),

@@ -14,6 +14,7 @@ from tests.laws.laws import (
     assert_a_strange_line_changes_nothing,
     assert_chunking_does_not_matter,
     assert_fences_do_not_change_the_text,
+    assert_readable_text_has_blank_lines_between_tools,
     assert_says_exactly,
     assert_the_chunks_fold_to_the_completion,
     assert_the_stream_folds_to_the_response,
@@ -94,6 +95,11 @@ def test_the_chunks_of_a_recording_fold_to_its_completion(path: Path, agent_tool
     for include_usage in (True, False):
         events = read(path.read_bytes())
         assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=include_usage)
+
+
+@every_recording
+def test_readable_text_has_blank_lines_between_tools(path: Path) -> None:
+    assert_readable_text_has_blank_lines_between_tools(read(path.read_bytes()))
 
 
 @every_recording

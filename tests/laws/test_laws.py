@@ -17,6 +17,7 @@ from tests.laws.laws import (
     assert_a_strange_line_changes_nothing,
     assert_chunking_does_not_matter,
     assert_fences_do_not_change_the_text,
+    assert_readable_text_has_blank_lines_between_tools,
     assert_says_exactly,
     assert_strange_arguments_are_only_their_calls,
     assert_the_chunks_fold_to_the_completion,
@@ -214,6 +215,12 @@ def test_the_chunks_of_any_events_fold_to_their_completion(
     events: list[AgentEvent], run: RunInfo, agent_tools: AgentTools, usage: bool
 ) -> None:
     assert_the_chunks_fold_to_the_completion(assemble(events, run), agent_tools=agent_tools, include_usage=usage)
+
+
+@examples(300)
+@given(agent_events, runs)
+def test_readable_text_has_blank_lines_between_tools(events: list[AgentEvent], run: RunInfo) -> None:
+    assert_readable_text_has_blank_lines_between_tools(assemble(events, run))
 
 
 # --- 7 ----------------------------------------------------------------------------------------------

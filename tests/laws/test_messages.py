@@ -1,11 +1,14 @@
 """The laws of Anthropic's messages, on generated recordings and on agent events in any order: every event is valid and
 in its place, the stream folds to the whole, and the text is the agent's, byte for byte."""
 
+from collections.abc import Sequence
+
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import RunView, Start
+from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.messages.encoder import PING
@@ -18,7 +21,10 @@ from tests.laws.agent import Recording
 from tests.laws.strategies import agent_events, examples, runs, torn_recordings
 
 displays = st.builds(
-    Display, thinking=st.booleans(), actions=st.sampled_from(["thinking", "text", "native", "none", "search"])
+    Display,
+    thinking=st.booleans(),
+    actions=st.sampled_from(["thinking", "text", "native", "none", "search"]),
+    notes=st.booleans(),
 )
 
 
@@ -47,7 +53,21 @@ def assert_the_events_fold_to_the_message(
         assert message == read_message(whole.body())
         assert isinstance(message, Message)
         assert text_of(message) == laws.text_of(part.events)
+        if display == Display():
+            _assert_tools_separate_the_blocks(message, part.events)
         _assert_complete(message, last)
+
+
+def _assert_tools_separate_the_blocks(message: Message, events: Sequence[DocumentEvent]) -> None:
+    """White space alone is no block: it belongs to the text that follows."""
+    expected, text = [], ""
+    for text_so_far in laws.texts_between_tools(events):
+        text += text_so_far
+        if text.strip():
+            expected.append(text)
+            text = ""
+    blocks = [block.text for block in message.content if isinstance(block, Text) and not block.text.startswith(MARK)]
+    assert blocks == [*expected, *([text] if text else [])]
 
 
 def _assert_complete(message: Message, last: DocumentEvent) -> None:

@@ -174,8 +174,8 @@ MUTATIONS = [
     Mutation(
         "an end without arguments has those of its start",
         _DECODER,
-        "read_result(tool, args or started.args,",
-        "read_result(tool, args,",
+        "args = {**Fields(started.args).all, **Fields(args).all}",
+        "args = Fields(args).all",
         "tests/sources/test_decoder.py::test_an_end_without_arguments_has_those_of_its_start",
     ),
     Mutation(

@@ -34,6 +34,7 @@ asked_for: st.SearchStrategy[Asked] = st.builds(
     is_codex=st.booleans(),
     knows_searches=st.booleans(),
     has_encrypted_content=st.booleans(),
+    text=st.sampled_from(["exact", "readable"]),
 )
 
 

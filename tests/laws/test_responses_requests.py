@@ -11,6 +11,7 @@ from cursor_gateway.dialects.base import StartRun
 from cursor_gateway.dialects.responses.dialect import responses_dialect
 from cursor_gateway.dialects.responses.request import Asked, Body
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.requests import NOT_STORED
 from tests.laws.strategies import examples
 
 DIALECT = responses_dialect(5, lambda: 0)
@@ -133,7 +134,8 @@ def test_any_body_is_read_or_refused(body: dict[str, Any], sent: dict[str, str])
     assert len(set(names)) == len(names)
     for image in asked.images:
         assert hasattr(asked.messages[image.message], "images")
-    if asked.kept:
+    assert (asked.kept == NOT_STORED) == (body.get("store") is False)
+    if asked.kept != NOT_STORED:
         kept = msgspec.json.decode(asked.kept, type=Asked)
         assert msgspec.json.encode(kept) == asked.kept
 

@@ -11,6 +11,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
 )
 from cursor_gateway.model.documents import ErrorMetadata, TextMetadata, make_document
 from tests.mcp_server.responses import command, response
@@ -26,6 +27,7 @@ def text(content: str) -> DocumentEvent:
         (DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="npm\n test")), "Running `npm test`"),
         (DocumentStarted("doc_001", "text", 1), ""),
         (ContentDelta("doc_001", "Hello"), ""),
+        (TerminalOutput("doc_001", "x"), ""),
         (text("\nFirst line.\nSecond line."), "First line."),
         (text("x" * 300), "x" * 199 + "…"),
         (DocumentEnded(command("npm test")), "Ran `npm test` (exit status 0)"),

@@ -37,6 +37,12 @@ def calls(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
+def words(content: dict[str, Any]) -> tuple[str, str]:
+    """Those that a host shows its model first."""
+    assert [*content][:2] == ["summary", "nextStep"]
+    return content["summary"], content["nextStep"]
+
+
 def test_what_was_said_and_done() -> None:
     assert text_of(response(SAID, command("npm test")).whole) == (
         f"Here it is.\n\nActions:\n- Ran `npm test` (exit status 0)\n\n{END}"
@@ -50,19 +56,27 @@ def test_only_the_last_actions_are_listed() -> None:
 
 
 def test_a_recording_says_so_first() -> None:
-    text = text_of(response(SAID, recording=ReplayedRecording(name="hello", reason="default")).whole)
+    played = response(SAID, recording=ReplayedRecording(name="hello", reason="default")).whole
+    text = text_of(played)
     assert text.startswith("DEMO: this answer is a recording.")
+    assert structured(played)["summary"].startswith("DEMO: this answer is a recording.")
 
 
 def test_an_error_is_shown_with_how_the_run_ended() -> None:
     failed = document(ErrorMetadata(error_code="AGENT_CRASHED", source="agent", details=""), "The agent crashed.")
-    assert text_of(response(failed, status="error").whole) == (
-        "Error: The agent crashed.\n\nRun chat_1 has ended with an error; conversation conv_1."
-    )
+    whole = response(failed, status="error").whole
+    summary = "Error: The agent crashed.\n\nRun chat_1 has ended with an error; conversation conv_1."
+    step = 'To continue the conversation, call `ask` or `run` with\n{"prompt":"…","conversationId":"conv_1"}'
+    assert text_of(whole) == f"{summary}\n\n{step}"
+    assert words(structured(whole)) == (summary, step)
 
 
 def test_a_run_that_works_or_waits() -> None:
-    assert text_of(response(status="streaming").whole) == "Run chat_1 is still working; conversation conv_1."
+    working = response(status="streaming").whole
+    summary = "Run chat_1 is still working; conversation conv_1."
+    step = 'To wait for it, call `status` with\n{"runId":"chat_1","waitSeconds":60}'
+    assert text_of(working) == f"{summary}\n\n{step}"
+    assert words(structured(working)) == (summary, step)
     call = WaitingCall(tool_call_id="c", tool_name="t", arguments={}, document_id="doc_003")
     waiting = text_of(response(status="streaming", waiting_for=[call]).whole)
     assert waiting == "Run chat_1 waits for an answer; conversation conv_1."
@@ -74,7 +88,9 @@ def test_questions_come_with_an_answer_to_send() -> None:
         ClarificationQuestion(id="which", text="Which one?", options=options),
         ClarificationQuestion(id="why", text="And why?", options=[]),
     ]
-    text = text_of(response(document(ClarificationMetadata(questions=questions, state="unanswered"))).whole)
+    asked = response(document(ClarificationMetadata(questions=questions, state="unanswered"))).whole
+    text = text_of(asked)
+    assert text.endswith(words(structured(asked))[1])
     assert "- Which one? (`questionId`: `which`)\n  - `a`: The first\n  - `b`: The second\n- And why?" in text
     answers = [{"questionId": "which", "selectedOptionIds": ["a"]}, {"questionId": "why", "text": "…"}]
     assert calls(text) == [{"runId": "chat_1", "answers": answers}]
@@ -85,7 +101,9 @@ def test_questions_come_with_an_answer_to_send() -> None:
 @pytest.mark.parametrize("state", ["waiting", "rejected"])
 def test_permissions_come_with_a_decision_to_send(state: Any) -> None:
     wanted = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
-    text = text_of(response(command("npm test", exit_code=-1, state=state, permission=wanted)).whole)
+    needed = response(command("npm test", exit_code=-1, state=state, permission=wanted)).whole
+    text = text_of(needed)
+    assert text.endswith(words(structured(needed))[1])
     assert calls(text) == [{"runId": "chat_1", "permissions": [{"documentId": "doc_002", "decision": "once"}]}]
     ran = command("npm test", permission=wanted)
     assert not calls(text_of(response(ran).whole))
@@ -97,7 +115,9 @@ def test_a_plan_comes_with_a_decision_to_send() -> None:
     assert "The agent proposes a plan: Move\n\n1. Dump\n2. Load\n" in text_of(proposed)
     assert "`text` can say why" in text_of(proposed)
     assert calls(text_of(proposed)) == [{"runId": "chat_1", "plan": "accept"}]
+    assert calls(words(structured(proposed))[1]) == calls(text_of(proposed))
     assert not calls(text_of(proposed, is_plan_decided=True))
+    assert "nextStep" not in structured(proposed, is_plan_decided=True)
     assert not calls(text_of(response(plan).whole))
     waiting = document(PlanMetadata(title="Move", overview="", todos=[], state="waiting"), "1. Dump")
     assert "`text` can say why" not in text_of(response(waiting).whole)
@@ -116,4 +136,4 @@ def test_long_outputs_and_files_are_cut_and_the_agents_text_is_not() -> None:
         f"{'a' * 1_500}\n… 3,000 characters left out …\n{'b' * 1_500}",
     ]
     short = response(SAID, command("ls")).whole
-    assert structured(short) == msgspec.to_builtins(short)
+    assert structured(short) == {"summary": END, **msgspec.to_builtins(short)}

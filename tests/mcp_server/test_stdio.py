@@ -75,6 +75,7 @@ def test_a_question_is_asked_once_and_in_ask_mode(gateway: RunningGateway, mode:
 def test_a_run_reports_what_it_does_and_returns_the_documents(host: Host, http: httpx2.Client) -> None:
     progress: list[tuple[float, str]] = []
     response = host.call("run", progress, prompt="standin: tools")
+    assert response.pop("summary").startswith(f"Run {response['id']} is completed")
     assert response == http.get(f"/v1/chat/{response['id']}").json()
     assert {"text", "tool_call", "file_edit", "terminal_command", "todo_update"} <= set(types_of(response))
     lines = [line for _, line in progress]
@@ -335,6 +336,18 @@ def test_a_host_that_reads_no_more_ends_it(tmp_path: Path, alone: dict[str, str]
             process.stdin.close()
             assert process.wait(TIMEOUT) == 0
             assert b"Traceback" not in process.stderr.read()
+        finally:
+            process.kill()
+
+
+def test_half_a_surrogate_pair_is_answered(tmp_path: Path, alone: dict[str, str]) -> None:
+    with start(["mcp"], alone, tmp_path / "work", stdin=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        try:
+            client = {"name": "test", "version": "1"}
+            send(process, 1, "initialize", protocolVersion="2025-06-18", capabilities={}, clientInfo=client)
+            send(process, 2, "tools/call", name="\ud83d", arguments={"\ude00": "\udfff"})
+            assert b"There is no tool" in read_until(process.stdout.fileno(), b'"id":2')
         finally:
             process.kill()
 

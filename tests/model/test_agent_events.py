@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.agent_events import AgentEvent, TextDelta, ThinkingDelta, ThinkingEnded, merge_deltas
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    CommandOutput,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingEnded,
+    merge_deltas,
+)
 
 events = st.lists(
     st.one_of(st.builds(TextDelta, st.text()), st.builds(ThinkingDelta, st.text()), st.just(ThinkingEnded()))
@@ -14,6 +21,12 @@ def test_adjacent_deltas_of_a_kind_are_one() -> None:
     given: list[AgentEvent] = [TextDelta("a"), TextDelta("b"), ThinkingDelta("c"), ThinkingEnded(), TextDelta("d")]
     assert merge_deltas(given) == [TextDelta("ab"), *given[2:]]
     assert merge_deltas([]) == []
+
+
+def test_adjacent_outputs_of_one_command_are_one() -> None:
+    pieces = [CommandOutput("1", "a"), CommandOutput("1", "b"), CommandOutput("2", "c")]
+    given: list[AgentEvent] = [*pieces, TextDelta("d")]
+    assert merge_deltas(given) == [CommandOutput("1", "ab"), *given[2:]]
 
 
 @given(events)

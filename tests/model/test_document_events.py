@@ -14,6 +14,8 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
     context_usage,
+    ends_reply,
+    is_tool,
     says_something,
     source_text,
 )
@@ -75,3 +77,15 @@ def test_the_context_is_the_last_calls_where_that_is_not_all() -> None:
     for kind in (Paused, Done):
         assert context_usage(kind(ENVELOPE)) == ENVELOPE.usage
         assert context_usage(kind(ENVELOPE, last_call=last)) == last
+
+
+def test_what_a_tool_does_is_neither_text_nor_thinking_nor_an_error() -> None:
+    assert is_tool(DocumentStarted("doc_001", "terminal_command", 1))
+    assert is_tool(DocumentStarted("doc_001", "file_edit", 1))
+    assert not any(is_tool(DocumentStarted("doc_001", type, 1)) for type in ("text", "thinking", "error"))
+
+
+def test_a_reply_ends_at_a_pause_unless_it_goes_on() -> None:
+    assert ends_reply(Paused(ENVELOPE))
+    assert not ends_reply(Paused(ENVELOPE, goes_on=True))
+    assert not ends_reply(Done(ENVELOPE))

@@ -35,6 +35,7 @@ from cursor_gateway.model.documents import (
     ToolTrace,
     Usage,
     document_type,
+    is_refused,
     is_tool_use,
     make_document,
     whole_response,
@@ -330,3 +331,11 @@ def test_the_modes_are_the_specifications() -> None:
 def test_what_is_no_document_is_not_read_as_one(broken: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(broken, type=Document)
+
+
+@pytest.mark.parametrize(("state", "expected"), [("rejected", True), ("failed", False), (msgspec.UNSET, False)])
+def test_what_was_refused_is_a_tool_that_was_not_run(state: Any, expected: bool) -> None:
+    command = TerminalCommandMetadata(command="", exit_code=-1, output="", duration_ms=0, permissions=[], state=state)
+    assert is_refused(make_document("doc_001", 1, None, command)) is expected
+    plan = PlanMetadata(title="", overview="", todos=[], state=state)
+    assert not is_refused(make_document("doc_001", 1, None, plan))

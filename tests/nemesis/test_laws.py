@@ -14,6 +14,7 @@ from nemesis.history import (
     Accepted,
     Agent,
     Command,
+    Facts,
     Head,
     History,
     Shown,
@@ -49,7 +50,8 @@ def _runs(draw: st.DrawFn, conversation: str, number: int) -> StoredRun:
     )
     state: State = draw(st.sampled_from(["completed", "error"]))
     epoch = epochs[-1] + draw(st.integers(0, 1))
-    return StoredRun(id, conversation, state, epoch, events, f"question-{id}")
+    known = Facts(count, text=id)
+    return StoredRun(id, conversation, state, epoch, events, f"question-{id}", row=known, folded=known)
 
 
 def _data(place: int, count: int, text: str) -> bytes:
@@ -355,15 +357,25 @@ def _two_agents_overlap(draw: st.DrawFn, history: History) -> History:
     return replace(history, agents=(long, *history.agents[1:]))
 
 
+def _an_agent_is_left(draw: st.DrawFn, history: History) -> History:
+    return replace(history, left=frozenset({draw(st.sampled_from(history.agents)).pid}))
+
+
 def _asked_again(draw: st.DrawFn, history: History) -> History:
     again = replace(draw(st.sampled_from(history.agents)), begin=1e6, end=None)
     return replace(history, agents=(*history.agents, again))
+
+
+def _a_row_differs_from_the_fold(draw: st.DrawFn, history: History) -> History:
+    run = _run(draw, history)
+    return _with_run(history, replace(run, row=replace(run.row, text="something else")))  # type: ignore[type-var]
 
 
 BROKEN: dict[str, tuple[Break, ...]] = {
     "a log is contiguous": (_an_event_is_missing, _an_event_is_stored_twice),
     "one end, and it is last": (_no_end, _two_ends, _more_after_the_end, _done_while_active),
     "documents begin, grow and end": (_a_document_does_not_begin, _a_document_does_not_end),
+    "a run is its log": (_a_row_differs_from_the_fold,),
     "every accepted run ends": (_a_run_is_lost, _a_run_never_ends),
     "epochs never fall": (_an_older_writer_writes_on, _an_epoch_of_nobody, _an_epoch_falls),
     "a log only grows": (_a_log_gets_shorter, _an_ended_run_goes_on),
@@ -383,6 +395,7 @@ BROKEN: dict[str, tuple[Break, ...]] = {
     ),
     "one effect per accepted command": (_a_result_arrives_twice, _a_result_is_lost),
     "one agent per folder": (_two_agents_at_once, _two_agents_overlap),
+    "no agent outlives its run": (_an_agent_is_left,),
     "a question is asked once": (_asked_again,),
 }
 

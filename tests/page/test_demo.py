@@ -11,7 +11,7 @@ def test_the_demo_says_that_it_is_one(demo_page: Page, page: Page) -> None:
     badge = demo_page.locator(".source").filter(visible=True)
     expect(badge).to_have_text("demo")
     expect(demo_page.get_by_text("This is a demo")).to_be_visible()
-    expect(page.locator(".source").filter(visible=True)).not_to_have_text("demo")
+    expect(page.locator(".source").filter(visible=True)).to_have_count(0)
     expect(page.get_by_text("This is a demo")).to_be_hidden()
 
 

@@ -80,6 +80,19 @@ def test_search_finds_words_of_the_prompt_and_of_the_answer(page: Page, script: 
     expect(conversations(page)).to_contain_text(title)
     page.get_by_role("searchbox", name="Search conversations").fill(unique())
     expect(page.get_by_role("navigation", name="Conversations")).to_contain_text("Nothing found")
+    page.keyboard.press("Escape")
+    expect(conversations(page).filter(has_text=title)).to_have_count(1)
+    expect(page.get_by_role("navigation", name="Conversations")).not_to_contain_text("Found")
+
+
+def test_a_run_that_is_stopped_in_one_window_is_stopped_in_all(page: Page, script: Script, contexts: Contexts) -> None:
+    ask(page, script.say("Half of it").gate("never").prompt())
+    expect(of_type(page, "text")).to_have_text("Half of it")
+    other = opened(contexts(), page.url)
+    expect(of_type(other, "text")).to_have_text("Half of it")
+    other.get_by_role("button", name="Stop").click()
+    for one in (page, other):
+        expect_state(one, "stopped")
 
 
 def test_a_deleted_conversation_can_be_brought_back(page: Page, gateway: RunningGateway) -> None:
@@ -122,6 +135,7 @@ def test_a_conversation_is_renamed_and_pinned(page: Page) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text(f"Renamed {first}")
     menu(page).get_by_role("button", name="Pin").click()
     page.get_by_role("link", name="New conversation").click()
+    expect(answers(page)).to_have_count(0)
     ask_and_wait(page, second)
     nav = page.get_by_role("navigation", name="Conversations")
     expect(nav.get_by_role("heading").first).to_have_text("Pinned")

@@ -1,6 +1,7 @@
 """A command that needs permission is allowed, denied and revoked on the page, whether or not the agent waits for it."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from tests.page.conftest import Contexts, both_sizes, opened
 from tests.page.scripts import Script
 from tests.page.test_held import held_page, holding  # noqa: F401 -- fixtures
 from tests.page.using import answers, ask, ask_and_wait, expect_state, of_type, prompt_box
-from tests.server.conftest import http_client, unique
+from tests.server.conftest import TIMEOUT, eventually, http_client, question, unique
 from tests.server.test_leaks import ended_agents
 
 
@@ -45,7 +46,24 @@ def test_a_rejected_command_is_allowed_once_and_runs_once(page: Page, gateway: R
     expect_state(page, "completed")
     expect(of_type(answers(page).last, "terminal_command")).to_contain_text("exit 0")
     expect(command).to_contain_text("Allowed once.")
+    expect(page.locator(".turn > .note")).to_have_text(re.compile("^You allowed `.*` once.$"))
+    expect(page.locator(".turn > .asked")).to_have_count(1)  # what was asked for
     expect(command.get_by_role("button", name="Allow once")).to_have_count(0)
+    assert times(ran) == 1
+
+
+@both_sizes
+def test_what_a_client_was_refused_is_allowed_by_its_link(page: Page, gateway: RunningGateway) -> None:
+    prompt, ran = counter(gateway.workspace)
+    with http_client(gateway) as client:
+        (call,) = client.post("/v1/chat/completions", json=question(prompt)).json()["cursor"]["refused"]
+    page.goto(call["url"])
+    once = of_type(page, "terminal_command").last.get_by_role("button", name="Allow once")
+    expect(once).to_be_focused()
+    expect(once).to_be_in_viewport()
+    once.click()
+    expect(answers(page)).to_have_count(2)
+    expect_state(page, "completed")
     assert times(ran) == 1
 
 
@@ -63,6 +81,8 @@ def test_a_rule_is_shown_and_revoked(page: Page, gateway: RunningGateway) -> Non
     page.reload()
     first = of_type(answers(page).first, "terminal_command")
     expect(first).to_contain_text("Allowed in this conversation.")
+    expect(page.locator(".turn > .note")).to_have_text(re.compile("^You allowed `.*` from now on.$"))
+    expect(page.locator(".turn > .asked")).to_have_count(2)  # nobody wrote what the agent is told of it
     first.get_by_role("button", name="Revoke").click()
     expect(first).to_contain_text("Revoked.")
     rejected(page, prompt)
@@ -208,14 +228,42 @@ def test_a_rule_of_a_waiting_agent_is_revoked(held_page: Page, holding: RunningG
     assert times(ran) == 2
 
 
-def test_an_agent_that_cannot_wait_is_replaced_and_the_page_says_so(tmp_path: Path, contexts: Contexts) -> None:
+def test_an_agent_that_cannot_wait_is_replaced_and_no_backend_is_named(tmp_path: Path, contexts: Contexts) -> None:
     with ended_agents(tmp_path), running_gateway(tmp_path, knobs={"acp_missing": True}) as gateway:
         page = opened(contexts(), gateway.url)
         prompt, ran = counter(gateway.workspace)
         rejected(page, prompt)
-        expect(answers(page)).to_contain_text("so the backend cli is used")
         of_type(page, "terminal_command").first.get_by_role("button", name="Allow once").click()
         expect(answers(page)).to_have_count(2)
         expect_state(page, "completed")
         assert times(ran) == 1
-        expect(answers(page).last).not_to_contain_text("so the backend cli is used")
+        for answer in answers(page).all():
+            expect(answer).not_to_contain_text("backend")
+
+
+def test_a_clients_run_that_waits_is_listed_with_its_name_and_goes_on(tmp_path: Path, contexts: Contexts) -> None:
+    settings = {"wait_for_approval_seconds": "60"}
+    with ended_agents(tmp_path), running_gateway(tmp_path, settings=settings) as gateway:
+        page = opened(contexts(), gateway.url)
+        prompt, ran = counter(gateway.workspace)
+        with ThreadPoolExecutor(1) as pool, http_client(gateway) as client:
+            named = {"user-agent": "opencode/1.2.3"}
+            reply = pool.submit(
+                lambda: client.post("/v1/chat/completions", json=question(prompt), headers=named, timeout=TIMEOUT)
+            )
+            eventually(lambda: http_waits(gateway))
+            page.reload()
+            listed = page.locator("#conversations a").first
+            expect(listed).to_contain_text("Waiting for you · OpenCode")
+            listed.click()
+            expect_state(page, "waiting")
+            of_type(page, "clarification").get_by_role("button", name="Allow once").click()
+            assert reply.result().json()["choices"][0]["finish_reason"] == "stop"
+        expect_state(page, "completed")
+        expect(answers(page)).to_have_count(1)
+        assert times(ran) == 1
+
+
+def http_waits(gateway: RunningGateway) -> bool:
+    with http_client(gateway) as client:
+        return any(one.get("isWaiting") for one in client.get("/v1/conversations").json()["conversations"])

@@ -1,10 +1,15 @@
 """The same conversation has the same fingerprint; any other one, and anybody else's, has another."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 import msgspec
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from cursor_gateway.dialects.chat.request import read_request
 from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 
@@ -86,3 +91,50 @@ def test_what_is_answered_ends_with_the_last_answer() -> None:
     assert answered([]) == answered(TALK[:2]) == 0
     assert answered(TALK) == answered([*TALK, UserMessage("More.")]) == 5
     assert answered(TALK[:4]) == 3
+
+
+# --- what clients write about the date, the folder and git ----------------------------------------------
+# Each file in `snapshots` has the shape of a client's requests, in words of our own: a conversation as it was `sent`,
+# the same `again` on the next day after a file was written, and `another` one, which differs in something else.
+
+RECORDINGS = sorted((Path(__file__).parent / "snapshots").glob("*.json"))
+GIT, END_OF_GIT = '<context name="gitStatus">', "</context>"
+DATE, END_OF_DATE = "<system-reminder>\nThe current date is: ", "</system-reminder>"
+
+
+def recorded(messages: list[dict[str, Any]]) -> str:
+    return fingerprint(SCOPE, read_request(msgspec.json.encode({"model": "auto", "messages": messages})).messages)
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_the_same_conversation_is_recognized_on_another_day(path: Path) -> None:
+    recording = json.loads(path.read_text(encoding="utf-8"))
+    sent, again, another = (recorded(recording[name]) for name in ("sent", "again", "another"))
+    assert sent == again != another
+    assert recording["sent"] != recording["again"]
+
+
+def same(kind: type[Instructions | UserMessage], one: str, two: str) -> bool:
+    return fingerprint(SCOPE, [kind(one)]) == fingerprint(SCOPE, [kind(two)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "two"),
+    [
+        (UserMessage, "Hi.<system-reminder>\nBe brief.\n</system-reminder>", "Hi."),
+        (UserMessage, f"Hi.{DATE}Tuesday", f"Hi.{DATE}Wednesday"),  # which does not end
+        (UserMessage, f"Hi.{GIT}a{END_OF_GIT}", f"Hi.{GIT}b{END_OF_GIT}"),  # not in the instructions
+        (UserMessage, "Current date: 2026-11-17", "Current date: 2026-11-18"),
+        (Instructions, f"Hi.{DATE}Tuesday{END_OF_DATE}", f"Hi.{DATE}Wednesday{END_OF_DATE}"),
+        (Instructions, f"Current date: {'a' * 41}", f"Current date: {'b' * 41}"),  # no date
+        (Instructions, "The Current date: a", "The Current date: b"),
+    ],
+)
+def test_nothing_else_is_ignored(kind: type[Instructions | UserMessage], one: str, two: str) -> None:
+    assert not same(kind, one, two)
+
+
+def test_each_passage_is_ignored_wherever_it_stands() -> None:
+    assert same(Instructions, f"A.\n\n{GIT}1{END_OF_GIT}\n\nB.{GIT}2{END_OF_GIT}", "A.\nB.")
+    assert same(UserMessage, f"{DATE}1{END_OF_DATE}\nA.", "A.")
+    assert same(Instructions, "A.\n  Today's date: x", "A.\n  Today's date: y")

@@ -1,6 +1,8 @@
 """Answers to questions and plans, as the agent is told them."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
@@ -21,6 +23,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.prompting.replies import (
     answers_message,
+    decisions_in,
     permission_of,
     permissions_message,
     plan_message,
@@ -100,6 +103,34 @@ def test_a_decision_about_commands_is_described_with_them() -> None:
     assert permissions_message([(npm, Permission("deny", "Use pnpm."))]) == f"{denied} Use pnpm."
 
 
+def test_a_message_about_decisions_is_read_back_as_sentences() -> None:
+    npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
+    decided = [
+        (npm, Permission("once")),
+        (several, Permission("workspace")),
+        (npm, Permission("deny")),
+        (npm, Permission("deny", "Use pnpm.\n\nOr yarn.")),
+    ]
+    assert decisions_in(permissions_message(decided)) == [
+        "You allowed `npm test` once.",
+        "You allowed `cd a` … from now on.",
+        "You denied `npm test`.",
+        "You denied `npm test`: Use pnpm.\n\nOr yarn.",
+    ]
+    for other in ("", "Run npm test.", f"{permissions_message(decided[:1])} And then?", "You may run this once:\n\n"):
+        assert decisions_in(other) == []
+
+
+@given(st.lists(st.tuples(st.text(), st.sampled_from(["once", "workspace", "deny"])), min_size=1))
+def test_any_decisions_are_read_back(decided: list[tuple[str, Decision]]) -> None:
+    requests = [(PermissionRequest(subject=text, rules=[]), Permission(decision)) for text, decision in decided]
+    verbs = {"once": "once.", "workspace": "from now on.", "deny": "You denied"}
+    found = decisions_in(permissions_message(requests))
+    assert len(found) == len(decided)
+    assert all(verbs[decision] in sentence for sentence, (_, decision) in zip(found, decided, strict=True))
+
+
 @pytest.mark.parametrize("decision", ["once", "conversation", "workspace", "deny"])
 def test_a_permission_is_an_option(decision: Decision) -> None:
     assert permission_of(answer("permission", decision)) == Permission(decision)
@@ -109,9 +140,9 @@ def test_words_are_the_reason_of_a_denial_and_nothing_else() -> None:
     assert permission_of(replace(answer("permission", "deny"), text="No.")) == Permission("deny", "No.")
     with pytest.raises(InvalidRequest, match="only be sent with `deny`"):
         permission_of(replace(answer("permission", "once"), text="Go."))
-    for given in (replace(answer("permission"), text="Yes!"), answer("permission"), answer("permission", "yes")):
+    for unclear in (replace(answer("permission"), text="Yes!"), answer("permission"), answer("permission", "yes")):
         with pytest.raises(InvalidRequest, match="text` alone is no decision"):
-            permission_of(given, 1)
+            permission_of(unclear, 1)
 
 
 # --- answers that came later ------------------------------------------------------------------------

@@ -118,11 +118,36 @@ def test_every_document_is_one_article_with_a_name(metadata: Metadata, name: str
 
 def test_prose() -> None:
     found = html(TextMetadata(), "# Title\n\n*a* **b** ~~c~~ `d`\n\n3. e\n\n| f | g |\n|---|--:|\n| h | i |\n")
-    assert "<h3>Title</h3>" in found
+    assert '<h3 dir="auto">Title</h3>' in found
     assert "<em>a</em> <strong>b</strong> <s>c</s> <code>d</code>" in found
-    assert '<ol start="3">' in found
-    assert '<td class="right">i</td>' in found
+    assert '<ol start="3" dir="auto">' in found
+    assert '<td class="right" dir="auto">i</td>' in found
     assert "style" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "after"),
+    [
+        ("see https://a.example/b?c=d_e#f.", "https://a.example/b?c=d_e#f", "."),
+        ("(https://a.example/b_(c))", "https://a.example/b_(c)", ")"),
+        ("**http://localhost:8787/**", "http://localhost:8787/", "</strong>"),
+        ("HTTPS://A.example", "HTTPS://A.example", ""),
+    ],
+)
+def test_an_address_in_a_sentence_is_a_link(text: str, address: str, after: str) -> None:
+    link = f'<a href="{address}" rel="noopener noreferrer nofollow" target="_blank">{address}</a>'
+    assert f"{link}{after}" in html(TextMetadata(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["`https://a.example`", "a/https://a.example", "https://", "ftp://a.example", "javascript://a.example"]
+)
+def test_other_addresses_are_no_links(text: str) -> None:
+    assert "<a " not in html(TextMetadata(), text)
+
+
+def test_an_address_within_a_link_is_its_text() -> None:
+    assert html(TextMetadata(), "[https://a.example](https://b.example)").count("<a ") == 1
 
 
 def test_plain_text_stays_as_it_is() -> None:
@@ -465,14 +490,14 @@ def test_long_code_is_folded_and_drawings_are_shown_as_source() -> None:
         ("- [X] a *b*", 'aria-label="Done">☑</span>a <em>b</em>'),
         ("- [y] a", "[y] a"),
         ("- *[x] a*", "[x] a"),
-        ("[ ] a", "<p>[ ] a</p>"),
-        ("a[^1]\n\n[^1]: word", "<p><sup>1</sup> word</p>"),
+        ("[ ] a", '<p dir="auto">[ ] a</p>'),
+        ("a[^1]\n\n[^1]: word", '<p dir="auto"><sup>1</sup> word</p>'),
         ("[^a b]", "[^a b]"),
         ("$$\nx\n$$", "Formula (source)"),
         ("$$x$$", "Formula (source)"),
-        ("$$\nx", "<p>$$\nx</p>"),
-        ("$$\n\n$$", "<p>$$</p>"),
-        ("$$\n" + "x\n" * 300 + "$$", "<p>$$\n"),
+        ("$$\nx", '<p dir="auto">$$\nx</p>'),
+        ("$$\n\n$$", '<p dir="auto">$$</p>'),
+        ("$$\n" + "x\n" * 300 + "$$", '<p dir="auto">$$\n'),
         ("    $$\n    x", "<code"),
         ("a\n$$\nx\n$$\nb", "Formula (source)"),
     ],

@@ -16,6 +16,7 @@ from cursor_gateway.model.document_events import (
     DocumentStarted,
     KnownMetadata,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -220,7 +221,7 @@ def test_an_open_text_that_takes_too_long_goes_on_as_it_is_written() -> None:
     for event in written("", pieces, TextMetadata())[:-1]:
         for fragment in renderer.push(event):
             page.apply(fragment)
-    assert "<h3>One</h3>" in page.html
+    assert '<h3 dir="auto">One</h3>' in page.html
     assert "&gt; SLOW *text* and " in page.html
     assert '<span data-part="tail">more &lt;b&gt;</span></code></pre>' in page.html
 
@@ -242,9 +243,9 @@ def test_prose_is_there_before_it_ends_and_finished_blocks_are_not_sent_again() 
         sent += renderer.push(event)
     for fragment in sent:
         page.apply(fragment)
-    assert "<h3>One</h3>" in page.html
+    assert '<h3 dir="auto">One</h3>' in page.html
     assert "<em>words</em>" in page.html
-    assert '<p>Three<span data-part="tail"> and</span></p>' in page.html
+    assert '<p dir="auto">Three<span data-part="tail"> and</span></p>' in page.html
     assert isinstance(sent[-1], Appended)
     assert "One" not in renderer.push(ContentDelta("doc_001", " more words than an eighth"))[0].html
 
@@ -252,14 +253,29 @@ def test_prose_is_there_before_it_ends_and_finished_blocks_are_not_sent_again() 
 def test_what_comes_goes_on_with_the_last_line() -> None:
     for text, around in {
         "- a\n- b": '<li>b<span data-part="tail"></span></li>',
-        "> a": '<p>a<span data-part="tail"></span></p>',
+        "> a": '<p dir="auto">a<span data-part="tail"></span></p>',
         "a `b`": '<code>b</code><span data-part="tail"></span></p>',
         "```\na": 'a<span data-part="tail"></span></code></pre>',
         "```\na\n": 'a\n<span data-part="tail"></span></code></pre>',
         "```\na\n```\n": '</figure>\n<span data-part="tail"></span>',
-        "a\n\n": '<p>a</p>\n<span data-part="tail"></span>',
+        "a\n\n": '<p dir="auto">a</p>\n<span data-part="tail"></span>',
+        "a ": '<p dir="auto">a<span data-part="tail"> </span></p>',
+        "- a\n- b  ": '<li>b<span data-part="tail">  </span></li>',
+        "```\na ": 'a <span data-part="tail"></span></code></pre>',
     }.items():
         assert around in shown(written("", [text], TextMetadata())[:-1]).html
+
+
+@given(st.lists(st.sampled_from(["the", " ", "quick ", " brown", "fox jumps ", "over **the** ", "lazy"]), max_size=60))
+def test_words_never_stick_together_on_the_way(pieces: list[str]) -> None:
+    renderer, page = LiveRenderer(), Page()
+    said = ""
+    for event in written("", pieces, TextMetadata())[:-1]:
+        for fragment in renderer.push(event):
+            page.apply(fragment)
+        if isinstance(event, ContentDelta):
+            said += event.text
+            assert re.sub("<[^>]*>|[*]", "", page.html).split() == said.replace("*", "").split()
 
 
 def test_code_is_appended_with_its_numbers_and_coloured_at_its_end() -> None:
@@ -305,7 +321,39 @@ def test_a_tool_is_known_better_with_each_event() -> None:
     assert seen[3] == seen[2]
 
 
+@pytest.mark.parametrize("type", ["plan", "clarification"])
+def test_what_is_to_be_decided_on_is_seen_before(type: DocumentType) -> None:
+    renderer, page = LiveRenderer(), Page()
+    known = KnownMetadata(state="waiting", title="A plan", overview="", todos=[], questions=[])
+    for event in (DocumentStarted("doc_001", type, 1, known), ContentDelta("doc_001", "Dump it.", raw="")):
+        for fragment in renderer.push(event):
+            page.apply(fragment)
+    assert "Dump it." in page.html
+
+
+def test_a_running_command_shows_the_last_lines_that_it_wrote() -> None:
+    renderer, page = LiveRenderer(), Page()
+
+    def show(*events: DocumentEvent) -> str:
+        for event in events:
+            for fragment in renderer.push(event):
+                page.apply(fragment)
+        return page.html
+
+    started = DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="make <it>"))
+    html = show(started, TerminalOutput("doc_001", "<one>\n"), TerminalOutput("doc_001", "50%\r60%"))
+    assert "&lt;one&gt;\n60%" in html
+    assert 'data-state="running"' in html
+    html = show(*(TerminalOutput("doc_001", f"\nline {number}") for number in range(2000)))
+    assert "line 1999" in html
+    assert "line 99<" not in html
+    assert len(html) < 6000
+    assert len(show(TerminalOutput("doc_001", "x" * 50_000))) < 6000
+
+
 def test_what_is_no_document_shows_nothing() -> None:
+    assert LiveRenderer().push(TerminalOutput("doc_009", "of nothing")) == []
+    assert shown([DocumentStarted("doc_001", "text", 1), TerminalOutput("doc_001", "x")]).html.count("x<") == 0
     assert LiveRenderer().push(Reasoning("hm")) == []
     assert LiveRenderer().push(ContentDelta("doc_009", "of nothing")) == []
     assert LiveRenderer().push(ToolCallStarted("doc_009", "a", "b")) == []

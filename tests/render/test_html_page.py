@@ -9,7 +9,16 @@ from itertools import product
 import pytest
 
 from cursor_gateway.demo import recordings
-from cursor_gateway.model.documents import ChatResponse, ResponseMetadata, TextMetadata, Usage, make_document
+from cursor_gateway.model.documents import (
+    ChatResponse,
+    PermissionRequest,
+    ResponseMetadata,
+    TextMetadata,
+    Usage,
+    make_document,
+)
+from cursor_gateway.model.permissions import Permission
+from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.html import code, page_style, render_page
 from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS, text_of
@@ -67,6 +76,16 @@ def test_what_is_not_known_is_not_shown() -> None:
     assert "The answer is empty." in page
     for name in ("Model", "Time", "Took", "Tokens", "Tools", "Prompt"):
         assert name not in page_text(page).replace(page_style(), "")
+
+
+def test_what_somebody_allowed_is_a_note_and_no_prompt() -> None:
+    request = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    prompt = permissions_message([(request, Permission(decision="once"))])
+    page = render_page(response(), prompt=prompt)
+    assert '<p class="note">You allowed' in page
+    assert "You allowed `npm test` once." in page_text(page)
+    assert "You may run this" not in page
+    assert 'id="prompt"' not in page
 
 
 def test_the_title_is_given_or_the_first_words_of_the_prompt() -> None:

@@ -53,9 +53,9 @@ _PAGE_TAGS = _TAGS | {
 _ATTRIBUTES = {
     "class", "id", "tabindex", "aria-label", "aria-hidden", "aria-labelledby", "data-part", "data-type",
     "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
-    "data-permission", "placeholder", "role",
+    "data-permission", "data-accepted", "placeholder", "role",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
-    "disabled", "autocomplete", "href", "rel", "target", "title", "start",
+    "disabled", "dir", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip
 _PAGE_ATTRIBUTES = _ATTRIBUTES | {"lang", "charset", "http-equiv", "content", "datetime"}
 _VOID = {"br", "hr", "input", "meta"}
@@ -297,7 +297,7 @@ def test_an_image_is_a_link_to_it_and_is_not_loaded() -> None:
 def test_a_column_is_aligned_by_a_class_not_by_a_style() -> None:
     """The page's policy allows no inline styles."""
     found = prose("| a |\n|--:|\n| b |\n")
-    assert '<td class="right">b</td>' in found
+    assert '<td class="right" dir="auto">b</td>' in found
     assert "style" not in found
 
 

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
@@ -18,6 +19,7 @@ from cursor_gateway.model.document_events import (
     Done,
     KnownMetadata,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallStarted,
 )
@@ -326,6 +328,13 @@ def test_the_closing_line_has_status_time_tokens_and_model() -> None:
     assert "9 tokens in, 1 out, estimated" in plain_text([done(estimated)])
 
 
+def test_the_closing_line_says_how_many_calls_were_not_run() -> None:
+    end = done()
+    metadata = replace(end.envelope.metadata, refused_count=2)
+    end = replace(end, envelope=replace(end.envelope, metadata=metadata))
+    assert plain_text([end]).startswith("✓ completed in 4.2 s · 2 not run · 1,200 tokens")
+
+
 def test_the_closing_line_of_a_failed_run_is_red_and_says_only_what_is_known() -> None:
     nothing = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0, estimated=True)
     assert plain_text([done(nothing, duration_ms=0, failed=True, model="unknown")]) == "✗ failed\n"
@@ -424,6 +433,24 @@ def test_running_tools_are_seen() -> None:
     expected = ("sleep 9", "src/a.py", "b.py", "The plan", "The question", "to-dos", "and 1 more", "meanwhile")
     shown = frames(events, *expected)
     assert [text for text in expected if text not in shown] == []
+
+
+def test_the_last_lines_of_a_running_command_are_seen_until_it_ends() -> None:
+    started: DocumentEvent = DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="make"))
+    output: list[DocumentEvent] = [TerminalOutput("doc_001", f"line {number}\n") for number in range(9)]
+    shown = frames([started, *output], "line 8")
+    assert "line 6" in shown
+    view = TerminalView(make_console(StringIO(), plain=True))
+    ended = DocumentEnded(make_document("doc_001", 1, None, command("all\n")))
+    for event in (started, *output):
+        view.push(event)
+    assert view._region.output[0] == "doc_001"
+    view.push(TerminalOutput("doc_002", "of another one"))
+    assert view._region.output == ("doc_002", "of another one")
+    view.push(TerminalOutput("doc_001", "x" * 9999))
+    assert len(view._region.output[1]) == 2000
+    view.push(ended)
+    assert view._region.output == ("", "")
 
 
 def test_waiting_and_thinking_are_seen() -> None:

@@ -59,7 +59,7 @@ class ScriptedSource:
         self.known = ["auto"]
         self.knows_sessions = True
         self.offers_tools = True
-        self.holds_questions = True
+        self.holds_questions = self.asks_by_default = True
         self.tools_server = "caller"
         self.login = "somebody"
 
@@ -78,6 +78,16 @@ class ScriptedSource:
 
     def has_session(self, turn: Turn) -> bool:
         return self.knows_sessions
+
+    @property
+    def has_spares(self) -> bool:
+        return False
+
+    def claim_spare(self, turn: Turn) -> str | None:
+        return None
+
+    async def end_spares(self) -> None:
+        return
 
     async def forget(self, folder: str) -> bool:
         return True
@@ -182,6 +192,7 @@ def folded(run: Run) -> ChatResponse | None:
 
 
 async def write(journal: Journal, events: list[DocumentEvent]) -> list[DocumentEvent]:
+    journal.state.push_all(events)
     journal.add(events)
     return await journal.store(events)
 

@@ -57,9 +57,15 @@ class Place:
             account_errors=AccountErrors(routed(self.source), seconds, lambda: self.now, tmp_path),
         )
 
-    async def ask(self, owner: str = "me", model: str | None = None) -> str:
+    async def ask(self, owner: str = "me", model: str | None = None, *, clients_retry: bool = True) -> str:
         """How the run ended, once its agent is gone."""
-        order = RunRequest(owner=owner, messages=[UserMessage("Hi.")], model=model, request_id="req_1")
+        order = RunRequest(
+            owner=owner,
+            messages=[UserMessage("Hi.")],
+            model=model,
+            request_id="req_1",
+            clients_retry=clients_retry,
+        )
         run = await self.service.start(order)
         assert isinstance(run, Run)
         await run.gone()
@@ -95,6 +101,16 @@ def test_the_same_error_is_returned_again_without_an_agent(tmp_path: Path, error
         assert place.agents == 1
         assert list((tmp_path / "conversations").iterdir()) == conversations
         assert place.watcher.seen.count(f"repeated {error.code} me req_1") == 3
+
+    lived(place, live)
+
+
+def test_a_person_who_asks_again_gets_an_agent(tmp_path: Path) -> None:
+    place = Place(tmp_path, [LIMIT], ANSWERS)
+
+    async def live() -> None:
+        await place.ask()
+        assert await place.ask(clients_retry=False) == "completed"
 
     lived(place, live)
 

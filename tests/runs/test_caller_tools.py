@@ -6,9 +6,10 @@ import pytest
 
 from cursor_gateway.model.actions import Command, Outcome
 from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
-from cursor_gateway.model.caller_tools import Offer, Tool
+from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.documents import TerminalCommandDocument
+from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
@@ -23,6 +24,7 @@ from tests.runs.scripted import (
     forever,
     info,
     say,
+    true,
     turn,
 )
 
@@ -94,12 +96,37 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
         shown = waiting.shown
         may_store.set()
         assert not shown
-        while not run.log.paused_at:
+        while not run.log.state.paused_at:
             await asyncio.sleep(0.001)
         await run.log.flush()
-        text = "".join(map(source_text, run.log.events[: run.log.paused_at]))
+        text = "".join(map(source_text, run.log.events[: run.log.state.paused_at]))
         assert text == "One. Two."
         await run.abandon()
         await asyncio.wait([call])
 
     loop(live())
+
+
+def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one_of_them() -> None:
+    """As from a stored run. What came before is no reply to the request that had them all."""
+
+    async def live() -> None:
+        waiting = Waiting(WaitLimits(quiet_seconds=0.01))
+        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
+        run = Run(info(), turn(), "me", UnstoredJournal(), waiting=waiting, caller=caller)
+        run.start(ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
+        calls = [asyncio.ensure_future(caller.call("weather", {"place": place})) for place in "ab"]
+        await true(lambda: len(waiting.shown) == 2)
+        first, second = waiting.shown
+        results = {first: ToolResult(text="rain"), second: ToolResult(text="sun")}
+        pauses = [run.driver.answer({first: results[first]})]
+        await true(lambda: len(run.log.state.pauses) == 2)
+        pauses += [run.driver.answer(results), run.driver.answer(results), run.driver.answer({first: results[first]})]
+        assert pauses == [run.log.state.pauses[number].number for number in (0, 1, 1, 0)]
+        assert run.log.state.reply_text(0) == "I look. \n"
+        said = [message.text for message in caller.history if isinstance(message, AssistantMessage)]
+        assert said == ["I look. \n"], "with what the assembler had held back"
+        await run.abandon()
+        await asyncio.wait(calls)
+
+    asyncio.run(live())

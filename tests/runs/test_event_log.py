@@ -13,6 +13,8 @@ from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import Readers
 from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.store.base import Lease
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, UnstoredJournal, info, say, turns_of_the_loop
 from tests.runs.suspending import suspending
@@ -68,7 +70,7 @@ def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
     async def live() -> None:
         log = EventLog(UnstoredJournal())
         log.add(SAID)
-        assert (log.count, log.added) == (0, len(SAID))
+        assert (log.count, log.state.count) == (0, len(SAID))
         reader = Readers(log).reader(after=3)
         reading = asyncio.get_running_loop().create_task(reader.next())
         await turns_of_the_loop(3)
@@ -80,7 +82,9 @@ def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
 
 
 def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:
-    log, paused = EventLog(UnstoredJournal()), Paused(envelope())
-    log.resume([*SAID[:2], paused, *SAID[2:-1]])
-    assert (log.count, log.added, log.documents) == (len(SAID), len(SAID), 1)
-    assert (log.pauses, log.paused_at) == ({3: paused}, 3)
+    journal, paused = UnstoredJournal(), Paused(envelope())
+    stored = RunState().push_all([*SAID[:2], paused, *SAID[2:-1]])
+    journal.resume(Lease("run", 2), stored, None)
+    log = EventLog(journal)
+    assert (log.count, log.state, journal.stored) == (len(SAID), stored, len(SAID))
+    assert (log.state.documents, log.state.paused_at) == (1, 3)

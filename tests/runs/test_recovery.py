@@ -1,7 +1,9 @@
 """What a gateway left unfinished when it died: ended with what it had, once, and nobody else's."""
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done, source_tex
 from cursor_gateway.runs.recovery import end_interrupted_runs, run_info
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.laws.laws import assert_well_formed
 from tests.runs.scripted import info, say
@@ -95,6 +98,17 @@ def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
     assert asked == ["host:1"] * 3
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 3
     assert blocking(store).unfinished_runs() == []
+
+
+def test_one_that_is_damaged_does_not_keep_the_others_from_ending(store: SqliteStore, tmp_path: Path) -> None:
+    for id in ("first", "second"):
+        blocking(store).begin_run(new_run(id, id))
+        blocking(store).append(lease(id), 1, events(STORY, id))
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        connection.execute("UPDATE events SET data = x'ff' WHERE place >> 32 = 1")
+        connection.commit()
+    assert asyncio.run(end_interrupted_runs(store, nobody, 5000)) == 1
+    assert [run.id for run in blocking(store).unfinished_runs()] == ["first"]
 
 
 def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:

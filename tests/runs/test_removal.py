@@ -7,6 +7,7 @@ from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.removal import Removals
+from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -20,6 +21,16 @@ class Forgetting(ScriptedSource):
         self.forgotten: list[str] = []
         self.may_end = asyncio.Event()
         self.may_end.set()
+
+    @property
+    def has_spares(self) -> bool:
+        return False
+
+    def claim_spare(self, turn: Turn) -> str | None:
+        return None
+
+    async def end_spares(self) -> None:
+        return
 
     async def forget(self, folder: str) -> bool:
         self.forgotten.append(Path(folder).name)

@@ -9,7 +9,7 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import NoTool, Offer, Tool
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import repeats
-from cursor_gateway.runs.repeats import Repeats, call_id, request_key, run_of
+from cursor_gateway.runs.repeats import Deliveries, Repeats, call_id, request_key, run_of
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -90,3 +90,31 @@ def test_without_the_store_replies_of_this_process_are_known(tmp_path: Path) -> 
     at_once(known.note(ME, "key", IdempotentRun("run", "", 3), 1000))
     assert at_once(known.find(ME, "key")) == IdempotentRun("run", "", 3)
     assert at_once(known.find(ME, "other")) is None
+
+
+# --- when a question is a retry, and when it is asked again ----------------------------------------
+
+
+def test_a_question_is_asked_again_some_time_after_its_answer() -> None:
+    now = [0.0]
+    known = Deliveries(5, lambda: now[0])
+    assert not known.is_asked_again("me", "key")
+    known.note("me", "key")
+    now[0] = 4
+    assert not known.is_asked_again("me", "key")
+    known.note("me", "key")  # the retry was answered, too
+    now[0] = 8
+    assert not known.is_asked_again("me", "key")
+    now[0] = 9
+    assert not known.is_asked_again("you", "key")
+    assert not known.is_asked_again("me", "another")
+    assert known.is_asked_again("me", "key")
+    assert not known.is_asked_again("me", "key")  # its own retry
+
+
+def test_only_so_many_deliveries_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_MOST", 2)
+    known = Deliveries(0, lambda: 0.0)
+    for key in ("a", "b", "a", "c"):
+        known.note("me", key)
+    assert [key for key in ("a", "b", "c") if known.is_asked_again("me", key)] == ["a", "c"]

@@ -568,7 +568,7 @@ def test_documents_that_have_ended_are_counted() -> None:
         begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
         await run.gone()
         assert texts(run) == "a|b|c"
-        assert run.log.documents == 3
+        assert run.log.state.documents == 3
 
     asyncio.run(live())
 

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import gc
 import os
+import threading
 import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime
@@ -28,9 +29,12 @@ from cursor_gateway.errors import (
     WorkspaceForbidden,
 )
 from cursor_gateway.model.agent_events import RunFailed
+from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.prompting.prompt import debug_preamble
+from cursor_gateway.runs import starter
+from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.local_run_service import LocalRunService
@@ -565,5 +569,27 @@ def test_runs_that_start_at_the_same_moment_may_take_the_last_places(tmp_path: P
     async def live() -> None:
         runs = await asyncio.gather(place.start(), place.start())
         assert len({run.id for run in runs}) == 2
+
+    lived(place, live)
+
+
+def test_the_tools_of_a_large_request_do_not_keep_the_loop_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = Place(tmp_path, ScriptedSource(ANSWERS))
+    by: list[threading.Thread] = []
+
+    def compressed(request: RunRequest) -> bytes:
+        by.append(threading.current_thread())
+        return continuation_of(request)
+
+    monkeypatch.setattr(starter, "continuation_of", compressed)
+
+    async def live() -> None:
+        offer = Offer(tools=[Tool("look", "Looks.", {"type": "object"})])
+        for body in (b"{}", b" " * 300_000):
+            await (await place.start(offer=offer, body=body)).gone()
+        assert [thread is threading.main_thread() for thread in by] == [True, False]
+        await place.service.close(0)
 
     lived(place, live)

@@ -110,6 +110,72 @@ def test_who_sends_one_request_after_the_other_never_waits(places: int, steps: l
         assert sum(held.values()) <= places
 
 
+@pytest.mark.parametrize(
+    ("held", "verdict"),
+    [
+        ({"me": 2}, "start"),
+        ({"me": 3}, "kept for others"),
+        ({"me": 1, "you": 2}, "start"),  # each key has a place
+        ({"you": 3}, "start"),
+        ({"you": 4}, "wait"),
+    ],
+)
+def test_the_last_place_is_kept_for_a_key_that_has_none(held: dict[str, int], verdict: Verdict) -> None:
+    assert decide("me", held, [], Shares(max_runs=4, api_keys=("me", "you"))) == verdict
+
+
+def test_a_key_below_its_share_leaves_the_last_place_too() -> None:
+    shares = Shares(max_runs=8, api_keys=("me", "you", "other"))
+    assert decide("me", {"me": 1, "you": 6}, [], shares) == "wait"
+    assert next_in_queue({"me": 1, "you": 6}, ["me", "other"], shares) == 1
+    assert decide("me", {"me": 1, "you": 5, "other": 1}, [], shares) == "start"
+
+
+def test_the_only_place_is_for_any_key() -> None:
+    shares = Shares(max_runs=1, api_keys=("me", "you"))
+    assert decide("me", {}, [], shares) == "start"
+    assert decide("me", {"you": 1}, [], shares) == "wait"
+    assert decide("me", {"me": 1}, [], shares) == "all taken"
+
+
+def test_a_single_key_can_use_all_places() -> None:
+    assert decide("me", {"me": 3}, [], Shares(max_runs=4, api_keys=("me",))) == "start"
+
+
+@given(st.integers(2, 9), st.integers(2, 5), st.data())
+def test_a_key_whose_runs_never_end_locks_nobody_out(places: int, keys: int, data: st.DataObject) -> None:
+    """`a` is that key. Others come, go, and are forgotten: whenever only `a` has runs, each of them starts at once."""
+    names = "abcde"[:keys]
+    shares = Shares(max_runs=places, api_keys=names, max_runs_per_key=data.draw(st.sampled_from([0, 0, 3])))
+    held: Counter[str] = Counter()
+    queue: list[str] = []
+    recent: set[str] = set()
+    arrivals = st.sampled_from(names)
+    for step in data.draw(st.lists(st.one_of(arrivals, st.tuples(st.just("ends"), arrivals), st.none()), max_size=60)):
+        match step:
+            case str() as owner:
+                recent.add(owner)
+                match decide(owner, held, queue, shares, recent):
+                    case "start":
+                        held[owner] += 1
+                    case "wait":
+                        queue.append(owner)
+                    case _:
+                        pass
+            case ("ends", owner) if owner != "a" and held[owner]:
+                held[owner] -= 1
+            case None:
+                recent = {owner for owner in names if held[owner]}
+            case _:
+                pass
+        while (place := next_in_queue(held, queue, shares, recent)) is not None:
+            held[queue.pop(place)] += 1
+        assert sum(held.values()) <= places
+        for other in names[1:]:
+            assert decide(other, {"a": held["a"]}, [], shares, recent) == "start"
+            assert next_in_queue({"a": held["a"]}, ["a", other], shares, recent) is not None
+
+
 def test_owners_are_recent_for_a_while() -> None:
     recent = Recent()
     recent.note("me", 0)

@@ -24,8 +24,7 @@ from cursor_gateway.model.caller_tools import CallerCall, ToolResult
 from cursor_gateway.model.document_events import Paused
 from cursor_gateway.model.documents import MODES, DocumentType
 from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
-from cursor_gateway.stages.partial_run import PartialRun
-from tests.laws.laws import RUN, assemble
+from tests.laws.laws import RUN, assemble, response_so_far
 from tests.schema.specification import needs_specification
 from tests.schema.test_specification import PAYLOADS
 from tests.schema.validation import complaints
@@ -149,7 +148,7 @@ def test_a_run_that_waits_for_its_caller_is_as_the_schema_says_at_every_step() -
     )
     assert_it_is_as_the_schema_says(events)
     for place, event in enumerate(events):
-        snapshot = PartialRun(events[:place]).response(RUN, "")
+        snapshot = response_so_far(events[:place], RUN)
         assert complaints(json.loads(encode_response(snapshot)), "ChatResponse") == []
         if isinstance(event, Paused):
             (line,) = lines_of([event])

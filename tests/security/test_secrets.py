@@ -11,9 +11,10 @@ import httpx2
 import pytest
 
 from cursor_gateway.keys import hash_key
+from cursor_gateway.sources.descendants import AGENT
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
-from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS
+from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS, with_key
 from tests.server.conftest import chat, eventually, growing, http_client, invocation, standin, text_of, unique
 from tests.server.test_caller_tools import PNG, WEATHER, Caller, call, only_call, program, say
 
@@ -56,7 +57,7 @@ def test_the_agents_environment_has_its_own_secret_and_none_of_ours(
         given = _of_process(invocation(keyed_gateway, mark)["pid"], "environ")
         names = {entry.partition(b"=")[0].decode() for entry in given.split(b"\0") if entry}
         assert f"CURSOR_API_KEY={CURSOR_KEY}".encode() in given.split(b"\0")
-        assert not [name for name in names if name.startswith("CURSOR_GATEWAY_")]
+        assert [name for name in names if name.startswith("CURSOR_GATEWAY_")] == [AGENT]
         assert "OPERATORS_SECRET" not in names
         assert all(secret.encode() not in given for secret in OURS)
         opened = [os.readlink(entry) for entry in Path(f"/proc/{invocation(keyed_gateway, mark)['pid']}/fd").iterdir()]
@@ -180,7 +181,17 @@ def test_an_agent_that_tells_its_environment_tells_nothing_of_ours(
     result = text_of(chat(alice, standin("echo-env")))
     assert "PATH" in result
     assert all(secret not in result for secret in OURS)
-    assert "CURSOR_GATEWAY" not in result
+    assert re.findall(r"CURSOR_GATEWAY\w*", result) == [AGENT, AGENT]  # its name, and its name with the value
+
+
+def test_the_value_that_marks_an_agents_processes_is_no_key(
+    keyed_gateway: RunningGateway, alice: httpx2.Client
+) -> None:
+    """An agent tells it to whoever asks."""
+    value = json.loads(text_of(chat(alice, standin("echo-env"))))["values"][AGENT]
+    for key in (value, value.partition(".")[0]):
+        with with_key(keyed_gateway, key) as client:
+            assert client.get("/v1/conversations").status_code == 401
 
 
 def test_a_fault_tells_the_caller_an_id_and_the_log_the_rest(tmp_path: Path) -> None:

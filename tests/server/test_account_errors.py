@@ -38,12 +38,24 @@ def test_openais_client_starts_one_agent(remembering: RunningGateway, scenario: 
     assert len(invocations(remembering, mark)) == 1
 
 
-def test_a_failure_that_may_pass_is_tried_again(remembering: RunningGateway) -> None:
+@pytest.mark.parametrize("interactive", [False, True])
+@pytest.mark.parametrize("scenario", ["fail-quota", "fail-auth", "fail-network"])
+def test_a_persons_own_retry_always_asks_the_agent(
+    remembering: RunningGateway, scenario: str, interactive: bool
+) -> None:
+    """Whatever a client was told about the same question, or about the account, a moment before."""
     mark = unique()
-    body = question(f"{mark} {standin('crash-early')}")
-    with openai_client(remembering, max_retries=1) as client, pytest.raises(sdk.APIStatusError):
-        client.chat.completions.create(**body)
-    assert len(invocations(remembering, mark)) == 2
+    prompt = f"{mark} {standin(scenario)}"
+    source = {"source": "interactive"} if interactive else {}
+    with http_client(remembering) as client:
+        for _ in range(2):
+            assert ask(client, "openai", prompt).status_code >= 400
+        agents = len(invocations(remembering, mark))
+        assert agents == 1
+        for _ in range(2):
+            client.post("/v1/chat", json={"message": prompt, **source})
+            before, agents = agents, len(invocations(remembering, mark))
+            assert agents > before
 
 
 def test_the_agent_is_asked_again_when_something_has_changed(tmp_path: Path) -> None:
@@ -68,7 +80,7 @@ def test_the_agent_is_asked_again_when_something_has_changed(tmp_path: Path) -> 
         assert agents() == 4
         repeated = 'cursor_gateway_account_errors_repeated_total{code="agent_unauthenticated"} 4.0'
         assert repeated in client.get("/metrics").text
-    assert gateway.log.read_text().count("account error repeated") == 4
+    assert gateway.log.read_text().count("failure repeated") == 4
 
 
 # --- the agent's own words ------------------------------------------------------------------------------
@@ -84,11 +96,13 @@ def test_no_credential_of_the_agents_is_repeated_in_an_error(tmp_path: Path) -> 
         http_client(gateway) as client,
     ):
         replies = [ask(client, "documents", standin("fail-words", words), stream=stream) for stream in (False, True)]
-        replies.append(ask(client, "openai", standin("fail-words", words)))
         for reply in replies:
             details = reply.json()["error"]["details"]
             assert "cannot log in: [redacted] at https://[redacted]@example.com with [redacted]" in details
             assert "\x1b" not in details
+        replies.append(ask(client, "openai", standin("fail-words", words)))
+        assert "cannot log in" not in replies[-1].text  # the agent's words may be ones that clients retry
+        for reply in replies:
             shown = client.get(f"/v1/chat/{reply.headers['x-chat-id']}/events").text
             assert "cannot log in: [redacted]" in shown
             assert key not in reply.text + shown

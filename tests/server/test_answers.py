@@ -327,7 +327,7 @@ def test_signs_of_life_come_before_a_late_answer(tmp_path: Path, end: list[Agent
         goes.set()
         await asking
         assert client.status == 200
-        assert (b"agent_overloaded" in client.pieces[-1]) == isinstance(end, Exception)
+        assert (b"agent_no_capacity" in client.pieces[-1]) == isinstance(end, Exception)
         assert client.body.endswith(b"data: [DONE]\n\n")
 
     asyncio.run(live())

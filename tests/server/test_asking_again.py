@@ -37,7 +37,7 @@ def test_a_key_whose_run_failed_in_a_way_that_may_pass_is_free_again(
 ) -> None:
     mark = unique()
     asking, key = f"{mark} {standin('fail-capacity')}", {"idempotency-key": unique()}
-    assert [completion(http, asking, key).status_code for _ in range(2)] == [429, 429]
+    assert [completion(http, asking, key).status_code for _ in range(2)] == [424, 424]
     assert len(invocations(gateway, mark)) == 2
 
 
@@ -57,7 +57,7 @@ def test_a_key_whose_run_was_broken_off_is_free_again(gateway: RunningGateway, h
 def test_a_key_whose_request_was_wrong_stays(gateway: RunningGateway, http: httpx2.Client) -> None:
     mark = unique()
     asking, key = f"{mark} {standin('fail-quota-early')}", {"idempotency-key": unique()}
-    assert [completion(http, asking, key).status_code for _ in range(2)] == [429, 429]
+    assert [completion(http, asking, key).status_code for _ in range(2)] == [402, 402]
     assert len(invocations(gateway, mark)) == 1  # the account's limit does not pass by asking
 
 
@@ -94,7 +94,7 @@ def test_a_turn_that_never_began_does_not_cost_the_session(gateway: RunningGatew
     answer = http.post("/v1/chat/completions", json={"messages": messages}).json()["choices"][0]["message"]["content"]
     messages.append({"role": "assistant", "content": answer})
     failed = [*messages, {"role": "user", "content": standin("fail-capacity")}]
-    assert http.post("/v1/chat/completions", json={"messages": failed}).status_code == 429
+    assert http.post("/v1/chat/completions", json={"messages": failed}).status_code == 424
     continued = [*messages, {"role": "user", "content": then}]
     assert http.post("/v1/chat/completions", json={"messages": continued}).status_code == 200
     assert invocation(gateway, then)["prompt"] == then

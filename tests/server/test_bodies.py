@@ -4,11 +4,12 @@ import asyncio
 import threading
 
 from cursor_gateway.server.bodies import parse_body
+from cursor_gateway.server.unread import UnreadReplies
 
 
 def test_only_much_is_read_beside_the_loop() -> None:
     async def where(size: int) -> int:
-        return await parse_body(b"x" * size, lambda body: threading.get_ident())
+        return await parse_body(b"x" * size, lambda body: threading.get_ident(), UnreadReplies().turn("me"))
 
     async def test() -> None:
         assert await where(1000) == threading.get_ident()

@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cursor_gateway.sources.descendants import AGENT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
     Dialect,
@@ -215,7 +216,7 @@ def test_the_agents_environment_and_what_is_logged(tmp_path: Path) -> None:
         result = json.loads(text_of(chat(http, f"{mark} {standin('echo-env')}")))
         names = set(result["names"])
         assert names.isdisjoint({"DATABASE_PASSWORD", "OPENAI_API_KEY"})
-        assert not [name for name in names if name.startswith("CURSOR_GATEWAY_")]
+        assert [name for name in names if name.startswith("CURSOR_GATEWAY_")] == [AGENT]
         assert {"CURSOR_API_KEY", "CURSOR_CONFIG_DIR", "TEAM_TOKEN", "LC_ALL", "HOME", "PATH"} <= names
         assert result["values"]["CURSOR_API_KEY"] == "key-of-cursor"
         assert "key-of-cursor" not in " ".join(invocation(gateway, mark)["argv"])

@@ -129,6 +129,19 @@ def assert_stored_at_last(http: httpx2.Client, result: list[tuple[Json, bytes]])
         assert http.get(f"/v1/chat/{answer['id']}/events").content == body
 
 
+def assert_reported(gateway: RunningGateway, http: httpx2.Client, sentence: bytes) -> None:
+    """To the operator at once: in the log, with the file; in the metrics; and in `/health`, without it."""
+    eventually(lambda: sentence in gateway.log.read_bytes())
+    assert str(gateway.data / FILE).encode() in gateway.log.read_bytes()
+    metrics = http.get("/metrics").text
+    assert "cursor_gateway_store_available 0.0" in metrics
+    assert "cursor_gateway_store_errors_total 0.0" not in metrics
+    health = http.get("/health")
+    assert (health.status_code, health.json()["status"]) == (200, "degraded")
+    assert sentence.decode() in health.json()["problem"]
+    assert str(gateway.data) not in health.text
+
+
 # --- locked -------------------------------------------------------------------------------------------------
 
 
@@ -228,22 +241,52 @@ def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path:
         assert http.get(f"/v1/chat/{id}/events").content.startswith(received)
 
 
+@pytest.mark.parametrize("kind", ["a folder", "no permission"])
+def test_a_history_that_cannot_be_opened_any_more_is_reported_and_used_again(tmp_path: Path, kind: str) -> None:
+    with started(tmp_path) as (gateway, http):
+        chat(http, "hello")
+        file, aside = gateway.data / FILE, tmp_path / "aside"
+        if kind == "a folder":
+            file.rename(aside)
+            file.mkdir()
+        elif os.geteuid() == 0:
+            pytest.skip("root may open every file")
+        else:
+            file.chmod(0)
+        refused = http.get("/v1/conversations")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+        assert str(gateway.data) not in refused.text
+        assert_reported(gateway, http, b"The history cannot be opened")
+        if kind == "a folder":
+            file.rmdir()
+            aside.rename(file)
+        else:
+            file.chmod(0o600)
+        # Nobody uses the history meanwhile.
+        eventually(lambda: http.get("/health").json()["status"] == "ok")
+        assert len(http.get("/v1/conversations").json()["conversations"]) == 1
+
+
 # --- full ---------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None:
     with small_disk(tmp_path / "data") as disk:
         elsewhere(disk, tmp_path / "other")
-        with started(tmp_path) as (_, http):
+        with started(tmp_path) as (gateway, http):
             before, body = streamed(http, "hello")
+            assert http.get("/health").json()["status"] == "ok"
             ballast = fill(disk)
             result = assert_answers_without_storing(http)
+            assert_reported(gateway, http, b"The disk with the history is full")
             assert http.get(f"/v1/chat/{before['id']}").json() == before
             listed = http.get("/v1/conversations")
             assert listed.status_code in (200, 503), listed.text
             ballast.unlink()
             assert_stored_at_last(http, result)
             assert "stored" not in chat(http, "and now?")["metadata"]
+            assert b"The history works again." in gateway.log.read_bytes()
+            assert http.get("/health").json()["status"] == "ok"
         with started(tmp_path) as (_, http):
             assert_stored_at_last(http, [*result, (before, body)])
 

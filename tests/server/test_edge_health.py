@@ -27,7 +27,8 @@ def test_an_agent_that_is_gone_is_reported_until_it_is_back(tmp_path: Path, sour
         assert result.json()["source"]["name"] == source
         assert http.get("/v1/conversations").status_code == 200  # the rest goes on
         if source == "cli":
-            assert ask(http, "openai", standin("text")).status_code == 503
+            assert ask(http, "openai", standin("text")).status_code == 424
+            assert ask(http, "documents", standin("text")).status_code == 503
         elsewhere.rename(agents)
         assert http.get("/health").json()["status"] == "ok"
         assert ask(http, "openai", standin("text")).status_code == 200

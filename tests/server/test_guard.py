@@ -24,6 +24,7 @@ from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import OWNER
 
 Pairs = Iterable[tuple[str, str]]
 HOST = ("host", "localhost:8787")
@@ -53,6 +54,7 @@ class Reached:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.owner = scope["state"]["owner"]
+        assert OWNER.get() == self.owner, "what it has done in threads is done for its key"
         await Response(b"{}")(scope, receive, send)
 
     async def endpoint(self, request: Request) -> ASGIApp:
@@ -224,16 +226,70 @@ def test_a_page_of_another_site_is_refused_also_where_it_sends_no_origin() -> No
     assert_refused(post(HOST, JSON, foreign, ("origin", "https://evil.example")), 403, "forbidden")
 
 
-def test_a_link_on_another_site_may_lead_here() -> None:
-    link = (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"))
-    assert ask(HOST, *link, path="/docs").owner == "local"
+LINKS = {
+    "another site": [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")],
+    "another port": [("sec-fetch-site", "same-site"), ("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document")],
+    "an early browser": [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")],
+    "an old browser": [("referer", "https://evil.example/")],
+}
+LINKED = ["/", "/docs", "/page/page.js", "/health", "/v1/conversations/conv_1/export"]
+NOT_LINKED = [
+    "/v1/workspace/files",
+    "/v1/conversations",
+    "/v1/conversations/conv_1",
+    "/v1/conversations/conv_1/changes",
+    "/v1/conversations//export",
+    "/v1/conversations/a/b/export",
+    "/v1/conversations/conv_1/export/x",
+    "/v1/chat/chat_1",
+    "/metrics",
+    "/docs/x",
+]
+
+
+@pytest.mark.parametrize("link", LINKS.values(), ids=LINKS)
+def test_a_link_on_another_site_may_lead_to_the_page_and_to_exports_only(link: list[tuple[str, str]]) -> None:
+    for path in LINKED:
+        assert ask(HOST, *link, path=path).owner == "local", path
+        assert_refused(ask(HOST, JSON, *link, path=path, method="POST"), 403, "forbidden")
+    for path in NOT_LINKED:
+        for method in ("GET", "HEAD"):
+            assert_refused(ask(HOST, *link, path=path, method=method), 403, "forbidden")
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "something-new"])
+@pytest.mark.parametrize(
+    "element",
+    [
+        [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "iframe")],
+        [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "embed")],
+        [("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "object")],
+        [("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "image")],
+        [("sec-fetch-mode", "no-cors"), ("sec-fetch-dest", "empty"), ("sec-purpose", "prefetch")],
+        [("sec-fetch-mode", "cors"), ("sec-fetch-dest", "empty")],
+        [("sec-fetch-mode", "websocket")],
+    ],
+)
+def test_no_element_of_another_site_is_answered(site: str, element: list[tuple[str, str]]) -> None:
+    for path in (*LINKED, *NOT_LINKED):
+        assert_refused(ask(HOST, ("sec-fetch-site", site), *element, path=path), 403, "forbidden")
+
+
+def test_a_foreign_referer_counts_where_a_browser_sends_nothing_else() -> None:
+    for referer in ("https://evil.example/", "http://localhost:8787.evil.example/", "http://localhost:3000/", "x", ""):
+        assert_refused(ask(HOST, ("referer", referer)), 403, "forbidden")
+        for key in (("authorization", "Bearer x"), ("x-api-key", "x")):  # no link has one: it is a program
+            assert ask(HOST, ("referer", referer), key).owner == "local"
+    for own in (OURS, f"{OURS}/", f"{OURS}/docs?x=1"):
+        assert ask(HOST, ("referer", own)).owner == "local"
+    assert ask(HOST, ("referer", f"{PAGE}/x"), settings=ALLOWED).owner == "local"
+    assert ask(HOST, ("referer", "https://evil.example/"), ("sec-fetch-site", "none")).owner == "local"
 
 
 def test_another_port_of_this_machine_is_the_same_site_but_another_origin() -> None:
-    """A browser sends an Origin with every POST; without one it was no page."""
     neighbour = (("sec-fetch-site", "same-site"), ("origin", "http://localhost:3000"))
     assert_refused(post(HOST, JSON, *neighbour), 403, "forbidden")
-    assert ask(HOST, ("sec-fetch-site", "same-site")).owner == "local"
+    assert_refused(ask(HOST, ("sec-fetch-site", "same-site"), ("sec-fetch-mode", "no-cors")), 403, "forbidden")
 
 
 def test_without_the_setting_nobody_hears_of_cors() -> None:
@@ -303,7 +359,38 @@ def test_an_allowed_origin_does_not_open_other_hosts() -> None:
 @pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
 def test_what_a_form_can_post_is_refused(type: str | None, method: str) -> None:
     given = () if type is None else (("content-type", type),)
-    assert_refused(ask(HOST, *given, method=method, path="/v1/chat"), 415, "unsupported_media_type")
+    for body in (("content-length", "2"), ("content-length", "10"), ("transfer-encoding", "chunked")):
+        assert_refused(ask(HOST, *given, body, method=method, path="/v1/chat"), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize("type", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"])
+@pytest.mark.parametrize("length", [(), (("content-length", "0"),)])
+def test_an_empty_form_is_refused_too(type: str, length: tuple[tuple[str, str], ...]) -> None:
+    assert_refused(post(HOST, ("content-type", type), *length), 415, "unsupported_media_type")
+
+
+@pytest.mark.parametrize(
+    "headers", [(), (("content-length", "0"),), (("content-length", "00"),), (("content-type", ""),)]
+)
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_a_request_without_a_body_needs_no_type(method: str, headers: tuple[tuple[str, str], ...]) -> None:
+    assert ask(HOST, *headers, method=method, path="/v1/chat").owner == "local"
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (("origin", "https://evil.example"),),
+        (("origin", "null"),),  # from a page that sends no referrer, a frame, or a file
+        (("origin", "http://localhost:3000"), ("sec-fetch-site", "same-site")),
+        (("sec-fetch-site", "cross-site"),),
+        (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "no-cors")),
+        (("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")),
+    ],
+)
+def test_an_empty_post_of_a_foreign_page_is_refused(headers: tuple[tuple[str, str], ...]) -> None:
+    for length in ((), (("content-length", "0"),)):
+        assert_refused(post(("host", "localhost:8787"), *headers, *length), 403, "forbidden")
 
 
 @pytest.mark.parametrize(
@@ -403,7 +490,8 @@ def test_keys_are_compared_in_constant_time_and_all_of_them(monkeypatch: pytest.
 
 
 def test_every_reply_has_the_headers_that_keep_browsers_careful() -> None:
-    replies = [ask(HOST), ask(("host", "evil.example")), post(HOST), ask(HOST, settings=KEYED), ask(HOST, app=failing)]
+    replies = [ask(HOST), ask(("host", "evil.example")), post(HOST, ("content-length", "2"))]
+    replies += [ask(HOST, settings=KEYED), ask(HOST, app=failing)]
     assert [reply.status for reply in replies] == [200, 403, 415, 401, 500]
     for reply in replies:
         assert reply.headers["x-content-type-options"] == "nosniff"

@@ -18,6 +18,7 @@ from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import validate_error
 from tests.runs.scripted import true
@@ -97,6 +98,7 @@ def test_what_a_list_tells_of_a_conversation(quiet: httpx2.Client) -> None:
     first = chat(quiet, f"  {mark}  what\nis this?", mode="ask")
     (entry,) = listed(quiet, q=mark)
     assert set(entry) == {
+        "client",
         "id",
         "title",
         "created",
@@ -416,3 +418,46 @@ def test_folders_that_belong_to_no_conversation_go(tmp_path: Path) -> None:
         await gateway.close()
 
     asyncio.run(live())
+
+
+def test_a_history_that_grows_fast_is_pruned_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(composition, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(composition, "_LOOKS", 2**40)  # the hour never ends
+    settings = replaying(tmp_path, most=1024 * 1024)
+
+    async def live() -> None:
+        gateway = await compose(settings)
+        keeping = asyncio.ensure_future(keep_history(gateway, settings))
+        await said(gateway, "one")
+        for number in range(30):
+            await said(gateway, f"{number} " + "words " * 20_000)
+        async with asyncio.timeout(60):
+            while len((await gateway.store.conversations("local", limit=100)).found) > 10:
+                await asyncio.sleep(0.01)
+        keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await keeping
+        await gateway.close()
+
+    asyncio.run(live())
+
+
+def test_a_history_that_does_not_grow_is_pruned_once_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    slept = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    class Sized(SqliteStore):
+        def __init__(self, *sizes: int) -> None:
+            self._reported = iter(sizes)
+
+        async def size(self) -> int:
+            return next(self._reported, 9)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    asyncio.run(composition._until_due(Sized(9), 3))
+    assert sum(slept) == 3600
+    slept.clear()
+    asyncio.run(composition._until_due(Sized(9, 5, 8, 9), 3))  # from its smallest size
+    assert slept == [60, 60, 60]

@@ -6,7 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.demo import recordings
-from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, Paused
+from cursor_gateway.model.document_events import (
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Paused,
+    TerminalOutput,
+)
 from cursor_gateway.render.html import Fragment, render_answer
 from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -92,3 +100,16 @@ def test_what_comes_at_once_is_one_frame() -> None:
 def test_who_has_it_all_hears_nothing() -> None:
     events = events_of(recordings()["hello"])
     assert HtmlEncoder(len(events)).push_all(events) == b""
+
+
+def test_a_reader_that_comes_back_sees_what_a_running_command_wrote() -> None:
+    started = DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="make"))
+    events: list[DocumentEvent] = [started, TerminalOutput("doc_001", "one\n"), TerminalOutput("doc_001", "two\n")]
+    (first,) = SseDecoder().push(HtmlEncoder(0).push_all(events))
+    assert first.data.count("Replaced") + first.data.count('"replaced"') == 1  # both pieces at once
+    encoder = HtmlEncoder(2)
+    frames = SseDecoder().push(encoder.push_all(events[:2]) + encoder.push_all(events[2:]))
+    page = Page()
+    page.articles["doc_001"] = ""
+    applied(page, frames)
+    assert "one\ntwo" in page.html

@@ -257,6 +257,12 @@ async def _fails() -> None:
 # --- runs -------------------------------------------------------------------------------------------
 
 
+def test_a_run_whose_agent_was_ready_is_logged_as_warm() -> None:
+    logging_to(stream := StringIO())
+    observed(RunStarted("s", "m", is_warm=True), TextDelta("x"), FINISHED, observer=RunLog())
+    assert [line["start"] for line in objects(stream) if line["event"] == "first event"] == ["warm"]
+
+
 def test_a_run_is_logged_from_start_to_end_under_its_id() -> None:
     logging_to(stream := StringIO())
     log: Observer = RunLog()
@@ -265,7 +271,7 @@ def test_a_run_is_logged_from_start_to_end_under_its_id() -> None:
     assert {line["run_id"] for line in (started, first, ended)} == {run.id}
     facts = {"owner": "laptop", "request_id": "req_1", "model": "opus", "mode": "agent", "workspace": "/w"}
     assert started.items() >= {"event": "run started", "level": "info", **facts}.items()
-    assert first["event"] == "first event"
+    assert (first["event"], first["start"]) == ("first event", "cold")
     assert 0 <= first["seconds"] <= ended["seconds"]
     tokens = {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 70}
     assert ended.items() >= {"event": "run ended", "status": "completed", "documents": 1, **tokens}.items()

@@ -8,7 +8,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
 from cursor_gateway.errors import AgentOverloaded, RunCancelled, ShuttingDown
-from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TextDelta, TokenCounts
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 from tests.server.observed import observed
@@ -45,7 +45,8 @@ def test_all_is_there_from_the_start_as_0() -> None:
         *(f"runs_total{{state={state}}}" for state in ("completed", "failed", "cancelled")),
         *(f"account_errors_repeated_total{{code={code}}}" for code in ("agent_unauthenticated", "insufficient_quota")),
         *(f"tokens_total{{kind={kind}}}" for kind in ("prompt", "completion", "cached")),
-        *(f"{name}_seconds_{part}" for name in ("first_event", "run", "event_loop_lag") for part in ("count", "sum")),
+        *(f"{name}_seconds_{part}" for name in ("run", "event_loop_lag") for part in ("count", "sum")),
+        *(f"first_event_seconds_{part}{{start={start}}}" for part in ("count", "sum") for start in ("warm", "cold")),
         "runs_running",
         "open_streams",
         "fallbacks_total",
@@ -57,8 +58,9 @@ def test_a_run_that_completed() -> None:
     assert result["runs_total{state=completed}"] == 1
     assert result["runs_total{state=failed}"] == result["runs_total{state=cancelled}"] == result["runs_running"] == 0
     assert [result[f"tokens_total{{kind={kind}}}"] for kind in ("prompt", "completion", "cached")] == [100, 20, 70]
-    assert result["first_event_seconds_count"] == result["run_seconds_count"] == 1
-    assert result["first_event_seconds_sum"] <= result["run_seconds_sum"] < 60
+    assert result["first_event_seconds_count{start=cold}"] == result["run_seconds_count"] == 1
+    assert result["first_event_seconds_count{start=warm}"] == 0
+    assert result["first_event_seconds_sum{start=cold}"] <= result["run_seconds_sum"] < 60
     assert not [name for name in result if name.startswith("agent_failures")]
 
 
@@ -69,7 +71,13 @@ def test_a_run_that_the_agent_failed() -> None:
 
 
 def test_a_run_without_any_event_has_no_time_to_the_first() -> None:
-    assert after(error=AgentOverloaded("full"))["first_event_seconds_count"] == 0
+    assert after(error=AgentOverloaded("full"))["first_event_seconds_count{start=cold}"] == 0
+
+
+def test_a_run_whose_agent_was_ready_is_counted_as_warm() -> None:
+    result = after(RunStarted("s", "m", is_warm=True), TEXT, FINISHED)
+    assert result["first_event_seconds_count{start=warm}"] == 1
+    assert result["first_event_seconds_count{start=cold}"] == 0
 
 
 def test_who_stops_a_run_or_makes_a_mistake_is_not_the_agent() -> None:

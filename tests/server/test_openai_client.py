@@ -20,8 +20,10 @@ from tests.server.conftest import (
     ask,
     http_client,
     invocation,
+    invocations,
     openai_client,
     option,
+    question,
     read_reply,
     standin,
     unique,
@@ -305,9 +307,9 @@ def test_a_request_with_tools_that_may_go_unused_is_answered(openai: OpenAI) -> 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "weather"}}])
 def test_an_agent_that_does_not_make_the_call_that_was_demanded_has_failed(openai: OpenAI, choice: Any) -> None:
-    with pytest.raises(sdk.InternalServerError) as caught:
-        completed(openai.with_options(max_retries=0), "hello", tools=[WEATHER], tool_choice=choice)
-    assert (caught.value.status_code, caught.value.code) == (502, "tool_not_called")
+    with pytest.raises(sdk.APIStatusError) as caught:
+        completed(openai.with_options(max_retries=0), f"{unique()} hello", tools=[WEATHER], tool_choice=choice)
+    assert (caught.value.status_code, caught.value.code) == (424, "tool_not_called")
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "other"}}])
@@ -324,10 +326,10 @@ RAISED: dict[str, tuple[type[sdk.APIStatusError], int, str, str]] = {
     "fail-auth": (sdk.AuthenticationError, 401, "agent_unauthenticated", "authentication_error"),
     "fail-trust": (sdk.PermissionDeniedError, 403, "workspace_untrusted", "permission_error"),
     "fail-model": (sdk.NotFoundError, 404, "model_not_found", "invalid_request_error"),
-    "fail-quota-early": (sdk.RateLimitError, 429, "insufficient_quota", "insufficient_quota"),
-    "fail-capacity": (sdk.RateLimitError, 429, "agent_overloaded", "rate_limit_error"),
-    "fail-sandbox": (sdk.InternalServerError, 500, "agent_misconfigured", "api_error"),
-    "crash-early": (sdk.APIStatusError, 502, "agent_crashed", "api_error"),
+    "fail-quota-early": (sdk.APIStatusError, 402, "insufficient_quota", "insufficient_quota"),
+    "fail-capacity": (sdk.APIStatusError, 424, "agent_no_capacity", "api_error"),
+    "fail-sandbox": (sdk.APIStatusError, 424, "agent_misconfigured", "api_error"),
+    "crash-early": (sdk.APIStatusError, 424, "agent_crashed", "api_error"),
 }
 
 
@@ -353,8 +355,8 @@ def test_an_error_in_the_middle_of_a_stream(openai: OpenAI) -> None:
     ):
         texts.extend(chunk.choices[0].delta.content for chunk in stream)
     assert "".join(text or "" for text in texts) == "I was about to say more."
-    assert (caught.value.code, caught.value.type) == ("agent_overloaded", "rate_limit_error")
-    assert "try again later" in caught.value.message
+    assert (caught.value.code, caught.value.type) == ("agent_no_capacity", "invalid_request_error")
+    assert "wait a while, then ask again" in caught.value.message
 
 
 @pytest.mark.parametrize(
@@ -418,13 +420,25 @@ def test_keys(tmp_path: Path) -> None:
         assert "ann" in told_in_log
 
 
-def test_retries_are_the_clients_affair(tmp_path: Path) -> None:
-    """The client asks again for what may go better the second time, and each time the agent is started anew."""
-    with running_gateway(tmp_path) as gateway, openai_client(gateway, max_retries=1) as client:
-        mark = unique()
-        with pytest.raises(sdk.APIStatusError):
-            completed(client, f"{mark} {standin('crash-early')}")
-        with pytest.raises(sdk.AuthenticationError):
-            completed(client, f"{mark} {standin('fail-auth')}")
-        started = [line for line in gateway.agent_log.read_text().splitlines() if mark in line]
-        assert len(started) == 3
+@pytest.mark.parametrize("dialect", ["openai", "responses", "messages"])
+@pytest.mark.parametrize("scenario", ["crash-early", "crash", "fail-capacity", "fail-auth"])
+def test_a_question_that_comes_again_at_once_starts_no_agent(tmp_path: Path, scenario: str, dialect: Dialect) -> None:
+    """Whatever the client makes of the status. It gets the failure again, and a person may ask in the documents API."""
+    mark = unique()
+    prompt = f"{mark} {standin(scenario)}"
+    with running_gateway(tmp_path, settings={"reconnect_seconds": "600"}) as gateway, http_client(gateway) as client:
+        first = ask(client, dialect, prompt)
+        for _ in range(3):
+            again = ask(client, dialect, prompt)
+            assert again.status_code == first.status_code
+            assert again.json()["error"]["message"].startswith(first.json()["error"]["message"])
+            assert "no agent was started again" in again.json()["error"]["message"]
+        assert len(invocations(gateway, mark)) == 1
+        ask(client, dialect, f"{prompt} ")  # white space does not count
+        assert len(invocations(gateway, mark)) == 1
+        ask(client, "documents", prompt)
+        ask(client, "documents", prompt)
+        assert len(invocations(gateway, mark)) == 3
+        headers = {"idempotency-key": mark}
+        assert client.post("/v1/chat/completions", json=question(prompt), headers=headers).is_error
+        assert len(invocations(gateway, mark)) == 4

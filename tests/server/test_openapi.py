@@ -19,8 +19,11 @@ from cursor_gateway.dialects.chat.openapi import MEANINGS as CHAT_MEANINGS
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.openapi import MEANINGS as DOCUMENTS_MEANINGS
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
+from cursor_gateway.dialects.errors import OPENAI_ERRORS, OWN_ERRORS, Errors
+from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.messages.request import countable
 from cursor_gateway.dialects.messages.request import read_request as read_messages_request
+from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
 from cursor_gateway.dialects.responses.request import read_request as read_responses_request
 from cursor_gateway.errors import (
     AgentError,
@@ -40,7 +43,6 @@ from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
-from cursor_gateway.server.openapi_schemas import MEANINGS
 from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import SourceState
@@ -158,7 +160,7 @@ def test_every_schema_and_every_field_has_a_sentence() -> None:
             assert name in documents or its["description"].endswith("."), f"{name}.{field}"
 
 
-@pytest.mark.parametrize("meanings", [MEANINGS, CHAT_MEANINGS, DOCUMENTS_MEANINGS])
+@pytest.mark.parametrize("meanings", [CHAT_MEANINGS, DOCUMENTS_MEANINGS])
 def test_no_sentence_is_left_over(meanings: dict[str, str]) -> None:
     said = {schema["description"] for schema in SCHEMAS.values()}
     said |= {its.get("description", "") for schema in SCHEMAS.values() for its in schema.get("properties", {}).values()}
@@ -221,8 +223,8 @@ def test_the_replies_of_runs_come_in_all_their_forms() -> None:
 
 
 def raised(error: type[GatewayError] = GatewayError) -> set[type[GatewayError]]:
-    children = error.__subclasses__()
-    return {error} if not children else {found for child in children for found in raised(child)}
+    below = {found for child in error.__subclasses__() for found in raised(child)}
+    return {error, *below} if "code" in vars(error) else below
 
 
 def codes(operation: Json) -> set[tuple[str, str]]:
@@ -234,36 +236,24 @@ def codes(operation: Json) -> set[tuple[str, str]]:
     }
 
 
-def of(found: set[type[GatewayError]]) -> set[tuple[str, str]]:
-    return {(str(error.status), error.code) for error in found}
+def of(found: set[type[GatewayError]], errors: Errors = OWN_ERRORS) -> set[tuple[str, str]]:
+    shown = [errors.shown(error("").failure()) for error in found]
+    return {(str(failure.status), failure.code) for failure in shown}
 
 
 def test_a_run_may_fail_in_every_way() -> None:
     served = raised() - {FileChanged, LogReset, SettingsError, UnusableInput, WebSocketRefused}
-    assert codes(OPERATIONS["POST /v1/chat/completions"]) == codes(OPERATIONS["POST /v1/messages"]) == of(served)
-    assert codes(OPERATIONS["POST /v1/responses"]) == of(served)
+    assert codes(OPERATIONS["POST /v1/chat/completions"]) == of(served, OPENAI_ERRORS)
+    assert codes(OPERATIONS["POST /v1/messages"]) == of(served, ANTHROPIC_ERRORS)
+    assert codes(OPERATIONS["POST /v1/responses"]) == of(served, RESPONSES_ERRORS)
     assert codes(OPERATIONS["POST /v1/chat"]) == of(served - {AnswerUnfit})
     assert codes(OPERATIONS["POST /v1/chat/{id}/answer"]) == of(served - {AnswerUnfit, IdempotencyMismatch})
-    statuses = [
-        "400",
-        "401",
-        "403",
-        "404",
-        "405",
-        "408",
-        "409",
-        "413",
-        "415",
-        "429",
-        "431",
-        "499",
-        "500",
-        "502",
-        "503",
-        "504",
-    ]
+    refused = ["400", "401", "403", "404", "405", "408", "409", "410", "413", "415"]
+    own = [*refused, "429", "431", "499", "500", "502", "503", "504"]
+    shown = [*refused[:2], "402", *refused[2:], "424", "429", "431", "499", "500", "503"]
     for name in RUNNING:
-        assert [status for status in OPERATIONS[name]["responses"] if not status.startswith("2")] == statuses
+        statuses = [status for status in OPERATIONS[name]["responses"] if not status.startswith("2")]
+        assert statuses == (own if name in ("POST /v1/chat", "POST /v1/chat/{id}/answer") else shown)
 
 
 def test_each_operation_has_its_own_errors() -> None:
@@ -271,18 +261,18 @@ def test_each_operation_has_its_own_errors() -> None:
     found = {name: set(operation["responses"]) - {"200"} for name, operation in OPERATIONS.items()}
     assert found["GET /health"] == found["GET /docs"] == found["GET /openapi.json"] == everywhere
     assert found["GET /metrics"] == everywhere | {"401"}
-    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "415"}
-    assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404"}
-    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "409"}
+    assert found["POST /v1/chat/{id}/cancel"] == everywhere | {"401", "404", "410", "415"}
+    assert found["GET /v1/chat/{id}"] == everywhere | {"400", "401", "404", "410"}
+    assert found["GET /v1/chat/{id}/events"] == everywhere | {"204", "400", "401", "404", "409", "410"}
     assert found["GET /v1/conversations"] == found["GET /v1/runs"] == everywhere | {"400", "401"}
-    assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404"}
-    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404"}
+    assert found["GET /v1/conversations/{id}"] == everywhere | {"401", "404", "410"}
+    assert found["DELETE /v1/conversations/{id}"] == everywhere | {"202", "204", "401", "404", "410"}
     assert found["POST /v1/messages/count_tokens"] == everywhere | {"401", "413", "415", "429"}
     assert found["GET /v1/responses"] == everywhere | {"401", "426"}
-    assert found["GET /v1/responses/{id}"] == everywhere | {"401", "404"}
-    assert found["DELETE /v1/responses/{id}"] == everywhere | {"401", "404"}
-    assert found["POST /v1/responses/{id}/cancel"] == everywhere | {"401", "404", "415"}
-    assert found["GET /v1/responses/{id}/input_items"] == everywhere | {"401", "404"}
+    assert found["GET /v1/responses/{id}"] == everywhere | {"401", "404", "410"}
+    assert found["DELETE /v1/responses/{id}"] == everywhere | {"401", "404", "410"}
+    assert found["POST /v1/responses/{id}/cancel"] == everywhere | {"401", "404", "410", "415"}
+    assert found["GET /v1/responses/{id}/input_items"] == everywhere | {"401", "404", "410"}
     for name in ("POST /v1/responses/input_tokens", "POST /v1/responses/compact"):
         assert found[name] == everywhere | {"401", "413", "415", "429"}
     assert found["GET /v1/models"] == everywhere | {"401", "429", "502", "504"}

@@ -54,6 +54,7 @@ def test_a_rejected_command_says_why_and_what_to_do(gateway: RunningGateway, htt
     metadata = command_of(chat(http, counting(mark)))["metadata"]
     assert metadata["state"] == "rejected"
     assert metadata["reason"] == "Not run: no rule allows it. Allow it, or add `Shell(python3)` to the setting `allow`."
+    assert "any other program" in metadata["permission"].pop("warning")
     assert metadata["permission"] == {"subject": f"python3 {mark}.py", "rules": ["Shell(python3)"]}
     assert runs_of(gateway, mark) == 0
 

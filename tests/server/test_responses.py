@@ -1,6 +1,7 @@
 """OpenAI's Responses API over a socket: creating, streaming, looking up, continuing, tools, retries."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,34 @@ def test_the_stream_that_is_looked_up_is_the_same_to_the_byte(http: httpx2.Clien
 
 
 def test_what_is_not_stored_is_not_found(http: httpx2.Client) -> None:
-    id = create(http, "hello", store=False).json()["id"]
-    assert error(http.get(f"/v1/responses/{id}"))[:2] == (404, "not_found")
-    assert error(http.get("/v1/responses/resp_nothing"))[:2] == (404, "not_found")
+    not_stored = create(http, "hello", store=False).json()["id"]
+    deleted = create(http, "hello").json()["id"]
+    create(http, "hello", previous_response_id=deleted)  # so that its conversation stays
+    assert http.delete(f"/v1/responses/{deleted}").status_code == 200
+    for id in (not_stored, deleted, "resp_nothing"):
+        for path in ("", "?stream=true", "/input_items"):
+            assert error(http.get(f"/v1/responses/{id}{path}"))[:2] == (404, "not_found")
+        assert error(http.post(f"/v1/responses/{id}/cancel"))[:2] == (404, "not_found")
+        assert error(http.delete(f"/v1/responses/{id}"))[:2] == (404, "not_found")
+
+
+def test_what_is_not_stored_cannot_be_continued(http: httpx2.Client) -> None:
+    first = create(http, program(call("weather", city="Rome"), say("It is $1.")), tools=TOOLS, store=False).json()
+    given = {"type": "function_call_output", "call_id": first["output"][0]["call_id"], "output": "hot"}
+    unknown = (400, "previous_response_not_found", "previous_response_id")
+    assert error(create(http, "hello", previous_response_id=first["id"])) == unknown
+    assert error(create(http, [given], tools=TOOLS, previous_response_id=first["id"])) == unknown
+    assert http.delete(f"/v1/responses/{first['id']}").status_code == 404
+    assert error(create(http, "hello", previous_response_id=first["id"])) == unknown
+
+
+def test_what_was_deleted_cannot_be_continued(http: httpx2.Client) -> None:
+    first = create(http, "hello").json()["id"]
+    second = create(http, "hello", previous_response_id=first).json()["id"]
+    assert http.delete(f"/v1/responses/{first}").status_code == 200
+    assert http.delete(f"/v1/responses/{first}").status_code == 404
+    assert error(create(http, "hello", previous_response_id=first))[:2] == (400, "previous_response_not_found")
+    assert create(http, "hello", previous_response_id=second).status_code == 200
 
 
 def test_an_answer_is_deleted(http: httpx2.Client) -> None:
@@ -157,11 +183,12 @@ def test_input_items(http: httpx2.Client) -> None:
     assert (rest["has_more"], [item["role"] for item in rest["data"]]) == (False, ["user"])
 
 
-def test_in_the_background_and_cancelled(http: httpx2.Client) -> None:
+@pytest.mark.parametrize("sent", [{"json": {}}, {}, {"content": b""}], ids=["JSON", "no body", "an empty body"])
+def test_in_the_background_and_cancelled(http: httpx2.Client, sent: dict[str, Any]) -> None:
     reply = create(http, standin("hang-after-init"), background=True)
     response = read_response(reply.content)
     assert response.status in ("queued", "in_progress")
-    cancelled = read_response(http.post(f"/v1/responses/{response.id}/cancel", json={}).content)
+    cancelled = read_response(http.post(f"/v1/responses/{response.id}/cancel", **sent).content)
     assert cancelled.status == "cancelled"
     assert read_response(http.get(f"/v1/responses/{response.id}").content).status == "cancelled"
 
@@ -302,6 +329,44 @@ FORMS = [
     ),
     ("notes__add", {"input": "x"}, "custom_tool_call", {"name": "add", "namespace": "notes", "input": "x"}),
 ]
+
+
+def test_another_message_instead_of_the_result_of_a_call_is_answered(http: httpx2.Client) -> None:
+    """The call is over, unanswered: nobody waits for its result, or is refused because of it."""
+    first = created(http, program(call("weather", city="Paris"), say("It is $1.")), tools=TOOLS)
+    assert [item["type"] for item in _plain(first.output)][-1] == "function_call"
+    second = created(http, "hello", previous_response_id=first.id)
+    assert (second.status, second.previous_response_id) == ("completed", first.id)
+    late = create(
+        http,
+        [{"type": "function_call_output", "call_id": "call_x", "output": "sunny"}, {"role": "user", "content": "hi"}],
+    )
+    assert late.status_code == 200
+
+
+def test_a_result_for_a_run_that_another_message_ended_starts_one_agent_however_often_it_comes(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    """Nobody waits for it any more, so the conversation up to it is a question of its own, which is asked once."""
+    mark = unique()
+    first = created(http, program(call("weather", city="Paris"), say(f"It is $1. {mark}")), tools=TOOLS)
+    created(http, f"hello {mark}", previous_response_id=first.id)
+    before = len(invocations(gateway, mark))
+    result = {"type": "function_call_output", "call_id": _plain(first.output)[-1]["call_id"], "output": "sunny"}
+
+    def give(_: int) -> httpx2.Response:
+        return create(http, [result], previous_response_id=first.id, tools=TOOLS)
+
+    with ThreadPoolExecutor() as pool:
+        replies = [*pool.map(give, range(3)), give(3)]
+    assert [reply.status_code for reply in replies] == [200] * 4
+    assert len(invocations(gateway, mark)) - before == 1
+
+
+@pytest.mark.parametrize("type", ["function", "custom", "namespace"])
+def test_a_tool_without_a_name_is_refused(http: httpx2.Client, type: str) -> None:
+    refused = create(http, "hello", tools=[{"type": type, "name": ""}])
+    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools[0]")
 
 
 @pytest.mark.quick_cases(3)

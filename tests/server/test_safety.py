@@ -568,7 +568,7 @@ def test_the_agent_is_given_an_allow_list_of_the_environment(
     keyed_gateway: RunningGateway, alice: httpx2.Client
 ) -> None:
     given = json.loads(text_of(chat(alice, standin("echo-env"))))
-    assert not [name for name in given["names"] if name.startswith("CURSOR_GATEWAY_")]
+    assert [name for name in given["names"] if name.startswith("CURSOR_GATEWAY_")] == ["CURSOR_GATEWAY_AGENT"]
     assert "SECRET_OF_THE_OPERATOR" not in given["names"]
     assert given["values"]["CURSOR_API_KEY"] == CURSOR_KEY  # its own is its own
 

@@ -357,7 +357,7 @@ def test_a_client_whose_turn_failed_asks_again_without_its_answer(gateway: Runni
         talk.say(new(first))
         result = [*talk.messages, {"role": "user", "content": standin(scenario)}]
         failed = ask(http, "openai", "", messages=result)
-        assert (failed.status_code, failed.headers["x-conversation-id"]) == (502, talk.ids[0])
+        assert (failed.status_code, failed.headers["x-conversation-id"]) == (424, talk.ids[0])
         talk.say(new(second))
         assert talk.has_gone_on() == (scenario == "crash-early")
         if talk.has_gone_on():

@@ -40,14 +40,15 @@ def begin(client: httpx2.Client, until: Path) -> httpx2.Response:
 
 
 def test_a_greedy_owner_does_not_keep_the_other_out(tmp_path: Path) -> None:
-    with two_owners(tmp_path, max_runs="2") as (_, clients), ThreadPoolExecutor() as pool:
+    with two_owners(tmp_path, max_runs="3") as (_, clients), ThreadPoolExecutor() as pool:
         greedy, modest = clients.values()
-        files = [tmp_path / f"go-{number}" for number in range(4)]
+        files = [tmp_path / f"go-{number}" for number in range(5)]
         assert [begin(greedy, file).status_code for file in files[:2]] == [202, 202]
-        refused = begin(greedy, files[2])
+        refused = begin(greedy, files[2])  # the last place is for a key that has none
         assert (refused.status_code, refused.json()["error"]["code"]) == (429, "too_many_runs")
         assert int(refused.headers["retry-after"]) >= 1
-        waiting = pool.submit(begin, modest, files[3])
+        assert begin(modest, files[3]).status_code == 202
+        waiting = pool.submit(begin, modest, files[4])
         files[2].touch()
         files[0].touch()  # a place is free, and the greedy one asks for it all the time
         while not waiting.done():

@@ -108,8 +108,8 @@ def test_the_agents_own_words_about_its_failure_are_sent_everywhere(
         client.post("/v1/chat", json={"message": standin(scenario)}),
         client.post("/v1/chat", json={"message": standin(scenario), "stream": True}),
         client.post("/v1/chat", json={"message": standin(scenario), "stream": True}, headers=ndjson),
-        client.post("/v1/chat/completions", json=question(standin(scenario))),
-        client.post("/v1/chat/completions", json=question(standin(scenario), stream=True)),
+        client.post("/v1/chat/completions", json=question(f"{unique()} {standin(scenario)}")),
+        client.post("/v1/chat/completions", json=question(f"{unique()} {standin(scenario)}", stream=True)),
     ]
     for reply in replies:
         assert reset in reply.text
@@ -243,6 +243,123 @@ def test_a_question_is_answered_in_the_same_run(clients: dict[str, tuple[Running
     assert form["metadata"]["answers"][0]["selectedOptionIds"] == ["other.txt"]
 
 
+def answerable(*steps: Json, **more: object) -> Json:
+    """A request of somebody who can answer."""
+    return {"message": program(*steps), "mayAsk": True, **more}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_agent_asks_with_the_gateways_own_tool(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    """Several questions at once: one with options, one with several choices, one that is free."""
+    _, client = clients[source]
+    questions = [
+        {"question": "Which database?", "options": ["SQLite", "PostgreSQL"]},
+        {"question": "Which tables?", "options": ["users", "orders", "items"], "multiple": True},
+        {"question": "Why?"},
+    ]
+    steps = [say("Before. "), {"call": "ask_user", "args": {"questions": questions}}, say("So: $1")]
+    asked = client.post("/v1/chat", json=answerable(*steps)).json()
+    assert asked["status"] == "streaming", asked
+    (waiting,) = asked["metadata"]["waitingFor"]
+    before, form = asked["documents"]  # and no document of the tool call itself
+    assert (before["content"], form["id"]) == ("Before. ", waiting["documentId"])
+    assert (form["type"], form["metadata"]["state"]) == ("clarification", "waiting")
+    first, second, third = form["metadata"]["questions"]
+    assert (bool(first.get("allowMultiple")), second["allowMultiple"]) == (False, True)
+    answers = [{"questionId": first["id"], "selectedOptionIds": ["2"]}]
+    answers.append({"questionId": second["id"], "selectedOptionIds": ["1", "3"]})
+    answers.append({"questionId": third["id"], "selectedOptionIds": [], "text": "It is there."})
+    answered = client.post(f"/v1/chat/{asked['id']}/answer", json={"answers": answers}).json()
+    assert (answered["id"], answered["status"]) == (asked["id"], "completed")
+    assert [document["type"] for document in answered["documents"]] == ["text", "clarification", "text"]
+    said = "Which database?\n- PostgreSQL\n\nWhich tables?\n- users\n- items\n\nWhy?\n- It is there."
+    assert answered["documents"][-1]["content"] == f"So: {said}"
+    # In the same session of the agent, the next run can ask again.
+    again = answerable(*steps[1:], conversationId=answered["conversationId"])
+    assert client.post("/v1/chat", json=again).json()["metadata"]["waitingFor"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_two_questions_one_after_the_other(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    _, client = clients[source]
+    steps = [{"call": "ask_user", "args": {"question": "First?"}}, {"call": "ask_user", "args": {"question": "$1?"}}]
+    result = client.post("/v1/chat", json=answerable(*steps, say("$2"))).json()
+    for text in ("one", "two"):
+        (question,) = result["documents"][-1]["metadata"]["questions"]
+        answers = [{"questionId": question["id"], "selectedOptionIds": [], "text": text}]
+        result = client.post(f"/v1/chat/{result['id']}/answer", json={"answers": answers}).json()
+    assert result["status"] == "completed"
+    assert result["documents"][-1]["content"] == "First?\n- one?\n- two"
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_a_run_that_is_cancelled_while_it_asks(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    _, client = clients[source]
+    body = answerable({"call": "ask_user", "args": {"question": "Why?"}}, say("On."))
+    asked = client.post("/v1/chat", json=body).json()
+    assert asked["metadata"]["waitingFor"]
+    client.post(f"/v1/chat/{asked['id']}/cancel")
+    ended = client.get(f"/v1/chat/{asked['id']}").json()
+    form, error = ended["documents"]
+    assert (ended["status"], error["metadata"]["errorCode"]) == ("error", "CANCELLED")
+    assert (form["type"], form["metadata"]["state"]) == ("clarification", "interrupted")
+
+
+@pytest.mark.parametrize(
+    ("source", "says"), [("acp", False), ("cli", False), ("cli", None), ("sdk", False), ("sdk", None)]
+)
+def test_a_caller_that_cannot_be_asked_has_no_tool_for_questions(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str, says: bool | None
+) -> None:
+    """Nor has one that does not say whether it can, except over ACP."""
+    _, client = clients[source]
+    body = answerable({"call": "ask_user", "args": {"question": "Why?"}})
+    if says is None:
+        del body["mayAsk"]
+    else:
+        body["mayAsk"] = says
+    result = client.post("/v1/chat", json=body).json()
+    assert result["status"] == "completed"
+    assert "no tool ask_user" in result["documents"][-1]["content"]
+
+
+@pytest.mark.parametrize("source", ["cli", "sdk"])
+def test_a_request_for_an_interactive_agent_can_be_asked(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str
+) -> None:
+    """As the page sends it."""
+    _, client = clients[source]
+    body = {"message": program({"call": "ask_user", "args": {"question": "Why?"}}), "source": "interactive"}
+    assert client.post("/v1/chat", json=body).json()["metadata"]["waitingFor"]
+
+
+@pytest.mark.parametrize("mode", ["plan", "ask"])
+def test_modes_in_which_the_cli_refuses_mcp_tools(
+    clients: dict[str, tuple[RunningGateway, httpx2.Client]], mode: str
+) -> None:
+    """There the tool is not even offered."""
+    _, client = clients["cli"]
+    body = answerable({"call": "ask_user", "args": {"question": "Why?"}}, mode=mode)
+    result = client.post("/v1/chat", json=body).json()
+    assert result["status"] == "completed"
+    assert "no tool ask_user" in result["documents"][-1]["content"]
+
+
+@pytest.mark.parametrize("source", ["cli", "sdk"])
+def test_a_question_without_a_text(clients: dict[str, tuple[RunningGateway, httpx2.Client]], source: str) -> None:
+    """The agent reads what to send, and nobody sees a question."""
+    _, client = clients[source]
+    result = client.post("/v1/chat", json=answerable({"call": "ask_user", "args": {"questions": []}}, say("$1"))).json()
+    (said,) = result["documents"]
+    assert said["content"].startswith("Nothing was asked")
+
+
 @pytest.mark.parametrize("decision", ["accept", "reject"])
 def test_a_plan_is_decided_in_the_same_run(
     clients: dict[str, tuple[RunningGateway, httpx2.Client]], decision: str
@@ -360,18 +477,25 @@ def test_a_persons_request_goes_to_an_agent_that_waits(tmp_path: Path) -> None:
         person = client.post("/v1/chat", json=asked)
         assert person.headers["x-cursor-gateway-source"] == "acp"
         assert "x-cursor-gateway-fallback" not in person.headers
+        waits = client.post("/v1/chat", json={"message": "standin: text", "mayAsk": True})
+        assert waits.headers["x-cursor-gateway-source"] == "acp"  # whoever can be asked has an agent that asks
+        chosen = client.post("/v1/chat", json={"message": "standin: text", "mayAsk": True, "source": "cli"})
+        assert chosen.headers["x-cursor-gateway-source"] == "cli"
         again = client.post("/v1/chat", json={**asked, "conversationId": person.json()["conversationId"]})
         assert again.headers["x-cursor-gateway-source"] == "acp"
+        unasked = client.post("/v1/chat", json={"message": "standin: text", "mayAsk": False})
+        assert unasked.headers["x-cursor-gateway-source"] == "cli"
         usual = client.post("/v1/chat", json={"message": "standin: text"})
         assert usual.headers["x-cursor-gateway-source"] == "cli"
         known = client.post("/v1/chat", json={**asked, "conversationId": usual.json()["conversationId"]})
         assert known.headers["x-cursor-gateway-source"] == "cli"  # which knows the conversation
 
 
-def test_without_one_the_cli_answers_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize("knobs", [{"acp_missing": True}, {"version": "2026.01.28-fd13201"}])
+def test_without_one_the_cli_answers_and_its_metadata_says_so(tmp_path: Path, knobs: dict[str, object]) -> None:
     with (
         ended_agents(tmp_path),
-        running_gateway(tmp_path, knobs={"acp_missing": True}) as gateway,
+        running_gateway(tmp_path, knobs=knobs) as gateway,
         http_client(gateway) as client,
     ):
         person = client.post("/v1/chat", json={"message": "standin: text", "source": "interactive"})

@@ -142,6 +142,12 @@ def test_no_answer_holds_up_the_loop_in_any_dialect(name: str, tmp_path: Path, m
                     status, reply = await said(app, "GET", f"/v1/chat/{id}{form}")
                 assert status == 200, reply[:300]
                 found[form] = stalls.longest, stalls.where
+            (conversation,) = json.loads((await said(app, "GET", "/v1/conversations"))[1])["conversations"]
+            for form in ("", "?dialect=html"):
+                with measured(monkeypatch) as stalls:
+                    status, reply = await said(app, "GET", f"/v1/conversations/{conversation['id']}/changes{form}")
+                assert status == 200, reply[:300]
+                found[f"changes{form}"] = stalls.longest, stalls.where
             openai = json.dumps({"messages": [{"role": "user", "content": message}]}).encode()
             with measured(monkeypatch) as stalls:
                 status, _ = await said(app, "POST", "/v1/chat/completions", openai)

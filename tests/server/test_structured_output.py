@@ -108,7 +108,7 @@ def _text(reply: httpx2.Response, stream: bool) -> str | None:
 @pytest.mark.parametrize("value", ["no JSON at all", '{"title": "Cake"}', '{"title": 7, "steps": []}'])
 def test_an_answer_that_never_fits_is_an_error(http: httpx2.Client, value: str, stream: bool) -> None:
     reply = ask(http, "openai", standin("say", value), stream=stream, response_format=SCHEMA)
-    assert reply.status_code == 502
+    assert reply.status_code == 424
     error = validate_error(reply.content)
     assert (error.code, error.param) == ("answer_unfit", "response_format")
     assert "Rephrase the request" in error.message
@@ -118,7 +118,7 @@ def test_an_answer_that_never_fits_is_an_error(http: httpx2.Client, value: str, 
 def test_a_run_that_fails_is_not_asked_again(gateway: RunningGateway, http: httpx2.Client, stream: bool) -> None:
     mark = unique()
     reply = ask(http, "openai", f"{mark} {standin('fail-quota')}", stream=stream, response_format=SCHEMA)
-    assert (reply.status_code, validate_error(reply.content).code) == (429, "insufficient_quota")
+    assert (reply.status_code, validate_error(reply.content).code) == (402, "insufficient_quota")
     invocation(gateway, mark)
 
 

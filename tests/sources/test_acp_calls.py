@@ -5,14 +5,14 @@ from typing import Any
 import pytest
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.acp.calls import call_of, ended, learn, started
+from cursor_gateway.sources.acp.calls import call_of, denied, ended, has_made_up_id, learn, merge, started
 from cursor_gateway.wire.payload import Fields
 
 
 def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]:
     call, update = call_of(Fields({"toolCallId": "1", **start})), Fields({"status": "completed", **end})
     learn(call, update)
-    return ended(call, update)
+    return ended(call, update.text("status"))
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,12 @@ def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]
         ({"kind": "other", "title": "a-b_c: b_c"}, {}, "rejected"),
         ({"kind": "other", "title": "a-b_c: b_c"}, {"rawOutput": {"error": "MCP error -32601"}}, "failed"),
         ({"kind": "other", "title": "a-b_c: b_c"}, {"rawOutput": {"content": []}}, "completed"),
-        ({"kind": "read"}, {}, "completed"),
+        ({"kind": "read"}, {}, "rejected"),
+        ({"kind": "other", "title": "Update TODOs"}, {}, "completed"),
+        ({"kind": "other", "title": "New tool"}, {}, "rejected"),
+        ({"kind": "read"}, {"content": [{"type": "new"}]}, "completed"),
+        ({"kind": "read"}, {"rawOutput": None}, "rejected"),
+        ({"kind": "read"}, {"rawOutput": {"content": ""}}, "completed"),
         ({"kind": "read"}, {"rawOutput": {}}, "completed"),
         ({"kind": "read"}, {"status": "failed", "rawOutput": {"message": "gone"}}, "failed"),
         ({"kind": "read"}, {"status": "failed"}, "failed"),
@@ -32,6 +37,16 @@ def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]
         ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"rejected": {"reason": "no"}}}, "rejected"),
         ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"success": {"stdout": "x"}}}, "completed"),
         ({"kind": "think", "title": "Consider it"}, {"rawOutput": ["strange"]}, "completed"),
+        ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"exitCode": "3", "stdout": ""}}, "failed"),
+        ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"signal": "SIGKILL", "stdout": ""}}, "failed"),
+        ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"exitCode": 0, "signal": "", "stdout": ""}}, "completed"),
+        ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"spawnError": {"error": "ENOENT"}}}, "failed"),
+        ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"timeout": {"timeoutMs": 5}}}, "timed_out"),
+        ({"kind": "read"}, {"rawOutput": {"error": {"message": "gone"}}}, "failed"),
+        ({"kind": "read"}, {"rawOutput": {"errorMessage": "gone"}}, "failed"),
+        ({"kind": "read"}, {"rawOutput": {"fileNotFound": {"path": "a"}}}, "failed"),
+        ({"kind": "read"}, {"rawOutput": {"content": "x", "error": ""}}, "completed"),
+        ({"kind": "fetch"}, {"rawOutput": {"markdown": "x", "timeout": 5}}, "completed"),
     ],
 )
 def test_how_a_call_ended_is_inferred_from_what_it_carries(
@@ -49,6 +64,64 @@ def test_how_a_call_ended_is_inferred_from_what_it_carries(
             OtherTool(tool="glob_file_search", arguments={"glob_pattern": "*.py"}),
         ),
         ({"kind": "search", "title": "Search `x`"}, OtherTool(tool="search", arguments={})),
+        ({"kind": "search", "title": "grep"}, OtherTool(tool="grep", arguments={})),
+        ({"kind": "search", "title": "Find"}, OtherTool(tool="glob_file_search", arguments={})),
+        (
+            {"kind": "search", "title": "Find `**/*`"},
+            OtherTool(tool="glob_file_search", arguments={"glob_pattern": "**/*"}),
+        ),
+        ({"kind": "search", "title": 'grep "a b"'}, OtherTool(tool="grep", arguments={"pattern": "a b"})),
+        (
+            {"kind": "other", "rawInput": {"_toolName": "mcp", "providerIdentifier": "s", "toolName": "t", "q": 1}},
+            OtherTool(tool="t", arguments={"q": 1}),
+        ),
+        (
+            {"kind": "other", "rawInput": {"_toolName": "t", "serverIdentifier": "s", "toolName": "t"}},
+            OtherTool(tool="t", arguments={}),
+        ),
+        (
+            {
+                "kind": "other",
+                "rawInput": {"_toolName": "callMcpTool", "server": "s", "toolName": "t", "arguments": {}},
+            },
+            OtherTool(tool="t", arguments={}),
+        ),
+        (
+            {"kind": "other", "rawInput": {"_toolName": "mcpToolCall", "name": "s-t", "args": {"a": 1}}},
+            OtherTool(tool="s-t", arguments={"a": 1}),
+        ),
+        (
+            {"kind": "other", "title": "s-t: t", "rawInput": {"name": "n", "server": "own"}},
+            OtherTool(tool="t", arguments={"name": "n", "server": "own"}),
+        ),
+        ({"kind": "search", "title": "Web Search"}, OtherTool(tool="web_search", arguments={})),
+        (
+            {"kind": "search", "toolCallId": "web_search_12", "title": "Look for `herons`"},
+            OtherTool(tool="web_search", arguments={"search_term": "herons"}),
+        ),
+        (
+            {"kind": "search", "title": "Web search: a b"},
+            OtherTool(tool="web_search", arguments={"search_term": "a b"}),
+        ),
+        (
+            {"kind": "search", "title": "Search the web for `a`"},
+            OtherTool(tool="web_search", arguments={"search_term": "a"}),
+        ),
+        (
+            {"kind": "fetch", "title": "Fetching https://a.b"},
+            OtherTool(tool="web_fetch", arguments={"url": "https://a.b"}),
+        ),
+        ({"kind": "switch_mode", "title": "Plan"}, OtherTool(tool="switch_mode", arguments={})),
+        ({"kind": "other", "title": "Fetch https://a.b/c d"}, OtherTool(tool="web_fetch", arguments={})),
+        (
+            {"toolCallId": "web_fetch_0", "title": "Fetch https://a.b/c?d"},
+            OtherTool(tool="web_fetch", arguments={"url": "https://a.b/c?d"}),
+        ),
+        ({"kind": "read", "title": "Read todo.md"}, OtherTool(tool="read_file", arguments={})),
+        ({"kind": "read", "title": "Read lints"}, OtherTool(tool="read_lints", arguments={})),
+        ({"kind": "other", "title": "Task: make a plan"}, OtherTool(tool="task", arguments={})),
+        ({"kind": "edit", "title": "Delete `a`"}, FileEdit(tool="delete_file", path="a", operation="delete")),
+        ({"rawOutput": {"exitCode": 0, "stdout": ""}}, Command(tool="run_terminal_cmd", command="")),
         ({"kind": "think"}, OtherTool(tool="think", arguments={})),
         ({}, OtherTool(tool="tool", arguments={})),
         (
@@ -82,11 +155,79 @@ def test_text_that_a_call_gave_is_its_result() -> None:
     assert action.data == "all of it"
 
 
+@pytest.mark.parametrize(
+    "end",
+    [
+        {"rawOutput": "all of it"},
+        {"rawOutput": {"output": "all of it"}},
+        {"rawOutput": {"content": "all of it"}},
+        {"content": [{"type": "content", "content": {"type": "text", "text": "all of it"}}]},
+        {"content": [{"type": "content", "content": {"type": "text", "text": "all of it"}}], "rawOutput": {}},
+    ],
+)
+def test_what_a_command_printed_is_its_output_in_any_shape(end: dict[str, Any]) -> None:
+    action, outcome = end_of({"kind": "execute", "title": "`ls`"}, end)
+    assert isinstance(action, Command)
+    assert (action.output, action.exit_code, outcome.state) == ("all of it", 0, "completed")
+
+
+def test_output_that_is_no_object_is_kept() -> None:
+    for output in ("text", ["a", 1]):
+        action, _ = end_of({"kind": "other", "title": "s-t: t"}, {"rawOutput": output})
+        assert isinstance(action, OtherTool)
+        assert action.data == output
+
+
+def test_a_first_line_like_a_header_that_names_another_file_is_text() -> None:
+    def edited(path: str, old: str, new: str) -> FileEdit:
+        diff = {"type": "diff", "path": path, "oldText": old, "newText": new}
+        action, _ = end_of({"kind": "edit", "title": f"Edit `{path}`"}, {"content": [diff]})
+        assert isinstance(action, FileEdit)
+        return action
+
+    lua = edited("/w/f.lua", "-- a/b is a comment\nx\n", "-- a/b is a comment\ny\n")
+    assert lua.diff is not None
+    assert (lua.diff.old_string, lua.diff.new_string, lua.diff.start_line) == ("x", "y", 2)
+    for path in ("/w/f", "f", "C:\\w\\f"):
+        patch = edited(path, f"-- a/{path}\r\nold", f"++ b/{path}\r\nnew")
+        assert patch.diff is not None
+        assert (patch.diff.old_string, patch.diff.new_string) == ("old", "new")
+    assert edited("/w/f", "-- a//w/f\r\nold", "++ /dev/null\r").operation == "delete"
+
+
+def test_an_edit_in_several_places_is_one_edit() -> None:
+    diffs = [{"type": "diff", "path": "f", "oldText": old, "newText": new} for old, new in (("a", "b"), ("c", "d"))]
+    action, _ = end_of({"kind": "edit", "title": "Edit `f`"}, {"content": diffs})
+    assert isinstance(action, FileEdit)
+    assert action.diff is not None
+    assert (action.diff.old_string, action.diff.new_string) == ("a\nc", "b\nd")
+
+
 def test_what_comes_later_is_learnt() -> None:
     later = {"title": "x", "rawInput": {"command": "ls", "_toolName": "shell"}, "rawOutput": {"exitCode": 0}}
     action, _ = end_of({"kind": "execute", "title": "Run"}, later)
     assert isinstance(action, Command)
     assert action.command == "ls"
+
+
+def test_the_first_title_names_a_tool_and_later_updates_give_its_arguments() -> None:
+    call = call_of(Fields({"kind": "search", "title": "grep", "rawInput": {}}))
+    for later in (
+        {"title": "Find `x`", "rawInput": {"pattern": "", "path": "/w"}},
+        {"title": 'grep "List files"', "rawInput": {"pattern": "List files"}},
+        {"rawInput": {"pattern": ""}},
+    ):
+        learn(call, Fields(later))
+    assert started(call) == OtherTool(tool="grep", arguments={"pattern": "List files", "path": "/w"})
+
+
+def test_a_call_may_be_named_later() -> None:
+    call = call_of(Fields({"kind": "other", "title": "Working"}))
+    learn(call, Fields({"rawInput": {"_toolName": "semSearch", "query": "x"}}))
+    assert started(call) == OtherTool(tool="codebase_search", arguments={"query": "x"})
+    call = call_of(Fields({"kind": "other", "title": "s-get: get"}))
+    learn(call, Fields({"rawInput": {"id": 7}}))
+    assert started(call) == OtherTool(tool="get", arguments={"id": 7})
 
 
 def test_a_new_file_ends_as_it_was_written() -> None:
@@ -104,6 +245,7 @@ def test_a_new_file_ends_as_it_was_written() -> None:
         ({"oldText": None, "newText": "probe"}, ("create", "probe", None)),
         ({"oldText": "-- a//w/a.txt\none", "newText": "++ b//w/a.txt\ntwo"}, ("edit", "two", ("one", "two"))),
         ({"oldText": "one", "newText": "two"}, ("edit", "two", ("one", "two"))),
+        ({"oldText": "a\none\nb\n", "newText": "a\ntwo\nb\n"}, ("edit", "two", ("one", "two"))),
         ({"oldText": "-- a//w/a.txt\none", "newText": "++ /dev/null"}, ("delete", None, None)),
     ],
 )
@@ -114,10 +256,29 @@ def test_a_diff_is_read_without_the_header_in_it(diff: dict[str, Any], expected:
     assert (edit.path, (edit.operation, edit.content, changed)) == ("/w/a.txt", expected)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "lines"),
+    [
+        ("hello\n", "Hello\n", (1, 1)),
+        ("hello", "Hello", (1, 1)),
+        ("a\nb\nc\nd\n", "a\nB\nC\nd\n", (2, 3)),
+        ("-- a/x\none\ntwo", "++ b/x\n1", (1, 2)),
+        ("-- a/x\none\n", "++ b/x\n1\n", (1, 1)),
+    ],
+)
+def test_the_lines_of_an_edit(old: str, new: str, lines: tuple[int, int]) -> None:
+    diff = {"type": "diff", "path": "/w/x", "oldText": old, "newText": new}
+    edit, _ = end_of({"kind": "edit"}, {"content": [diff]})
+    assert isinstance(edit, FileEdit)
+    assert edit.diff is not None
+    assert (edit.diff.start_line, edit.diff.end_line) == lines
+
+
 def test_a_call_that_was_denied_was_rejected_whatever_it_carries() -> None:
-    call = call_of(Fields({"kind": "read"}))
+    call = call_of(Fields({"kind": "read", "rawOutput": {"content": "x"}}))
+    assert ended(call)[1].state == "completed"
     call.is_denied = True
-    assert ended(call, Fields({"rawOutput": {"content": "x"}}))[1].state == "rejected"
+    assert ended(call)[1].state == "rejected"
 
 
 def test_whose_a_call_is() -> None:
@@ -129,3 +290,31 @@ def test_whose_a_call_is() -> None:
 def test_calls_with_messages_of_their_own(title: str) -> None:
     assert call_of(Fields({"kind": "other", "title": title})).has_own_message
     assert not call_of(Fields({"kind": "execute", "title": title})).has_own_message
+
+
+def test_another_report_of_a_call_adds_what_it_contains() -> None:
+    asked = call_of(Fields({"toolCallId": "web_fetch_0", "title": "Fetch https://a.b/c"}))
+    asked.is_announced = False
+    made = call_of(Fields({"toolCallId": "1", "title": "Fetch", "kind": "fetch", "rawInput": {"url": "https://a.b/c"}}))
+    learn(made, Fields({"status": "completed", "rawOutput": {"markdown": "# C"}}))
+    merge(asked, made)
+    action, outcome = ended(asked)
+    assert (asked.id, asked.is_announced, asked.status, outcome.state) == (
+        "web_fetch_0",
+        True,
+        "completed",
+        "completed",
+    )
+    assert action == OtherTool(tool="web_fetch", arguments={"url": "https://a.b/c"}, data="# C")
+
+
+def test_a_call_that_was_denied_has_the_gateways_reason() -> None:
+    call = call_of(Fields({"toolCallId": "1", "kind": "read", "rawInput": {"path": "a"}}))
+    action, outcome = denied(call, "Not now.")
+    assert action == OtherTool(tool="read_file", arguments={"target_file": "a"}, data="Not now.")
+    assert outcome.state == "rejected"
+
+
+@pytest.mark.parametrize(("id", "expected"), [("web_fetch_0", True), ("web_search_12", True), ("tool_1", False)])
+def test_requests_about_web_pages_have_ids_of_their_own(id: str, expected: bool) -> None:
+    assert has_made_up_id(call_of(Fields({"toolCallId": id}))) is expected

@@ -11,9 +11,10 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.acp.connection import AgentConnection, Refused, unanswered
-from cursor_gateway.sources.acp.process import LineTransport, start_with_stdin
+from cursor_gateway.sources.acp.connection import AgentConnection, Refused
+from cursor_gateway.sources.acp.transport import LineTransport
 from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.stdin import start_with_stdin
 from cursor_gateway.wire.payload import Fields
 
 AGENT = """
@@ -64,18 +65,19 @@ class Hearer:
     def __init__(self) -> None:
         self.received: list[object] = []
 
-    def update(self, update: object) -> None:
+    def update(self, update: object, session_id: str) -> None:
         self.received.append(update)
 
     def knows(self, call_id: str) -> bool:
         return call_id == "mine"
 
     async def permission(self, params: Fields) -> dict[str, Any]:
-        return {"outcome": {"outcome": "cancelled"}}
+        raise NotImplementedError
 
-    async def extension(self, method: str, params: Fields) -> dict[str, Any]:
+    question = plan = permission
+
+    def extension(self, method: str, params: Fields) -> None:
         self.received.append(method)
-        return {}
 
 
 @pytest.mark.quick_cases(2)
@@ -127,7 +129,31 @@ def test_what_nobody_hears_is_answered_all_the_same(tmp_path: Path) -> None:
         assert answers[4]["error"]["code"] == -32601
 
     lived(tmp_path, script, life)
-    assert unanswered("cursor/task") == {}
+
+
+def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path: Path) -> None:
+    ask = {"method": "session/request_permission", "id": 7, "params": {"sessionId": "a"}}
+    told = {"method": "session/update", "params": {"sessionId": "a", "update": {}}}
+    strange = {"error": {"code": "x"}}
+    reported: list[str] = []
+
+    class Broken(Hearer):
+        def update(self, update: object, session_id: str) -> None:
+            raise ValueError("update")
+
+    async def life(connection: AgentConnection) -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
+        connection.listen("a", Broken())
+        assert await connection.request("go", {}, 30) == 1
+        while "received" not in (tail := connection._process.stderr_tail) or '"id": 7' not in tail:
+            await asyncio.sleep(0.001)
+        assert '"code": -32603' in tail
+        assert reported == ["", "update"]
+        with pytest.raises(Refused) as caught:
+            await connection.request("odd", {}, 30)
+        assert caught.value.code == -32603
+
+    lived(tmp_path, {"go": [ask, told, {"result": 1}, {"result": 2}], "odd": [strange]}, life)
 
 
 def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None:
@@ -150,7 +176,7 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
         connection.listen("b", two)
         await connection.request("go", {}, 30)
         assert (one.received, two.received) == (["cursor/update_todos"], ["cursor/task"])
-        connection.forget("a")
+        connection.forget(one)
         await connection.request("go", {}, 30)
         assert two.received == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
 
@@ -168,7 +194,7 @@ def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None
 
     async def gone(connection: AgentConnection) -> None:
         assert not await connection.is_responsive(30)
-        await connection.notify("session/cancel", {})
+        connection.notify("session/cancel", {})
         with pytest.raises(AgentCrashed) as caught:
             await connection.request("session/new", {}, 30)
         assert caught.value.details.startswith("exit status 3")
@@ -205,8 +231,8 @@ def transported(script: str, life: Callable[[AgentProcess, LineTransport], Corou
             async with asyncio.timeout(60):
                 await life(process, transport)
         finally:
-            await transport.close()
-            await transport.close()  # as often as anybody likes
+            transport.close()
+            transport.close()  # as often as anybody likes
             await process.end(0.05)
 
     for run in (asyncio.run, uvloop.run):
@@ -215,11 +241,11 @@ def transported(script: str, life: Callable[[AgentProcess, LineTransport], Corou
 
 def test_what_is_written_to_nobody_is_lost_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
     async def life(process: AgentProcess, transport: LineTransport) -> None:
-        await transport.send({"id": 1, "method": "x" * 1_000_000})  # more than a pipe holds
+        transport.send({"id": 1, "method": "x" * 1_000_000})  # more than a pipe holds
         assert await transport.receive() == {"id": 1, "result": None}
         await process.wait(60)
         for _ in range(20):
-            await transport.send({"id": 2, "method": "y"})
+            transport.send({"id": 2, "method": "y"})
             await asyncio.sleep(0)
 
     transported('import os; os.read(0, 1); print(\'{"id": 1, "result": null}\')', life)
@@ -230,7 +256,7 @@ def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
     async def life(process: AgentProcess, transport: LineTransport) -> None:
         sent = [{"id": 1, "method": "x" * 200_000}, {"id": 2, "method": "y"}]
         for message in sent:
-            await transport.send(message)
+            transport.send(message)
         assert [await transport.receive(), await transport.receive()] == sent
 
     transported("import sys, time; time.sleep(0.01); [print(line, end='', flush=True) for line in sys.stdin]", life)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.actions import Command, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.actions import Command, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
@@ -24,8 +24,11 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
     Unrecognized,
 )
+from cursor_gateway.sources.acp.calls import call_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
+from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.tools import read_call
+from cursor_gateway.wire.payload import Fields
 
 CAPTURE = Path(__file__).parents[3] / "shared" / "captures" / "2026.08.11-acp-wire.jsonl"
 SHELL = "call-aaaa9a3f-33b2-441e-87e9-6afeb6eccde2-0\nfc_1d06cbc2-409c-933a-ab58-55ccbae321a8_0"
@@ -113,19 +116,17 @@ def test_content_that_is_no_text_is_counted() -> None:
     ],
 )
 def test_a_failure_at_the_end_of_the_text_is_a_failure(trailer: str, code: str) -> None:
-    whole = f"Some text.\n\nError: {trailer}"
-    for updates in ([text(whole)], [text(letter) for letter in whole]):
-        events = decoded(*updates)
-        assert said(events) == "Some text."
-        assert isinstance(events[-1], RunFailed)
-        assert events[-1].failure.code == code
+    events = decoded(text("Some "), text("text."), text(f"\n\nError: {trailer}"))
+    assert said(events) == "Some text."
+    assert isinstance(events[-1], RunFailed)
+    assert events[-1].failure.code == code
 
 
 @pytest.mark.parametrize(
     "whole",
     [
         "\n\nError: this is what the program prints",
-        "\n\nError: RetriableError: [unavailable] x\n\nand then it goes on\n\nError: not one",
+        "Some text.\n\nError: RetriableError: [unavailable] x",
         "```\n\nError: Not logged in\n```",
         "\n\nError: TypeError: x is not a function",
         "\n\nError: RetriableError: " + "x" * 5000,
@@ -170,13 +171,344 @@ PIECES = st.lists(
 
 
 @given(PIECES, st.integers(1, 5))
-def test_the_pieces_do_not_matter(pieces: list[str], size: int) -> None:
+def test_text_is_what_its_pieces_are(pieces: list[str], size: int) -> None:
     whole = "".join(pieces)
-    at_once = decoded(text(whole))
     cut = decoded(*(text(whole[at : at + size]) for at in range(0, len(whole), size)))
-    assert said(cut) == said(at_once)
-    assert cut[-1] == at_once[-1]
-    assert isinstance(cut[-1], RunFailed) or said(cut) == whole
+    assert said(cut) == whole
+    assert cut[-1] == RunFinished()
+
+
+@pytest.mark.parametrize("before", [text("Hm.", "agent_thought_chunk"), call("1", kind="read")])
+def test_a_sentence_about_the_account_counts_only_if_nothing_came_before(before: dict[str, Any]) -> None:
+    sentence = "Please sign in to continue"
+    assert said(decoded(before, text(sentence))) == sentence
+    assert isinstance(decoded(text(sentence))[-1], RunFailed)
+
+
+# --- generated turns ------------------------------------------------------------------------------------
+
+CALLS: list[list[dict[str, Any]]] = [
+    [
+        call("g", title="grep", kind="search", rawInput={}),
+        {**done("g"), "status": "", "title": 'grep "x"', "rawInput": {"pattern": "x"}},
+        {**done("g"), "status": "in_progress"},
+        done("g", rawOutput={"totalMatches": 1}),
+    ],
+    [call("s", title="`ls`", kind="execute", rawInput={"command": "ls"}), done("s")],
+    [
+        call("e", title="Edit File", kind="edit", rawInput={}),
+        {**done("e"), "status": "in_progress", "rawInput": {"path": "a"}},
+        done("e", content=[{"type": "diff", "path": "a", "oldText": "1\n", "newText": "2\n"}]),
+    ],
+    [call("t", title="Task: x", kind="other", rawInput={"_toolName": "task"}), done("t", rawOutput={"durationMs": 5})],
+    [call("m", title="s-get: get", kind="other", rawInput={"a": 1}), done("m", rawOutput={"content": []})],
+]
+
+
+@given(st.data())
+def test_calls_end_the_same_however_their_updates_are_mixed(data: st.DataObject) -> None:
+    one_by_one = {
+        event.call_id: (event.action, event.outcome)
+        for event in decoded(*(update for updates in CALLS for update in updates))
+        if isinstance(event, ToolEnded)
+    }
+    waiting = [list(updates) for updates in CALLS] + [[text("a"), text("b")], [text("Hm", "agent_thought_chunk")]]
+    mixed: list[dict[str, Any]] = []
+    while waiting := [updates for updates in waiting if updates]:
+        mixed.append(data.draw(st.sampled_from(waiting), label="next").pop(0))
+    events = decoded(*mixed)
+    assert said(events) == "ab"
+    assert {
+        event.call_id: (event.action, event.outcome) for event in events if isinstance(event, ToolEnded)
+    } == one_by_one
+    started = [event.call_id for event in events if isinstance(event, ToolStarted)]
+    assert sorted(started) == sorted(one_by_one)
+
+
+# --- permissions under another id -----------------------------------------------------------------------
+
+REFUSED = Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
+
+
+@given(st.data())
+def test_permissions_and_calls_of_web_pages_are_one_call_each_in_any_order(data: st.DataObject) -> None:
+    """A call says which page it is about at once, or later; it runs when its permission has been decided."""
+    pages = [f"https://host{number}.example/p" for number in range(data.draw(st.integers(1, 4), label="pages"))]
+    allowed = {page: data.draw(st.booleans(), label="allowed") for page in pages}
+    decoder, events = AcpDecoder(), list[AgentEvent]()
+    is_late = data.draw(st.booleans(), label="the page comes later")
+    steps: dict[str, list[str]] = {}
+    for page in pages:
+        before = ["call", "page"] if data.draw(st.booleans(), label="the call comes first") else []
+        steps[page] = [*before, "permission", *([] if before else ["call", "page"]), "run", "end"]
+    while waiting := [page for page in pages if steps[page]]:
+        page = data.draw(st.sampled_from(waiting), label="next")
+        number = pages.index(page)
+        about = {"title": f"Fetch {page}", "kind": "fetch"}
+        match steps[page].pop(0):
+            case "permission":
+                decoder.announce(call_of(Fields({"toolCallId": f"web_fetch_{number}", "status": "pending", **about})))
+                id = f"web_fetch_{number}"
+                events += decoder.begin(id) if allowed[page] else decoder.deny(id, REFUSED)
+            case "call":
+                told = {"title": "Fetch", "kind": "fetch"} if is_late else about
+                events += decoder.push(call(f"tool_{number}", rawInput={}, **told))
+            case "page":
+                events += decoder.push({**done(f"tool_{number}"), "status": "", **about, "rawInput": {"url": page}})
+            case "run":
+                events += decoder.push({**done(f"tool_{number}"), "status": "in_progress"})
+            case _:
+                output = {"rawOutput": {"markdown": page}} if allowed[page] else {}
+                events += decoder.push(done(f"tool_{number}", **output))
+    ends = [event for event in events if isinstance(event, ToolEnded)]
+    assert len([event for event in events if isinstance(event, ToolStarted)]) == len(ends) == len(pages)
+    found = {}
+    for end in ends:
+        assert isinstance(end.action, OtherTool)
+        found[end.action.arguments["url"]] = (end.outcome.state, end.action.data)
+    assert found == {page: ("completed", page) if allowed[page] else ("rejected", REFUSED.message) for page in pages}
+
+
+def test_a_call_that_never_says_its_page_takes_a_permission_when_it_runs() -> None:
+    decoder = AcpDecoder()
+    decoder.announce(call_of(Fields({"toolCallId": "web_search_1", "title": "Web Search", "kind": "search"})))
+    assert decoder.begin("web_search_1") == []
+    events = pushed(
+        decoder,
+        call("s", title="Web Search", kind="search", rawInput={}),
+        {**done("s"), "status": "in_progress"},
+        done("s", rawOutput={"references": []}),
+    )
+    assert [type(event) for event in events] == [ToolStarted, ToolEnded]
+
+
+def test_a_call_is_not_shown_as_running_before_its_permission() -> None:
+    """An update without a status does not change it."""
+    decoder = AcpDecoder()
+    later = {"sessionUpdate": "tool_call_update", "toolCallId": "1", "title": "`ls`", "rawInput": {"command": "ls"}}
+    assert pushed(decoder, call("1", kind="execute", title="Run", rawInput={}), later) == []
+    (start,) = decoder.begin("1")
+    assert isinstance(start, ToolStarted)
+    assert start.action == Command(tool="run_terminal_cmd", command="ls")
+
+
+# --- to-dos -----------------------------------------------------------------------------------------------
+
+
+def entries(*todos: tuple[str, str]) -> dict[str, Any]:
+    return {"sessionUpdate": "plan", "entries": [{"content": content, "status": status} for content, status in todos]}
+
+
+def reported(events: list[AgentEvent]) -> list[list[tuple[str, str]]]:
+    """The ids and statuses of each list."""
+    updates = [event.action for event in events if isinstance(event, ToolEnded)]
+    return [[(todo.id, todo.status) for todo in one.todos] for one in updates if isinstance(one, TodoUpdate)]
+
+
+def test_a_list_keeps_its_ids_whether_a_plan_or_a_list_with_ids_comes_first() -> None:
+    todos = [
+        {"id": "find", "content": "Find", "status": "pending"},
+        {"id": "fix", "content": "Fix", "status": "pending"},
+    ]
+    plan, whole = entries(("Find", "pending"), ("Fix", "pending")), {"toolCallId": "a", "todos": todos, "merge": False}
+    change = {"toolCallId": "b", "todos": [{"id": "fix", "status": "completed"}], "merge": True}
+    changed = entries(("New", "pending"), ("Find", "pending"), ("Fix", "completed"))
+    decoder = AcpDecoder()
+    events = [*decoder.push(plan), *decoder.extension("cursor/update_todos", whole)]
+    events += [*decoder.extension("cursor/update_todos", change), *decoder.push(changed)]
+    assert reported(events) == [
+        [("1", "pending"), ("2", "pending")],
+        [("2", "completed")],
+        [("3", "pending"), ("1", "pending"), ("2", "completed")],
+    ]
+    decoder = AcpDecoder()
+    events = [*decoder.extension("cursor/update_todos", whole), *decoder.push(plan)]
+    events += [*decoder.extension("cursor/update_todos", change), *decoder.push(changed)]
+    assert reported(events) == [
+        [("find", "pending"), ("fix", "pending")],
+        [("fix", "completed")],
+        [("1", "pending"), ("find", "pending"), ("fix", "completed")],
+    ]
+
+
+def test_a_list_that_names_an_id_twice_is_one_todo() -> None:
+    todo = {"id": "x", "content": "A", "status": "pending"}
+    decoder = AcpDecoder()
+    events = decoder.push(entries(("A", "pending")))
+    events += decoder.extension("cursor/update_todos", {"toolCallId": "t", "todos": [todo, todo], "merge": False})
+    assert reported(events) == [[("1", "pending")]]
+
+
+def test_todos_that_name_the_call_of_another_tool_do_not_end_it() -> None:
+    decoder = AcpDecoder()
+    pushed(decoder, call("1", kind="execute", title="`ls`", status="in_progress"))
+    todos = {"toolCallId": "1", "todos": [{"id": "x", "content": "A"}], "merge": False}
+    assert {
+        event.call_id for event in decoder.extension("cursor/update_todos", todos) if isinstance(event, ToolEnded)
+    } == {"todos 1"}
+    (end,) = pushed(decoder, done("1", rawOutput={"exitCode": 0, "stdout": ""}))
+    assert isinstance(end, ToolEnded)
+    assert end.call_id == "1"
+
+
+def test_a_task_that_was_denied_ends_once() -> None:
+    decoder = AcpDecoder()
+    pushed(decoder, call("t", rawInput={"_toolName": "task"}), done("t"))
+    ends = [*decoder.deny("t", REFUSED), *decoder.finish(END)]
+    assert [event.outcome for event in ends if isinstance(event, ToolEnded)] == [REFUSED]
+
+
+def test_entries_of_the_same_words_are_different_todos() -> None:
+    (one,) = reported(decoded(entries(("Test", "completed"), ("Test", "pending"))))
+    assert one == [("1", "completed"), ("2", "pending")]
+
+
+# --- sub-agents -----------------------------------------------------------------------------------------
+
+
+def spawned(child: str, call_id: str = "", **fields: Any) -> dict[str, Any]:
+    about = {"cursor": {"toolCallId": call_id, "model": "m"}} if call_id else {}
+    return {"sessionUpdate": "subagent_spawned", "subagentSessionId": child, "_meta": about, **fields}
+
+
+def state(child: str, name: str) -> dict[str, Any]:
+    return {"sessionUpdate": "subagent_state_update", "subagentSessionId": child, "state": name}
+
+
+def test_a_subagents_calls_have_a_parent_and_its_last_message_is_the_result() -> None:
+    decoder = AcpDecoder()
+    pushed(
+        decoder, call("t", rawInput={"_toolName": "task", "description": "d"}), spawned("c", "t", name="n", task="p")
+    )
+    events = [
+        event
+        for update in (
+            text("Hm.", "agent_thought_chunk"),
+            text("First I look."),
+            {"sessionUpdate": "plan", "entries": [{"content": "x"}]},
+            call("1", kind="read", rawInput={"path": "a"}),
+            done("1", rawOutput={"content": "x"}),
+            spawned("d", "2", name="deeper"),
+            text("It "),
+            text("is x."),
+        )
+        for event in decoder.push(update, None, "c")
+    ]
+    assert [event.parent for event in events if isinstance(event, ToolStarted)] == ["t", "t"]
+    assert said(events) == ""
+    assert pushed(decoder, done("t", rawOutput={"durationMs": 1, "isBackground": True})) == []
+    assert decoder.extension("cursor/update_todos", {"toolCallId": "1", "todos": [{"id": "1"}]}) == []
+    (end,) = pushed(decoder, state("c", "completed"))
+    assert isinstance(end, ToolEnded)
+    assert end.action == OtherTool(
+        tool="task", arguments={"description": "d", "prompt": "p", "model": "m"}, data="It is x."
+    )
+
+
+@pytest.mark.parametrize(("ends", "expected"), [("completed", "completed"), ("failed", "failed")])
+def test_a_subagent_without_a_call_of_its_own_is_one(ends: str, expected: str) -> None:
+    decoder = AcpDecoder()
+    (start,) = pushed(decoder, spawned("c", name="explore", task="Look."))
+    assert isinstance(start, ToolStarted)
+    assert pushed(decoder, state("c", "running"), state("unknown", "completed")) == []
+    decoder.push(text("Done."), None, "c")
+    (end,) = pushed(decoder, state("c", ends))
+    assert isinstance(end, ToolEnded)
+    assert (end.call_id, end.outcome.state) == (start.call_id, expected)
+    assert pushed(decoder, state("c", ends)) == []
+
+
+def test_a_subagent_may_tell_its_state_in_its_own_session() -> None:
+    decoder = AcpDecoder()
+    pushed(decoder, call("t", rawInput={"_toolName": "task"}), spawned("c", "t"))
+    pushed(decoder, done("t", rawOutput={"isBackground": True}))
+    (end,) = decoder.push({"sessionUpdate": "subagent_state_update", "state": "completed"}, None, "c")
+    assert isinstance(end, ToolEnded)
+
+
+def test_a_task_that_took_time_was_not_rejected() -> None:
+    decoder = AcpDecoder()
+    pushed(decoder, call("t", rawInput={"_toolName": "task"}), done("t"))
+    (end,) = decoder.extension("cursor/task", {"toolCallId": "t", "prompt": "p", "durationMs": 5})
+    assert isinstance(end, ToolEnded)
+    assert (end.outcome.state, end.outcome.duration_ms) == ("completed", 5)
+
+
+def test_a_subagent_that_is_not_over_ends_with_the_turn() -> None:
+    events = decoded(
+        call("t", rawInput={"_toolName": "task"}), spawned("c", "t"), done("t", rawOutput={"isBackground": True})
+    )
+    assert [type(event) for event in events] == [ToolStarted, ToolEnded, RunFinished]
+
+
+def test_a_call_that_ends_ends_its_subagent_unless_it_goes_on_in_the_background() -> None:
+    decoder = AcpDecoder()
+    pushed(decoder, call("t", rawInput={"_toolName": "task"}), spawned("c", "t"), spawned("d", "u"))
+    decoder.push(text("Done."), None, "c")
+    assert pushed(decoder, done("t", rawOutput={"isBackground": False})) == []  # more may be told about it
+    (end, _) = pushed(decoder, text("Good."))
+    assert isinstance(end, ToolEnded)
+    assert isinstance(end.action, OtherTool)
+    assert end.action.data == "Done."
+
+
+def test_a_task_is_told_what_it_was_after_its_end() -> None:
+    decoder = AcpDecoder()
+    task = call("t", title="Task: Subagent task", kind="other", rawInput={"_toolName": "task"})
+    (start,) = pushed(decoder, task, done("t", rawOutput={"durationMs": 13075, "isBackground": False}))
+    assert isinstance(start, ToolStarted)
+    told = {"toolCallId": "t", "description": "List files", "prompt": "…", "durationMs": 13075}
+    (end,) = decoder.extension("cursor/task", told)
+    assert isinstance(end, ToolEnded)
+    assert isinstance(end.action, OtherTool)
+    assert (end.action.arguments, end.outcome.duration_ms) == ({"description": "List files", "prompt": "…"}, 13075)
+
+
+# --- permission before the call ---------------------------------------------------------------------------
+
+
+def asked(decoder: AcpDecoder, id: str, title: str) -> None:
+    decoder.announce(call_of(Fields({"toolCallId": id, "title": title, "kind": "fetch"})))
+
+
+def test_a_call_takes_the_place_of_its_request_for_permission() -> None:
+    decoder = AcpDecoder()
+    asked(decoder, "web_fetch_0", "Fetch https://a.b/1")
+    asked(decoder, "web_fetch_1", "Fetch https://a.b/2")
+    assert decoder.begin("web_fetch_0") == []  # it is reported when it runs
+    assert len(decoder.deny("web_fetch_1", Outcome(state="rejected"))) == 2
+    events = pushed(decoder, call("x", kind="fetch", title="Fetch"), done("x", rawOutput={"markdown": "m"}))
+    assert [(type(event), event.call_id) for event in events if isinstance(event, ToolStarted | ToolEnded)] == [
+        (ToolStarted, "web_fetch_0"), (ToolEnded, "web_fetch_0"),
+    ]  # fmt: skip
+    assert pushed(decoder, call("y", kind="fetch", title="Fetch https://a.b/2"), done("y")) == []
+    assert len(pushed(decoder, call("z", kind="fetch", title="Fetch https://a.b/3"), done("z"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("id", "title", "expected"),
+    [
+        ("web_fetch_0", "Fetch https://a.b/1", False),
+        ("web_fetch_0", "Fetch https://a.b/2", True),
+        ("web_fetch_1", "Fetch https://a.b/2", False),
+    ],
+)
+def test_a_request_with_the_id_of_another_page_is_another_one(id: str, title: str, expected: bool) -> None:
+    decoder = AcpDecoder()
+    asked(decoder, "web_fetch_0", "Fetch https://a.b/1")
+    request = call_of(Fields({"toolCallId": id, "title": title, "kind": "fetch"}))
+    assert decoder.is_another(request) is expected
+
+
+def test_another_call_does_not_take_the_place_of_a_request() -> None:
+    decoder = AcpDecoder()
+    decoder.announce(call_of(Fields({"toolCallId": "1", "title": "`rm x`", "kind": "execute"})))
+    decoder.deny("1", Outcome(state="rejected"))
+    assert len(pushed(decoder, call("2", title="`ls`", kind="execute"), done("2", rawOutput={"exitCode": 0}))) == 2
+    asked(decoder, "web_fetch_0", "Fetch https://a.b/1")
+    assert decoder.begin("web_fetch_0") == []
+    events = pushed(decoder, call("web_fetch_0", title="Fetch", kind="fetch"), done("web_fetch_0"))
+    assert len(events) == 2
 
 
 # --- how it ends ----------------------------------------------------------------------------------------
@@ -304,6 +636,19 @@ def test_what_went_well_with_the_callers_server_is_left_out() -> None:
     assert len(pushed(decoder, call("6", kind="other", title="their-tool: tool"), done("6", rawOutput={"a": 1}))) == 2
 
 
+def test_calls_of_the_users_tool_are_counted_and_left_out() -> None:
+    decoder = AcpDecoder(user_tool=UserTool("user_1"))
+    asked = {"kind": "other", "title": "user_1-ask_user: ask_user"}
+    assert pushed(decoder, call("1", **asked), done("1", rawOutput={"content": []})) == []
+    given = {"providerIdentifier": "session-user_1", "toolName": "ask_user", "args": {}}
+    assert pushed(decoder, call("2", kind="other", rawInput=given), done("2")) == []
+    schema = {"_toolName": "getMcpTools", "server": "user_1"}
+    assert pushed(decoder, call("3", rawInput=schema), done("3")) == []
+    assert decoder.user_calls == 2
+    assert len(pushed(decoder, call("4", kind="other", title="their-tool: tool"), done("4", rawOutput={"a": 1}))) == 2
+    assert decoder.user_calls == 2
+
+
 # --- questions, plans and todos -------------------------------------------------------------------------
 
 
@@ -369,7 +714,8 @@ def test_todos_that_a_call_itself_names_are_reported_by_it() -> None:
 
 def test_messages_of_cursors_own() -> None:
     decoder = AcpDecoder()
-    assert decoder.extension("cursor/task", {}) == [Notice("background")]
+    for method in ("cursor/task", "cursor/generate_image", "cursor/canvas"):
+        assert decoder.extension(method, {}) == [Notice("background")]
     assert decoder.extension("cursor/weather", {}) == [Unrecognized("method 'cursor/weather'")]
 
 
@@ -384,4 +730,4 @@ def test_the_capture_is_understood() -> None:
     assert not [event for event in events if isinstance(event, Unrecognized)]
     assert said(events) == "ok"
     states = [event.outcome.state for event in events if isinstance(event, ToolEnded)]
-    assert states == ["completed", "completed", "completed", "completed"]
+    assert states == ["completed", "rejected", "completed", "completed"]

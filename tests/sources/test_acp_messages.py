@@ -78,4 +78,5 @@ def test_an_error_is_read_in_each_of_its_shapes() -> None:
     assert error_text("Internal error", {"message": "no"}) == "Internal error: no"
     assert error_text("Internal error", {"details": "no"}) == "Internal error: no"
     assert error_text("Internal error", [{"message": "a"}, {"message": "b"}]) == "Internal error: a: b"
+    assert error_text("Internal error", "no") == "Internal error: no"
     assert error_text("Internal error", None) == "Internal error"

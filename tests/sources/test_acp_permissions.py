@@ -7,7 +7,7 @@ from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 
 
 def allowed(tool: str, rules: list[str], **args: object) -> bool:
-    return is_allowed(ToolCall("1", tool, "", "", dict(args)), rules, "/w")
+    return is_allowed(ToolCall("1", tool, args=dict(args)), rules, "/w")
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,12 @@ def test_other_tools() -> None:
         "https://evil.org#@good.com",
         "https://evil.org\\@good.com/",
         "https://a@evil.org",
+        "https://me@good.com:8080/x",
+        "http://u:p@good.com:80@evil.com/",
     ):
         assert not allowed("webFetch", ["WebFetch(good.com)"], url=evil), evil
-    assert allowed("webFetch", ["WebFetch(good.com)"], url="https://me@good.com:8080/x")
+    assert allowed("webFetch", ["WebFetch(good.com)"], url="https://GOOD.com:8080/x")
+    assert allowed("webFetch", ["WebFetch(Good.com)"], url="https://good.com")
     assert not allowed("task", ["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"])
 
 

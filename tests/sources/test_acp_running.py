@@ -12,6 +12,7 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.acp.connection import Session
+from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.wire.payload import Fields
@@ -67,10 +68,11 @@ def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path
         folder=str(folder),
         offered=offered,
         person=person,
+        approver=person,
     )
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), policy)
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), policy)
         return await running.permission(Fields({"toolCall": call, "options": OPTIONS}))
 
     outcome = asyncio.run(ask())["outcome"]
@@ -107,10 +109,10 @@ def test_what_is_always_allowed_is_not_asked_for_again(
     tmp_path: Path, permission: Permission | None, first: str, second: str, asked: int
 ) -> None:
     person = Willing(permission)
-    turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), person=person)
+    turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), approver=person)
 
     async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
         outcomes = [
             await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
             for id in ("1", "2")
@@ -123,11 +125,61 @@ def test_what_is_always_allowed_is_not_asked_for_again(
 
 def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
     person, where = Willing(), str(tmp_path)
-    turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, person=person, allow=["Shell(ls)"])
+    turn = Turn(
+        run_id="r", prompt="", model="auto", workspace=where, folder=where, approver=person, allow=["Shell(ls)"]
+    )
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", "auto", {}, None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
         return await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS}))
 
     assert asyncio.run(ask())["outcome"]["optionId"] == "allow-once"
     assert person.asked == 0
+
+
+def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: Path) -> None:
+    """Each session counts its pages from 0, and a sub-agent has a session of its own."""
+    person, where = Willing(Permission("deny")), str(tmp_path)
+    turn = Turn(
+        run_id="r",
+        prompt="",
+        model="auto",
+        workspace=where,
+        folder=where,
+        approver=person,
+        allow=["WebFetch(a.example)"],
+    )
+
+    async def ask() -> list[str]:
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running.update({"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "n"}, "s")
+        answers = []
+        for session, host in (("s", "a"), ("s", "a"), ("child", "a"), ("child", "b"), ("s", "b")):
+            call = {"toolCallId": "web_fetch_0", "kind": "fetch", "title": f"Fetch https://{host}.example/x"}
+            asked = {"sessionId": session, "toolCall": call, "options": OPTIONS}
+            answers.append(await running.permission(Fields(asked)))
+        return [str(answer["outcome"]["optionId"]) for answer in answers]
+
+    assert asyncio.run(ask()) == ["allow-once"] * 3 + ["reject-once"] * 2
+    assert person.asked == 2
+
+
+def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
+    class Silent(Willing):
+        async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+            await asyncio.Event().wait()
+            return None
+
+    turn = Turn(run_id="r", prompt="", model="auto", workspace="/w", folder=str(tmp_path), person=Silent())
+
+    async def ask() -> list[str]:
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running._call_shown.release()
+        asking = asyncio.ensure_future(running.ask_user({"question": "Which?"}))
+        while not running._questions:
+            await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.wait([asking])
+        return [type(event).__name__ for event in running._events]
+
+    assert asyncio.run(ask()) == ["ToolStarted", "ToolEnded"]

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.errors import AgentError, Failure, GatewayError, SettingsError
+from cursor_gateway.errors import AgentError, Failure, GatewayError
 from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
@@ -30,7 +30,6 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.permissions import Decision, Permission
-from cursor_gateway.sources.acp import source as source_module
 from cursor_gateway.sources.acp.pool import PoolOptions
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import LONGEST_LINE, Offered, Turn
@@ -234,21 +233,10 @@ def test_tools_are_reported_as_what_they_did(tmp_path: Path) -> None:
         edit, create, delete = (action for action in actions if isinstance(action, FileEdit))
         assert edit.diff is not None
         assert (edit.diff.old_string, edit.diff.new_string) == ("    return 1", "    return 2")
-        assert (create.operation, create.content) == ("create", "RATE = 0.2\n")
+        assert (create.operation, create.content) == ("create", "RATE = 0.2")  # the last line end is not told
         assert delete.operation == "delete"
         assert [action.exit_code for action in actions if isinstance(action, Command)] == [0, 1]
         assert [event.outcome.state for event in ends(events)] == ["completed"] * 8 + ["failed"] + ["completed"] * 2
-
-    lived(place, life)
-
-
-def test_an_older_build_tells_less_and_nothing_wrong(tmp_path: Path) -> None:
-    place = Place(tmp_path, {"acp_bare": True})
-
-    async def life(source: CursorAcpSource) -> None:
-        events = await collected(source, place.turn("standin: tools"))
-        assert isinstance(events[-1], RunFinished)
-        assert "rejected" not in [event.outcome.state for event in ends(events) if isinstance(event.action, OtherTool)]
 
     lived(place, life)
 
@@ -314,7 +302,9 @@ def test_images_that_the_prompt_names_are_shown(tmp_path: Path) -> None:
     assert [entry["blocks"] for entry in place.log] == [2]
 
 
-@pytest.mark.parametrize("knobs", [{}, {"acp_no_config_option": True}])
+@pytest.mark.parametrize(
+    "knobs", [{}, {"acp_one_variant": True}, {"acp_one_variant": True, "acp_no_config_option": True}]
+)
 def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[str, object]) -> None:
     place = Place(tmp_path, knobs)
 
@@ -329,9 +319,10 @@ def test_mode_and_model_are_set_where_they_differ(tmp_path: Path, knobs: dict[st
 
     lived(place, life)
     assert [(entry["mode"], entry["model"]) for entry in place.log] == [
-        ("plan", "gpt-5.3-codex[effort=low]"),
-        ("agent", "default[]"),
+        ("plan", "gpt-5.3-codex-low"),
+        ("agent", "auto"),
     ]
+    assert len({entry["pid"] for entry in place.log}) == 2  # one for each model
 
 
 def test_the_users_configuration_is_never_changed(tmp_path: Path) -> None:
@@ -489,7 +480,7 @@ def test_who_goes_while_somebody_is_asked_asks_no_longer(tmp_path: Path) -> None
         await asyncio.wait([reading])
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
 
-    lived(place, life)
+    lived(place, life, place.source(grace_seconds=LIMIT))
     assert len({entry["pid"] for entry in place.log}) == 1  # it answered the cancellation, and goes on
 
 
@@ -531,7 +522,7 @@ def test_permission_is_given_by_rules_or_asked_for(
         person = Somebody()
         person.permission = None if answer is None else Permission(answer)
         turn = place.turn('standin: shell command="echo one; echo two"')
-        events = await collected(source, Turn(**{**_fields(turn), "person": person}))
+        events = await collected(source, Turn(**{**_fields(turn), "person": person, "approver": person}))
         commands = [event for event in ends(events) if isinstance(event.action, Command)]
         assert [event.outcome.state for event in commands] == ["completed" if ran else "rejected"]
         assert ("It ended with 0" in said(events)) is ran
@@ -549,7 +540,7 @@ def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Pa
         person = Somebody()
         person.permission = Permission("deny", "Use printf.")
         turn = place.turn('standin: shell command="echo one"')
-        events = await collected(source, Turn(**{**_fields(turn), "person": person}))
+        events = await collected(source, Turn(**{**_fields(turn), "person": person, "approver": person}))
         assert said(events).startswith("Running the command.The command was rejected.\n\nYou said: Do not run this:")
         assert said(events).endswith("    echo one\n\nContinue without it. Use printf.")
         assert isinstance(events[-1], RunFinished)
@@ -944,6 +935,33 @@ def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
     lived(place, life, place.source(PoolOptions(max_processes=1, max_sessions=1, place_seconds=2)))
 
 
+def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        silent = Somebody()
+        silent.is_silent = True
+        asking = place.turn("standin: question", person=silent, is_waiting=silent.waits.is_set, model="auto")
+        asked = asyncio.ensure_future(collected(source, asking))
+        await true(lambda: source.pids)
+        other = place.turn("standin: text", model="gpt-5-mini")
+        assert isinstance((await collected(source, other))[-1], RunFinished)  # when the first one waits
+        assert silent.waits.is_set()
+        assert len(source.pids) == 2
+        busy = place.turn(f"standin: wait-for file={tmp_path / 'go-on'}", model="gpt-5-mini")
+        working = asyncio.ensure_future(collected(source, busy))
+        await true(lambda: len(place.log) == 3)
+        with pytest.raises(AgentError, match="All agents are busy"):
+            await collected(source, place.turn("Hello", model="gpt-5.3-codex-low"))
+        (tmp_path / "go-on").touch()
+        assert isinstance((await working)[-1], RunFinished)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    lived(place, life, place.source(PoolOptions(max_processes=1, place_seconds=5)))
+
+
 def test_workspaces_have_agents_of_their_own_and_take_turns(tmp_path: Path) -> None:
     place = Place(tmp_path)
     (tmp_path / "else").mkdir()
@@ -990,12 +1008,6 @@ def test_a_source_that_is_closed_while_it_starts_leaves_nothing(tmp_path: Path) 
 # --- what is wrong from the beginning -------------------------------------------------------------------
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source_module, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"pip install cursor-gateway\[acp\]"):
-        Place(tmp_path).source()
-
-
 def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
@@ -1004,3 +1016,149 @@ def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
             await collected(source, place.turn("Hello", workspace=str(tmp_path / "gone")))
 
     lived(place, life)
+
+
+# --- sessions that are opened in advance ------------------------------------------------------------------------
+
+
+def _with_spares(home: Path, **knobs: object) -> tuple[Place, CursorAcpSource]:
+    place = Place(home, {"acp_logs_sessions": 1, **knobs})
+    return place, place.source(spare_seconds=LIMIT)
+
+
+def _opened(place: Place) -> list[str]:
+    """The sessions, in the order of `session/new`."""
+    return [record["session"] for record in records(place.home / "log") if record.get("blocks") == 0]
+
+
+def _started(events: Sequence[AgentEvent]) -> RunStarted:
+    assert isinstance(events[0], RunStarted)
+    return events[0]
+
+
+def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        first = await collected(source, place.turn("standin: text"))
+        await true(lambda: len(_opened(place)) == 2)
+        second = await collected(source, place.turn("standin: text"))
+        assert [_started(first).is_warm, _started(second).is_warm] == [False, True]
+        assert [session_of(first), session_of(second)] == _opened(place)[:2]
+        await true(lambda: len(_opened(place)) == 3)  # for the next one
+        again = await collected(source, place.turn("standin: history", session_id=session_of(second)))
+        assert _started(again).is_warm
+        assert json.loads(said(again))["turns"] == 1
+        assert len(_opened(place)) == 3  # which is still there
+        assert len({record["pid"] for record in records(place.home / "log") if "acp" in record["argv"]}) == 1
+
+    lived(place, life, source)
+
+
+@pytest.mark.parametrize("what", ["owner", "mode", "model", "person", "rule", "login", "age"])
+def test_a_session_that_was_opened_for_something_else_is_not_used(tmp_path: Path, what: str) -> None:
+    place, source = _with_spares(tmp_path)
+    if what == "age":
+        source = place.source(spare_seconds=0.001)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: text"))
+        await true(lambda: len(_opened(place)) == 2)
+        changed: dict[str, Any] = {}
+        match what:
+            case "owner":
+                changed = {"owner": "another"}
+            case "mode":
+                changed = {"mode": "plan"}
+            case "model":
+                changed = {"model": "gpt-5-mini"}
+            case "person":
+                changed = {"person": Somebody()}
+            case "rule":
+                (place.home / "work" / "AGENTS.md").write_text("Be brief.")
+            case "login":
+                (place.home / ".cursor" / "auth.json").write_text("{}")
+            case _:
+                await asyncio.sleep(0.002)
+        second = await collected(source, place.turn("standin: text", **changed))
+        assert not _started(second).is_warm
+        assert session_of(second) != _opened(place)[1]
+
+    lived(place, life, source)
+
+
+def test_two_conversations_at_once_do_not_share_a_prepared_session(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: text"))
+        await true(lambda: len(_opened(place)) == 2)
+        both = await asyncio.gather(*(collected(source, place.turn("standin: text")) for _ in range(2)))
+        assert any(_started(events).is_warm for events in both)  # both, if another one is ready by then
+        assert len({session_of(events) for events in both}) == 2
+        assert [record["prompt"] for record in place.log] == ["standin: text"] * 3
+
+    lived(place, life, source)
+
+
+def test_no_session_is_prepared_for_the_callers_tools_or_if_that_is_turned_off(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path)
+    off = place.source()
+
+    async def life(source: CursorAcpSource) -> None:
+        offered = Offered(server="caller", url="", runner=Runner())
+        await collected(source, place.turn("standin: text", offered=offered))
+        await collected(off, place.turn("standin: text"))
+        await off.close()
+        assert len(_opened(place)) == 2
+
+    lived(place, life, source)
+
+
+def test_the_user_can_be_asked_in_a_prepared_session(tmp_path: Path) -> None:
+    """It has its own server for questions, whose calls reach the conversation that took the session."""
+    place = Place(tmp_path, {"acp_logs_sessions": 1})
+    cli = CursorCliSource(CliOptions(), place.environ, place.ledger, lambda: 0.0)
+    options = AcpOptions(grace_seconds=GRACE, spare_seconds=LIMIT)
+    source = CursorAcpSource(options, cli, place.home / "acp", place.environ, place.ledger, ToolEndpoint())
+    ask = 'standin: program\n---\n[{"call": "ask_user", "args": {"question": "Why?"}}, {"say": "So: $1"}]'
+
+    async def life(source: CursorAcpSource) -> None:
+        first, second = (
+            Somebody(),
+            Somebody([ClarificationAnswer(question_id="ask_1_1", selected_option_ids=[], text="So.")]),
+        )
+        await collected(source, place.turn("standin: text", person=first))
+        await true(lambda: len(_opened(place)) == 2)
+        events = await collected(source, place.turn(ask, person=second))
+        assert _started(events).is_warm
+        assert [type(asked) for _, asked in second.asked] == [Question]
+        assert first.asked == []
+        assert said(events) == "So: Why?\n- So."
+
+    lived(place, life, source)
+
+
+def test_a_session_that_cannot_be_prepared_fails_nothing(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        assert failure(await collected(source, place.turn("standin: crash"))).code == "agent_crashed"
+        assert said(await collected(source, place.turn("standin: text")))
+        assert [record["prompt"] for record in place.log] == ["standin: crash", "standin: text"]
+
+    lived(place, life, source)
+
+
+def test_what_was_prepared_and_never_used_leaves_no_files(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path)
+
+    async def life(source: CursorAcpSource) -> None:
+        await collected(source, place.turn("standin: text"))
+        await true(lambda: len(_opened(place)) == 2)
+        for folder in (place.home / "acp").iterdir():
+            (folder / "acp-sessions" / _opened(place)[1]).mkdir(parents=True)  # as the real agent may
+        await source.close()
+        assert [found.name for found in place.home.glob("acp/*/acp-sessions/*")] == _opened(place)[:1]
+
+    lived(place, life, source)

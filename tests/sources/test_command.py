@@ -94,6 +94,12 @@ def test_further_folders_are_named_where_the_agent_can_have_some() -> None:
     assert "--add-dir" not in command_for(turn(), BARE, CommandOptions(), ["/a"]).arguments
 
 
+def test_a_plugin_is_named() -> None:
+    said = command_for(turn(), ALL, CommandOptions(), plugin="/a").arguments
+    assert said[said.index("--plugin-dir") + 1] == "/a"
+    assert "--plugin-dir" not in arguments(turn())
+
+
 def test_a_session_is_gone_on_with() -> None:
     said = arguments(turn(session_id="s-1"))
     assert said[said.index("--resume") + 1] == "s-1"

@@ -24,6 +24,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
 )
 from cursor_gateway.sources.cli.decoder import CursorDecoder
+from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from tests.laws.agent import to_line
 
@@ -567,6 +568,39 @@ def test_other_calls_are_the_agents_own(tool: str, args: dict[str, Any]) -> None
     assert calls_of("caller", tool, args, GAVE) == ["ToolStarted", "ToolEnded"]
 
 
+USERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "by its provider": ("mcp", {"providerIdentifier": "plugin-a-user_1", "toolName": "ask_user", "args": {}}),
+    "by its name": ("mcp", {"name": "plugin-a-user_1-ask_user", "toolName": "ask_user", "args": {}}),
+    "a look at what there is": ("getMcpTools", {"server": "plugin-a-user_1"}),
+}
+MCP_REJECTED = {"rejected": {"reason": "MCP tool execution rejected by user: plugin-a-user_1-ask_user "}}
+
+
+def users_calls(tool: str, args: dict[str, Any], result: Any) -> tuple[int, list[AgentEvent]]:
+    start, end = call("started", tool, {"args": args}), call("completed", tool, {"args": args, "result": result})
+    decoder = CursorDecoder("", UserTool("user_1"))
+    events = [*decoder.push([start, end, RESULT]), *decoder.flush()]
+    return decoder.user_calls, [event for event in events if isinstance(event, ToolStarted | ToolEnded)]
+
+
+@pytest.mark.parametrize("result", [GAVE, {"error": {"error": "timed out"}}])
+@pytest.mark.parametrize(("tool", "args"), USERS.values(), ids=USERS)
+def test_a_call_of_the_users_tool_is_a_question_and_nothing_else(tool: str, args: dict[str, Any], result: Any) -> None:
+    assert users_calls(tool, args, result) == (int(tool == "mcp"), [])
+
+
+def test_a_call_of_the_users_tool_that_is_rejected_is_shown_and_no_rule_can_help() -> None:
+    _, (ended,) = users_calls(*USERS["by its provider"], MCP_REJECTED)
+    assert isinstance(ended, ToolEnded)
+    assert (ended.outcome.state, ended.outcome.permission) == ("rejected", None)
+
+
+@pytest.mark.parametrize(("tool", "args"), [*CALLERS.values(), *OTHERS.values()])
+def test_calls_of_other_tools_are_no_questions(tool: str, args: dict[str, Any]) -> None:
+    count, events = users_calls(tool, args, GAVE)
+    assert (count, len(events)) == (0, 2)
+
+
 def test_an_end_without_a_start_is_reported() -> None:
     assert tools(call("completed", "read", {"result": SUCCESS})) == [
         ("ended", "c1", *ended("read", None, SUCCESS), None),
@@ -832,6 +866,15 @@ def test_answered_queries_end_in_the_order_they_were_asked() -> None:
     assert [found[1] for found in tools(*lines, delta("So"))] == [*ids, *ids]
 
 
+def test_a_call_keeps_the_arguments_that_only_its_query_or_its_start_had() -> None:
+    asked = {"plan": "p", "name": "n", "toolCallId": "c1"}
+    plan = query("createPlanRequestQuery", {"args": asked})
+    start = call("started", "createPlan", {"args": {"plan": "q"}})
+    found = tools(plan, start, call("completed", "createPlan", {"args": {"overview": "o"}, "result": {"success": {}}}))
+    expected = {**asked, "plan": "q", "overview": "o"}
+    assert found[-1] == ("ended", "c1", *ended("createPlan", expected, {"success": {}}), None)
+
+
 def test_an_end_after_a_query_has_the_querys_arguments() -> None:
     found = tools(SEARCH, call("completed", "webSearch", {"result": REJECTED}))
     assert found[1] == ("ended", "c1", *ended("webSearch", SEARCH_ARGS, REJECTED), None)
@@ -903,6 +946,60 @@ def test_a_rejected_command_needs_a_rule_unless_it_is_the_callers_to_run(server:
     assert ended.outcome.state == "rejected"
     rules = None if ended.outcome.permission is None else ended.outcome.permission.rules
     assert rules == (None if server else ["Shell(npm)"])
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "reason", "offered"),
+    [
+        ("shell", {"command": "npm test"}, "", True),
+        ("shell", {"command": "npm test"}, " \n", True),
+        ("shell", {"command": "npm test"}, "Command execution was blocked by a hook.\n\nTo view it, go on.", False),
+        ("shell", {"command": "npm test"}, "Command blocked by permissions configuration", False),
+        ("shell", {"command": "npm test"}, "MCP tool execution rejected by a hook", False),
+        ("webFetch", {"url": "https://a.b/c"}, "User Rejected", True),
+        ("webFetch", {"url": "https://a.b/c"}, "User Rejected by a hook", False),
+        ("mcp", {"providerIdentifier": "s", "toolName": "t"}, "MCP tool execution rejected by user: t", True),
+        ("mcp", {"providerIdentifier": "s", "toolName": "t"}, "User rejected MCP: t", False),
+    ],
+)
+def test_a_call_that_the_agent_refused_keeps_its_reason_and_is_not_offered(
+    tool: str, args: dict[str, Any], reason: str, offered: bool
+) -> None:
+    start, end = call("started", tool, {"args": args}), {"result": {"rejected": {"reason": reason}}}
+    *_, ended, _ = decoded(start, call("completed", tool, end), RESULT)
+    assert isinstance(ended, ToolEnded)
+    assert ended.outcome.state == "rejected"
+    assert (ended.outcome.permission is not None) is offered
+    assert offered or ended.outcome.message == reason
+
+
+@pytest.mark.parametrize("where", ["args", "result"])
+def test_a_command_that_a_hook_changed_is_the_one_that_ran(where: str) -> None:
+    body: dict[str, Any] = {"result": {"success": {"exitCode": 0}}}
+    if where == "args":
+        body["args"] = {"command": "safe cat a"}
+    else:
+        body["result"]["success"]["command"] = "safe cat a"
+    *_, ended, _ = decoded(
+        call("started", "shell", {"args": {"command": "cat a"}}), call("completed", "shell", body), RESULT
+    )
+    assert isinstance(ended, ToolEnded)
+    assert isinstance(ended.action, Command)
+    assert ended.action.command == "safe cat a"
+
+
+@pytest.mark.parametrize("whole", ["First.Then.", "Then."])
+def test_the_agent_may_go_on_after_background_work_before_its_one_result(whole: str) -> None:
+    note = line("system", "task_notification", task_id="1", status="completed", title="sleep")
+    again = [line("system", "init"), note, delta("Then."), flush("Then.")]
+    events = decoded(line("system", "init"), delta("First."), said("First."), *again, result(whole))
+    assert sum(isinstance(event, RunStarted) for event in events) == 1
+    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "First.Then."
+    assert isinstance(events[-1], RunFinished)
+    assert not events[-1].text_differs
+    other = decoded(line("system", "init"), delta("First."), said("First."), *again, result("Else."))[-1]
+    assert isinstance(other, RunFinished)
+    assert other.text_differs
 
 
 def test_a_result_with_very_many_values_is_given_as_json() -> None:

@@ -1,8 +1,10 @@
 """The ledger: agents of a gateway that is gone are ended, those of a living one are not, and nobody else ever."""
 
+import asyncio
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -14,8 +16,9 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.sources import ledger as module
-from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.process_groups import members, signal_group, start_of
+from cursor_gateway.sources.descendants import AGENT, token
+from cursor_gateway.sources.ledger import Ledger, OtherGateway, registry
+from cursor_gateway.sources.process_groups import Process, members, signal_group, start_of
 from tests.cli.processes import read_until
 
 GONE = "4194305-1"  # no process has a number as large as this
@@ -47,8 +50,8 @@ def entries(ledger: Ledger) -> list[str]:
 
 
 @contextmanager
-def opened(directory: Path) -> Iterator[Ledger]:
-    ledger = Ledger(directory)
+def opened(directory: Path, registry: Path | None = None) -> Iterator[Ledger]:
+    ledger = Ledger(directory, registry)
     ledger.open()
     try:
         yield ledger
@@ -264,3 +267,149 @@ def test_a_place_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="Not a directory"):
         Ledger(tmp_path / "file").open()
+
+
+# --- gateways with other data ---------------------------------------------------------------------------
+
+
+def other_gateway(tmp_path: Path, agent: int, name: str = GONE) -> Path:
+    """What a gateway with other data leaves that is killed."""
+    folder = left_behind(tmp_path / "other", f"{agent}-{start_of(agent)}", gateway=name)
+    made = registry(str(tmp_path / "registry"))
+    assert made is not None
+    (made / name).symlink_to(folder)
+    return folder
+
+
+def test_gateways_with_different_data_end_each_others_orphans(tmp_path: Path) -> None:
+    with group() as orphan:
+        folder = other_gateway(tmp_path, orphan.pid)
+        with opened(tmp_path / "instances", registry(str(tmp_path / "registry"))) as ledger:
+            assert sorted(link.name for link in (tmp_path / "registry").iterdir()) == sorted([GONE, ledger.folder.name])
+            assert (ledger.dead(), ledger.orphans()) == ([GONE], [orphan.pid])
+            assert ledger.end_orphans() == [orphan.pid]
+            assert orphan.wait() == -9
+            assert (ledger.dead(), ledger.end_orphans()) == ([], [])
+        assert list((tmp_path / "registry").iterdir()) == []
+        assert folder.is_dir()  # the next gateway with that data removes it
+
+
+def test_data_that_was_deleted_is_no_obstacle(tmp_path: Path) -> None:
+    made = registry(str(tmp_path / "registry"))
+    assert made is not None
+    (made / GONE).symlink_to(tmp_path / "deleted" / GONE)
+    (made / "1-1").mkdir()  # not one of ours
+    with opened(tmp_path / "instances", made) as ledger:
+        assert ledger.end_orphans() == []
+        assert not (made / GONE).is_symlink()
+
+
+def test_an_agent_of_a_gateway_that_lost_its_runs_and_wakes_up_is_ended_at_once(tmp_path: Path) -> None:
+    made = registry(str(tmp_path / "registry"))
+    with opened(tmp_path / "frozen", made) as frozen, group() as first, group() as second, group() as third:
+        frozen.note_member("cluster", "frozen")
+        frozen.add(first.pid)
+        ours = Ledger(tmp_path / "instances", made)
+        ours.folder = tmp_path / "instances" / GONE  # it is another process
+        assert ours.others() == [OtherGateway(frozen.folder.name, "cluster", "frozen")]
+        assert ours.end_orphans() == []
+        assert ours.end_agents_of(frozen.folder.name) == [first.pid]
+        assert first.wait() == -9
+        frozen.add(second.pid)
+        assert second.wait(30) == -9
+        frozen.remove(first.pid)
+        frozen.reopen()
+        frozen.add(third.pid)
+        assert third.poll() is None
+        assert entries(frozen) == [f"{third.pid}-{start_of(third.pid)}"]
+
+
+def test_an_agent_is_not_ended_because_a_cleaner_deleted_the_folder(tmp_path: Path) -> None:
+    with opened(tmp_path) as ledger, group() as agent:
+        shutil.rmtree(ledger.folder)
+        ledger.add(agent.pid)
+        assert agent.poll() is None
+
+
+def test_only_a_folder_that_is_this_users_alone_is_shared(tmp_path: Path) -> None:
+    made = registry(str(tmp_path / "new"))
+    assert made is not None
+    assert stat.S_IMODE(made.stat().st_mode) == 0o700
+    assert registry(str(made)) == made
+    made.chmod(0o777)
+    assert registry(str(made)) is None
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert registry(str(tmp_path / "link")) is None
+    (tmp_path / "file").touch()
+    assert registry(str(tmp_path / "file")) is None
+    assert registry(str(tmp_path / "missing" / "folder")) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_nor_is_a_folder_that_another_user_made_first(tmp_path: Path) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir(mode=0o700)
+    os.chown(planted, 65534, 65534)
+    assert registry(str(planted)) is None
+
+
+def test_its_usual_place_names_the_user() -> None:
+    assert registry() == Path(f"/tmp/cursor-gateway-{os.geteuid()}")
+
+
+def test_what_has_the_variable_of_a_dead_gateway_is_ended(tmp_path: Path) -> None:
+    """It has left its group, and its parents are gone; another gateway's has not."""
+    folder = tmp_path / "5-5"
+    folder.mkdir()
+    with opened(tmp_path) as ledger, named("0123456789abcdef.1") as orphan, named(f"{token()}.1") as other:
+        assert (ledger.folder / "token").read_text() == token()
+        (folder / "token").write_text("0123456789abcdef")
+        assert ledger.orphans() == [orphan.pid]
+        assert ledger.end_agents_of("5-5") == [orphan.pid]
+        assert orphan.wait() == -signal.SIGKILL
+        assert (ledger.end_orphans(), other.poll()) == ([], None)
+
+
+@contextmanager
+def named(value: str) -> Iterator["subprocess.Popen[bytes]"]:
+    command, environment = ["sleep", "600"], {"PATH": "/usr/bin:/bin", AGENT: value}
+    with subprocess.Popen(command, start_new_session=True, env=environment) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_orphans_that_only_this_gateway_can_find_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live(ledger: Ledger, orphan: int) -> None:
+        orphans = [Process(orphan, 1, orphan, orphan, "1")]
+        failures = [OSError(24, "Too many open files")]
+
+        def found() -> list[Process]:
+            if failures:
+                raise failures.pop()
+            return orphans
+
+        monkeypatch.setattr(module, "unnamed", found)
+        noting = asyncio.ensure_future(ledger.note_orphans())
+        try:
+            while entries(ledger) != [f"{orphan}-{start_of(orphan)}"]:
+                await asyncio.sleep(0.001)
+            orphans.clear()
+            while entries(ledger):
+                await asyncio.sleep(0.001)
+        finally:
+            noting.cancel()
+
+    monkeypatch.setattr(module, "_NOTE_SECONDS", 0.001)
+    with opened(tmp_path) as ledger, group() as orphan:
+        asyncio.run(live(ledger, orphan.pid))
+
+
+def test_a_gateway_without_a_watchdog_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(command: list[str]) -> None:
+        raise BlockingIOError
+
+    monkeypatch.setattr(module, "Watchdog", fail)
+    with opened(tmp_path) as ledger:
+        ledger.watch()

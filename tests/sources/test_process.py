@@ -18,7 +18,7 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentMissing, HostExhausted
-from cursor_gateway.sources import process
+from cursor_gateway.sources import descendants, process
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import start_of
 from cursor_gateway.sources.spawning import spawn
@@ -210,6 +210,22 @@ def test_pieces_come_as_soon_as_they_are_there(run: Run, tmp_path: Path) -> None
     run(live())
 
 
+def test_a_read_can_be_interrupted(run: Run, tmp_path: Path) -> None:
+    async def live() -> None:
+        agent = await start(f"mkfifo {tmp_path}/pipe; echo one; read go < {tmp_path}/pipe; echo two")
+        assert await read_until(agent, b"\n") == b"one\n"
+        reading = asyncio.get_running_loop().create_task(agent.read())
+        await asyncio.sleep(0)
+        agent.interrupt()
+        assert (await reading, await agent.read(), agent.is_interrupted) == (b"", b"", True)
+        agent.is_interrupted = False
+        (tmp_path / "pipe").write_text("go\n")
+        assert await everything(agent) == b"two\n"
+        await agent.end(LONG)
+
+    run(live())
+
+
 def test_huge_output_is_read_to_its_last_byte(run: Run) -> None:
     async def live() -> None:
         agent = await start("head -c 5000000 /dev/zero; printf end")
@@ -294,7 +310,7 @@ def test_without_input_standard_input_is_closed() -> None:
 def test_the_environment_is_the_one_that_is_given() -> None:
     async def live() -> None:
         agent = await AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
-        assert await everything(agent) == "A=é\n".encode()
+        assert (await everything(agent)).startswith(f"A=é\nCURSOR_GATEWAY_AGENT={descendants.token()}.".encode())
         await agent.end(LONG)
 
     asyncio.run(live())
@@ -559,7 +575,7 @@ def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, mo
         await (await start("true")).end(0.01)
 
     monkeypatch.setattr(process, "spawn", noted)
-    monkeypatch.setattr(process, "_running", set())  # other tests leave agents behind
+    monkeypatch.setattr(descendants, "_own", descendants._Own())  # other tests leave agents behind
     loop(live())
     assert alone == [True, False, True]
 
@@ -589,8 +605,8 @@ def test_its_children_end_with_it(run: Run) -> None:
 
 
 async def with_a_keeper(script: str, act: Callable[[AgentProcess], Awaitable[None]], folder: Path) -> None:
-    """Another session keeps the output open: a daemon that the agent has started."""
-    keeper = "setsid sh -c 'echo $$ > pid; mv pid keeper; exec sleep 600' &"
+    """Another session keeps the output open: a daemon that the agent has started, and that nothing leads to."""
+    keeper = "env -i setsid sh -c 'echo $$ > pid; mv pid keeper; exec sleep 600' &"
     agent = await start(f"{keeper} while [ ! -e keeper ]; do :; done; {script}", folder=str(folder))
     try:
         await act(agent)

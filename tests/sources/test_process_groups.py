@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.sources import process_groups
-from cursor_gateway.sources.process_groups import members, signal_group, start_of
+from cursor_gateway.sources.process_groups import (
+    children_of,
+    may_have_children,
+    members,
+    signal_group,
+    signal_process,
+    snapshot,
+    start_of,
+    values_of,
+)
 
 NOBODY = 2**22 + 1  # no process has a number as large as this
 
@@ -108,3 +117,61 @@ def test_a_group_of_others_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(os, "killpg", refuse)
     signal_group(1, signal.SIGKILL)
+
+
+def test_all_processes_are_known_with_their_parents() -> None:
+    with group("sleep 600 & exec sleep 600") as process:
+        while len(members(process.pid)) < 2:  # the shell may not have started the other one yet
+            time.sleep(0.005)
+        table = snapshot()
+        found = table[process.pid]
+        assert (found.pid, found.parent, found.group) == (process.pid, os.getpid(), process.pid)
+        assert found.start == start_of(process.pid)
+        (child,) = [one for one in table.values() if one.parent == process.pid]
+        assert child.group == process.pid
+        process.kill()
+        wait_until_dead(process.pid)
+        assert process.pid not in snapshot()  # a zombie
+
+
+def test_a_variable_is_read_from_the_environment_of_those_that_have_it(way: str) -> None:
+    command = ["/bin/sh", "-c", "exec sleep 600"]
+    environments = [{"SOME": "one"}, {"SOME": ""}, {"SOMETHING": "x", "AWE": "SOME=no"}]
+    started = [subprocess.Popen(command, env={"PATH": "/usr/bin:/bin", **some}) for some in environments]
+    try:
+        pids = [process.pid for process in started]
+        while set(values_of("SOME", pids)) != {*pids[:2]}:  # between fork and exec it has ours
+            time.sleep(0.005)
+        assert values_of("SOME", [*pids, NOBODY]) == {pids[0]: "one", pids[1]: ""}
+        assert values_of("SOME", []) == {}
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def test_a_signal_reaches_the_process_that_is_meant_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    with group() as process:
+        found = snapshot()[process.pid]
+        signal_process(found._replace(start="another"), signal.SIGKILL)
+        assert start_of(process.pid) is not None
+        signal_process(found._replace(pid=NOBODY), signal.SIGKILL)
+        signal_process(found, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    with group() as process:
+        found = snapshot()[process.pid]
+        signal_process(found._replace(start="another"), signal.SIGKILL)
+        assert start_of(process.pid) is not None
+        signal_process(found, signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+
+
+def test_whether_a_process_has_children(way: str) -> None:
+    with group("exec sleep 600") as alone, group("sleep 600 & exec sleep 600") as parent:
+        while len(members(parent.pid)) < 2:
+            time.sleep(0.005)
+        assert may_have_children(alone.pid) == (way == "ps")  # it cannot know
+        assert may_have_children(parent.pid)
+        assert may_have_children(NOBODY) == (way == "ps")
+        assert (children_of(parent.pid, parent.pid) is None) == (way == "ps")

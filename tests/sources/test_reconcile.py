@@ -27,6 +27,8 @@ def run(steps: list[Step]) -> list[Step]:
                 said = reconciler.release()
             case "tool":
                 reconciler.end_segment()
+            case "background":
+                reconciler.begin_turn()
             case "retry":
                 said = reconciler.release()  # no repetition is followed by one
                 reconciler.retry()
@@ -40,6 +42,20 @@ def run(steps: list[Step]) -> list[Step]:
 
 
 STREAMS: dict[str, list[Step]] = {
+    "after background work, the result may be of the last turn alone": [
+        ("delta", "First.", "First."),
+        ("flush", "First.", ""),
+        ("background", "", ""),
+        ("delta", "Then.", "Then."),
+        ("flush", "Then.", ""),
+        ("result", "Then.", ""),
+    ],
+    "after background work, another result still differs": [
+        ("delta", "First.", "First."),
+        ("background", "", ""),
+        ("delta", "Then.", "Then."),
+        ("result", "Then. And more.", " (differs)"),
+    ],
     "with partial output, the flush before a tool is dropped": [
         ("delta", "Let me ", "Let me "),
         ("delta", "look.", "look."),

@@ -10,6 +10,7 @@ from cursor_gateway.errors import AgentCrashed, AgentTimedOut
 from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, Plan, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    CommandOutput,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -26,7 +27,7 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder
 
 Record = tuple[str, dict[str, Any]]
-STARTED = RunStarted("agent-1", "auto")
+BEGUN: list[AgentEvent] = [RunStarted("agent-1", "auto"), PromptEchoed("Say it.")]
 
 
 def update(type: str, **fields: Any) -> Record:
@@ -51,15 +52,15 @@ def call(end: str, type: str, call_id: str = "c1", **fields: Any) -> Record:
 
 def decoded(*records: Record, offers_tools: bool = False) -> list[AgentEvent]:
     """Each comes 5 ms after the one before."""
-    decoder = SdkDecoder("agent-1", "auto", offers_tools=offers_tools)
+    decoder = SdkDecoder("agent-1", "auto", "Say it.", offers_tools=offers_tools)
     for number, (kind, body) in enumerate(records):
         decoder.push(kind, body, number * 5)
     return decoder.take()
 
 
 def after_start(*records: Record, offers_tools: bool = False) -> list[AgentEvent]:
-    first, *events = decoded(*records, offers_tools=offers_tools)
-    assert first == STARTED
+    first, prompt, *events = decoded(*records, offers_tools=offers_tools)
+    assert [first, prompt] == BEGUN
     return events
 
 
@@ -75,8 +76,6 @@ def failure(events: list[AgentEvent]) -> str:
 def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
     events = decoded(
         message("status", status="RUNNING", message=""),
-        message("system", subtype="init", model={"id": "composer-2", "params": []}),
-        message("user", message={"role": "user", "content": [{"type": "text", "text": "Say "}, {"text": "it."}]}),
         update("thinking-delta", text="Hm"),
         update("thinking-delta", text="m."),
         update("thinking-completed", thinking_duration_ms=7),
@@ -88,8 +87,7 @@ def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
         ("done", {}),
     )
     assert events == [
-        RunStarted("agent-1", "composer-2"),
-        PromptEchoed("Say it."),
+        *BEGUN,
         ThinkingDelta("Hmm."),
         ThinkingEnded(),
         TextDelta("Hello"),
@@ -97,13 +95,21 @@ def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
     ]
 
 
+def test_a_run_begins_with_its_status() -> None:
+    """Its text may follow minutes later, and that is no failure to start."""
+    assert decoded(message("status", status="RUNNING", message="")) == BEGUN
+    assert decoded(message("status", status="CREATING", message="")) == []
+    again = message("status", status="RUNNING", message="")
+    assert decoded(again, message("system"), message("user"), again, text("a")) == [*BEGUN, TextDelta("a")]
+
+
 def test_who_reads_often_gets_the_grain() -> None:
-    decoder = SdkDecoder("agent-1", "auto")
+    decoder = SdkDecoder("agent-1", "auto", "Say it.")
     batches = []
     for kind, body in (text("a"), text("b"), update("thinking-delta", text="c"), text("")):
         decoder.push(kind, body, 0)
         batches.append(decoder.take())
-    assert batches == [[STARTED, TextDelta("a")], [TextDelta("b")], [ThinkingDelta("c")], []]
+    assert batches == [[*BEGUN, TextDelta("a")], [TextDelta("b")], [ThinkingDelta("c")], []]
 
 
 def test_text_and_thinking_that_follow_each_other_stay_apart() -> None:
@@ -137,7 +143,7 @@ def test_what_the_result_adds_is_sent(expected: str, more: list[AgentEvent], dif
 
 
 def test_a_run_that_tells_nothing_but_its_result_has_said_that() -> None:
-    assert decoded(result(result="All of it.")) == [STARTED, TextDelta("All of it."), RunFinished()]
+    assert decoded(result(result="All of it.")) == [*BEGUN, TextDelta("All of it."), RunFinished()]
 
 
 # --- tools ------------------------------------------------------------------------------------------------
@@ -230,6 +236,27 @@ def test_the_callers_tools_are_left_out_where_they_went_well(tool: str, args: di
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "result", "shown"),
+    [
+        ("ask_user_7", {"status": "success", "value": {"content": []}}, []),
+        ("ask_user_7", {"status": "error", "error": {"message": "gone"}}, []),
+        ("ask_user_7", {"status": "error", "error": {"message": "no\n\nAgent note: no"}}, ["ToolEnded"]),
+        ("ask_user_8", {"status": "success", "value": {"content": []}}, ["ToolStarted", "ToolEnded"]),
+    ],
+)
+def test_a_call_of_the_users_tool_is_a_question_and_nothing_else(
+    name: str, result: dict[str, Any], shown: list[str]
+) -> None:
+    """Unless it was rejected, so that nobody was asked."""
+    decoder = SdkDecoder("agent-1", "auto", "Say it.", user_tool="ask_user_7")
+    args = {"providerIdentifier": CALLERS_SERVER, "toolName": name, "args": {}}
+    for kind, body in (call("started", "mcp", args=args), call("completed", "mcp", args=args, result=result)):
+        decoder.push(kind, body, 0)
+    assert [type(event).__name__ for event in decoder.take()[2:]] == shown
+    assert decoder.user_calls == int(name == "ask_user_7")
+
+
 def test_the_callers_tools_are_reported_where_they_did_not() -> None:
     (ended,) = after_start(
         call("started", "mcp", args=CALLERS),
@@ -257,11 +284,18 @@ CAMEL = {"inputTokens": "10", "outputTokens": "4", "cacheReadTokens": "3", "tota
 def test_usage_is_summed_over_the_turns_and_counted_once() -> None:
     records = [update("turn-ended", usage=CAMEL), message("usage", usage=TURN)] * 2
     last = decoded(*records, result(usage=CAMEL))[-1]
-    assert last == RunFinished(usage=TokenCounts(prompt=20, completion=8, cached=6))
+    assert last == RunFinished(usage=TokenCounts(prompt=28, completion=8, cached=6))
+
+
+def test_thinking_is_counted() -> None:
+    usage = {**CAMEL, "reasoningTokens": 2}
+    ended = update("turn-ended", usage=usage)
+    counted = TokenCounts(prompt=26, completion=8, cached=6, reasoning=4)
+    assert decoded(ended, ended, result())[-1] == RunFinished(usage=counted)
 
 
 def test_usage_may_be_reported_by_the_turns_ends_or_the_result_alone() -> None:
-    counted = TokenCounts(prompt=10, completion=4, cached=3)
+    counted = TokenCounts(prompt=13, completion=4, cached=3)
     assert decoded(update("turn-ended", usage=CAMEL), result())[-1] == RunFinished(usage=counted)
     assert decoded(update("turn-ended", usage=None), result(usage=CAMEL))[-1] == RunFinished(usage=counted)
     assert decoded(update("turn-ended"), result(usage={"totalTokens": 3}))[-1] == RunFinished()
@@ -273,10 +307,10 @@ def test_usage_may_be_reported_by_the_turns_ends_or_the_result_alone() -> None:
 
 def test_a_run_that_failed_says_so_in_its_result() -> None:
     events = decoded(text("a"), message("usage", usage=TURN), result("ERROR", errorCode="usage_limit_exceeded"))
-    assert events[:2] == [STARTED, TextDelta("a")]
+    assert events[:3] == [*BEGUN, TextDelta("a")]
     assert failure(events) == "insufficient_quota"
     assert isinstance(last := events[-1], RunFailed)
-    assert last.usage == TokenCounts(prompt=10, completion=4, cached=3)
+    assert last.usage == TokenCounts(prompt=14, completion=4, cached=3)
 
 
 def test_a_failure_that_comes_first_is_the_only_event() -> None:
@@ -296,11 +330,11 @@ def test_a_run_that_was_ended_says_so(status: str, code: str) -> None:
 
 def test_only_the_first_result_counts_and_a_running_one_is_none() -> None:
     events = decoded(result("RUNNING"), result(), result("ERROR"))
-    assert events == [STARTED, RunFinished()]
+    assert events == [*BEGUN, RunFinished()]
 
 
 def flushed(*records: Record, known: Any = None) -> list[AgentEvent]:
-    decoder = SdkDecoder("agent-1", "auto")
+    decoder = SdkDecoder("agent-1", "auto", "Say it.")
     for kind, body in records:
         decoder.push(kind, body, 0)
     return decoder.flush(known)
@@ -308,7 +342,7 @@ def flushed(*records: Record, known: Any = None) -> list[AgentEvent]:
 
 def test_a_stream_that_ends_without_a_result_is_a_failure() -> None:
     assert failure(flushed(text("a\ud83d"))) == "agent_crashed"
-    assert flushed(text("a\ud83d"))[1] == TextDelta("a\ufffd")
+    assert flushed(text("a\ud83d"))[2] == TextDelta("a\ufffd")
     assert flushed() == [RunFailed(failure=AgentCrashed().failure())]
     assert failure(flushed(message("status", status="RUNNING"))) == "agent_crashed"
     assert failure(flushed(message("status", status="CANCELLED"))) == "cancelled"
@@ -317,7 +351,42 @@ def test_a_stream_that_ends_without_a_result_is_a_failure() -> None:
 
 
 def test_after_the_result_there_is_nothing_left_to_say() -> None:
-    assert flushed(result(), known=AgentTimedOut("late").failure()) == [STARTED, RunFinished()]
+    assert flushed(result(), known=AgentTimedOut("late").failure()) == [*BEGUN, RunFinished()]
+
+
+# --- live output --------------------------------------------------------------------------------------------
+
+
+def wrote(data: str, case: str = "stdout") -> Record:
+    return update("shell-output-delta", event={"case": case, "value": {"data": data}})
+
+
+def outputs(*records: Record) -> list[tuple[str, str]]:
+    return [(event.call_id, event.text) for event in decoded(*records) if isinstance(event, CommandOutput)]
+
+
+def test_output_is_that_of_the_only_running_command() -> None:
+    first, second = call("started", "shell", "a", args={"command": "x"}), call("started", "shell", "b", args={})
+    read, end = call("started", "read", "r", args={}), call("completed", "shell", "a", result={"status": "success"})
+    assert outputs(wrote("before"), first, wrote("1"), read, wrote("2", "stderr"), end, wrote("after")) == [
+        ("a", "1"),
+        ("a", "2"),
+    ]
+    assert outputs(first, end, second, wrote("3")) == [("b", "3")]
+
+
+def test_output_that_may_be_of_either_of_two_commands_is_of_none_of_them() -> None:
+    """Also when one of them has ended: the output of the other would lack its beginning."""
+    first, second = call("started", "shell", "a", args={"command": "x"}), call("started", "shell", "b", args={})
+    end = call("completed", "shell", "a", result={"status": "success"})
+    assert outputs(first, wrote("1"), second, wrote("2"), end, wrote("3")) == [("a", "1")]
+
+
+def test_other_events_of_a_command_are_no_output() -> None:
+    first = call("started", "shell", "a", args={"command": "x"})
+    strange = [update("shell-output-delta"), update("shell-output-delta", event={"case": "exit", "value": {"code": 1}})]
+    assert outputs(first, *strange, wrote(""), wrote("x", "exit")) == []
+    assert not [event for event in decoded(first, *strange) if isinstance(event, Unrecognized)]
 
 
 # --- what is of no interest, and what is not known ----------------------------------------------------------
@@ -367,17 +436,14 @@ def test_half_a_character_in_a_name_or_a_reason_is_replaced() -> None:
     """Found by fuzzing: it cannot be encoded."""
     half = "x\ud83d"
     events = decoded(
-        message("system", model={"id": half}),
-        message("user", message={"content": [{"text": half}]}),
         call("started", "shell", half, args={"command": "ls"}),
         result("ERROR", errorCode="INTERNAL", errorMessage=half),
     )
-    assert events[:2] == [RunStarted("agent-1", "x\ufffd"), PromptEchoed("x\ufffd")]
     assert [event.call_id for event in events if isinstance(event, ToolStarted)] == ["x\ufffd"]
     last = events[-1]
     assert isinstance(last, RunFailed)
     assert last.failure.details == "x\ufffd"
-    decoder = SdkDecoder("agent-1", "auto")
+    decoder = SdkDecoder("agent-1", "auto", "Say it.")
     decoder.push(*message("status", status="ERROR", message=half), 0)
     (failed,) = decoder.flush()
     assert isinstance(failed, RunFailed)
@@ -402,7 +468,7 @@ records = st.one_of(
 @given(st.lists(records, max_size=12), st.booleans())
 def test_however_often_it_is_read_the_same_is_returned(expected: list[Record], ends: bool) -> None:
     expected = [*expected, result()] if ends else expected
-    whole, pieces = SdkDecoder("agent-1", "auto"), SdkDecoder("agent-1", "auto")
+    whole, pieces = SdkDecoder("agent-1", "auto", "Say it."), SdkDecoder("agent-1", "auto", "Say it.")
     one_by_one: list[AgentEvent] = []
     for kind, body in expected:
         whole.push(kind, body, 0)

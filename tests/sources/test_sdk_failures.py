@@ -177,3 +177,51 @@ def test_words_tell_more_than_a_vague_code() -> None:
 )
 def test_a_run_that_failed_says_why(status: str, code: str, message: str, meant: str) -> None:
     assert run_failure(status, code, message).code == meant
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("[unauthenticated] no", AgentUnauthenticated),
+        ("[unknown] Invalid API key", AgentUnauthenticated),
+        ("[permission_denied] Not for you", AgentMisconfigured),
+        ("[not_found] no such thing", AgentMisconfigured),
+        ("[not_found] Cannot use this model: x", ModelUnavailable),
+        ("[invalid_argument] bad", AgentMisconfigured),
+        ("[resource_exhausted] busy", AgentOverloaded),
+        ("[resource_exhausted] You've hit your usage limit", AgentQuotaExhausted),
+        ("[unavailable] gone", AgentUnreachable),
+        ("[canceled] gone", AgentUnreachable),
+        ("[deadline_exceeded] late", AgentTimedOut),
+        ("[internal] broken", AgentFailed),
+        ("[unknown] fetch failed", AgentUnreachable),
+        ("[nonsense] strange", AgentFailed),
+        ("Slow down Too many requests in a short time.", AgentOverloaded),
+        ("Connection failed repeatedly", AgentUnreachable),
+        ("Connection stalled repeatedly", AgentUnreachable),
+        ("Not logged in", AgentUnauthenticated),
+        ("Something [unavailable] in the middle", AgentUnreachable),
+        ("Something else", AgentFailed),
+    ],
+)
+def test_a_failed_run_has_its_code_in_its_text(text: str, meant: type[GatewayError]) -> None:
+    failure = run_failure("error", "", text)
+    assert failure.code == meant.code
+    assert failure.details == text
+
+
+def test_nobody_is_told_to_log_in_where_a_key_is_needed() -> None:
+    assert "CURSOR_API_KEY" in run_failure("error", "", "Authentication required").message
+    assert "login" not in run_failure("error", "", "Authentication required").message
+
+
+def test_the_words_of_a_refusal_are_quoted() -> None:
+    assert "Not for you" in run_failure("error", "", "[permission_denied] Not for you").message
+
+
+def test_a_run_that_is_left_over_has_no_code() -> None:
+    """Seen with SDK 1.1.0, after its bridge was killed in the middle of a run."""
+    left = Reported(name="InternalServerError", message="Agent agent-1 already has active run", code="internal")
+    assert left.is_busy
+    assert isinstance(error_of(left), ConversationBusy)
+    assert not Reported(name="InternalServerError", message="broken", code="internal").is_busy

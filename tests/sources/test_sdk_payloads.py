@@ -97,6 +97,32 @@ def test_hits_of_a_search_are_lines_files_or_counts() -> None:
     assert action.data == [{"file": "a", "line": None, "content": "hit"}]
 
 
+def test_a_search_whose_lines_were_lost_still_names_the_files() -> None:
+    """SDK 1.1.0 drops them, and counts nothing."""
+    matches = [{"file": "./a"}, {"file": "./b"}, {"file": "./a"}]
+    lost = {"/w": {"type": "content", "output": {"matches": matches, "totalMatches": 0}}}
+    action, outcome = read("grep", {"pattern": "h"}, success({"workspaceResults": lost}))
+    assert isinstance(action, OtherTool)
+    assert (action.data, outcome.state) == (["./a", "./b"], "completed")
+
+
+@pytest.mark.parametrize("reason", ["error", "rejected"])
+def test_a_reason_that_was_lost_is_not_shown_as_one(reason: str) -> None:
+    _, outcome = read("read", {"path": "/a"}, {"status": "error", "error": {"message": reason}})
+    assert outcome.message == "The tool failed; Cursor's SDK does not say why."
+    _, outcome = read(
+        "shell", {"command": "ls"}, {"status": "error", "error": {"message": "Blocked: no", "command": "ls"}}
+    )
+    assert outcome.message == "Blocked: no"
+
+
+def test_a_call_that_a_hook_blocks_was_rejected() -> None:
+    error = {"message": "No rule allows it.\n\nAgent note: try something else", "command": "ls"}
+    action, outcome = read("shell", {"command": "ls"}, {"status": "error", "error": error})
+    assert isinstance(action, Command)
+    assert (outcome.state, outcome.message) == ("rejected", "No rule allows it.")
+
+
 @pytest.mark.parametrize(
     ("tool", "args", "value", "data"),
     [

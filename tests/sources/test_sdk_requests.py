@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.runs.questions import Questions
+from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Offered, Turn
-from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection
+from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection, setting_sources
 
 
 class NoRunner:
@@ -29,11 +31,13 @@ def test_an_agent_has_its_tools_unless_it_only_answers_or_works_for_a_caller() -
     reading = allowed_tools(turn(mode="ask"))
     assert reading is not None
     assert not {"shell", "edit", "delete", "task", "mcp"} & {*reading}
+    assert allowed_tools(turn(mode="ask", person=Questions(Waiting(WaitLimits())))) == [*reading, "mcp"]
 
 
-def test_nobody_is_asked_so_what_needs_permission_is_denied() -> None:
-    assert denied_tools(force=True) == ["askQuestion"]
-    assert {"askQuestion", "shell", "task", "webFetch"} <= {*denied_tools(force=False)}
+def test_what_needs_permission_is_denied_unless_the_gateway_can_be_asked_about_it() -> None:
+    assert denied_tools([], force=True, asks=False) == ["askQuestion"]
+    assert denied_tools([], force=False, asks=False) == ["askQuestion", "shell", "task", "webFetch", "webSearch"]
+    assert denied_tools([], force=False, asks=True) == ["askQuestion", "webFetch", "webSearch"]
 
 
 def test_the_sdk_has_two_modes() -> None:
@@ -54,3 +58,17 @@ def test_the_sdk_has_two_modes() -> None:
 )  # fmt: skip
 def test_a_model_may_have_parameters(model: str, meant: dict[str, object]) -> None:
     assert selection(model) == meant
+
+
+def test_commands_are_left_to_the_rules_if_there_is_one() -> None:
+    assert "shell" not in denied_tools(["Shell(git)"], force=False, asks=False)
+    assert "shell" in denied_tools(["Mcp(*:a)"], force=False, asks=False)
+
+
+def test_settings_are_loaded_from_the_workspace_and_the_user_but_not_for_the_callers_tools() -> None:
+    assert setting_sources(turn(), loads_settings=True) == ["project", "user"]
+    assert setting_sources(turn(), loads_settings=False) == ["user"]
+    for loads in (True, False):
+        assert setting_sources(
+            turn(offered=Offered(server="caller", url="", runner=NoRunner())), loads_settings=loads
+        ) == ["project"]

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import aclosing
@@ -73,6 +74,7 @@ class Place:
             "SECRET": "secret",
         }
         self.ledger = Ledger(home / "instances")
+        self.sources: list[CursorSdkSource] = []
 
     def set(self, **knobs: object) -> None:
         set_knobs(self.home / "bridge", **{"log": str(self.home / "log"), **knobs})
@@ -81,8 +83,15 @@ class Place:
         self, *, force: bool = False, cancel_seconds: float = 5.0, max_output_bytes: int = 2**28, **options: Any
     ) -> CursorSdkSource:
         bridge = BridgeOptions(**{"command": self.command, "grace_seconds": 0.5, **options})
-        made = SdkOptions(bridge=bridge, force=force, cancel_seconds=cancel_seconds, max_output_bytes=max_output_bytes)
-        return CursorSdkSource(made, self.environ, self.ledger, lambda: 0.0)
+        made = SdkOptions(
+            folder=self.home / "sdk",
+            bridge=bridge,
+            force=force,
+            cancel_seconds=cancel_seconds,
+            max_output_bytes=max_output_bytes,
+        )
+        self.sources.append(CursorSdkSource(made, self.environ, self.ledger, lambda: 0.0))
+        return self.sources[-1]
 
     def turn(self, prompt: str, **turn: Any) -> Turn:
         places = {"workspace": str(self.home / "work"), "folder": str(self.home / "conversation")}
@@ -105,7 +114,7 @@ class Place:
 
 
 def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]], loop: Any = asyncio.run) -> None:
-    """Whatever happens: no process, no file and no token is left."""
+    """Whatever happens: no process, no socket, no file and no token is left."""
 
     async def bounded() -> None:
         await asyncio.wait_for(live(), WAIT)
@@ -114,12 +123,23 @@ def lived(place: Place, live: Callable[[], Coroutine[Any, Any, None]], loop: Any
     try:
         loop(bounded())
         assert place.agents == []
+        assert [source._hooks._server for source in place.sources] == [None] * len(place.sources)
         assert [members(pid) for pid in place.pids] == [[]] * len(place.pids)
         assert list((place.home / "tmp").iterdir()) == []
     finally:
         for entry in place.agents:  # of a test that has failed before it closed its source
             signal_group(int(entry.partition("-")[0]), signal.SIGKILL)
         place.ledger.close()
+
+
+def freeze(pid: int) -> None:
+    """Returns when all its threads have stopped: those that have not taken the signal yet go on."""
+    os.kill(pid, signal.SIGSTOP)
+    if sys.platform == "linux":
+        end = time.monotonic() + WAIT
+        while not all("T (stopped)" in file.read_text() for file in Path(f"/proc/{pid}/task").glob("*/status")):
+            assert time.monotonic() < end
+            time.sleep(0.001)
 
 
 async def collected(source: CursorSdkSource, turn: Turn) -> list[AgentEvent]:
@@ -228,7 +248,7 @@ def test_tools_are_reported_with_what_they_did(tmp_path: Path) -> None:
     actions = [event.action for event in ended]
     others = {action.tool: action.data for action in actions if isinstance(action, OtherTool)}
     assert others["read_file"] == "alpha\nbeta\n"
-    assert others["grep"] == [{"file": "./src/price.py", "line": 1, "content": "def price():"}]
+    assert others["grep"] == ["./src/price.py"]
     assert others["get_issue"] == "Issue 7 is open."
     edits = [action for action in actions if isinstance(action, FileEdit)]
     assert [(edit.operation, edit.content) for edit in edits] == [
@@ -268,7 +288,8 @@ def test_what_the_bridge_is_asked_for(tmp_path: Path) -> None:
     played(place, "standin: text", turn={"mode": "ask"}, force=True)
     planned, asked = [request["options"] for request in place.asked("CreateAgent")]
     assert planned["model"] == {"id": "grok-4.7-256k", "params": [{"id": "effort", "value": "high"}]}
-    assert planned["local"] == {"cwd": [str(tmp_path / "work")]}
+    sources = ["SETTING_SOURCE_PROJECT", "SETTING_SOURCE_USER"]
+    assert planned["local"] == {"cwd": [str(tmp_path / "work")], "settingSources": sources}
     assert "tools" not in planned
     assert {"askQuestion", "shell", "task"} <= {*planned["disallowedTools"]}
     assert asked["disallowedTools"] == ["askQuestion"]
@@ -296,6 +317,30 @@ def test_a_proxy_of_the_environments_is_not_asked(tmp_path: Path, monkeypatch: p
     runner = Runner()
     (events,) = played(place, 'standin: program\n---\n[{"call": "add", "args": {"a": 1}}]', turn=runner.offered)
     assert said(events) == "Results: add 1"
+
+
+@pytest.mark.parametrize("knobs", [{}, {"not_ready": "2"}, {"not_ready": "1"}])
+def test_the_bridge_is_started_in_advance(tmp_path: Path, knobs: dict[str, object]) -> None:
+    place = Place(tmp_path, **knobs)
+
+    async def live() -> None:
+        source = place.source()
+        source.warm_up("/")
+        source.warm_up("/")
+        if knobs:  # it never comes, or ends
+            while not place.agents:
+                await asyncio.sleep(0.001)
+        else:
+            while "runs as process" not in source.state().detail:
+                await asyncio.sleep(0.001)
+            (begun, *_) = await collected(source, place.turn("standin: text"))
+            assert isinstance(begun, RunStarted)
+            assert begun.is_warm
+        await source.close()
+        source.warm_up("/")
+
+    lived(place, live)
+    assert len(place.pids) == (0 if knobs else 1)
 
 
 # --- models and keys --------------------------------------------------------------------------------------
@@ -372,9 +417,9 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentMissing, match=r"pip install cursor-gateway\[sdk\]"):
+        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await collected(source, place.turn("x"))
-        with pytest.raises(AgentMissing, match=r"pip install cursor-gateway\[sdk\]"):
+        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await bridges.load()
         await source.close()
 
@@ -724,7 +769,9 @@ def test_the_callers_tools_are_offered_and_no_others(tmp_path: Path) -> None:
     (native,) = [event for event in events if isinstance(event, ToolEnded)]
     assert isinstance(native.action, Command)
     assert native.outcome.state == "failed"
-    assert list((tmp_path / "conversation" / "scratch").iterdir()) == []
+    assert options["local"]["settingSources"] == ["SETTING_SOURCE_PROJECT"]
+    scratch = tmp_path / "conversation" / "scratch"
+    assert [path.relative_to(scratch) for path in scratch.rglob("*") if path.is_file()] == [Path(".cursor/hooks.json")]
 
 
 def test_a_call_that_goes_wrong_is_reported_to_the_agent_and_in_the_events(tmp_path: Path) -> None:
@@ -916,7 +963,7 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
         source = place.source(silence_seconds=0.5, ping_seconds=0.2)
         runs = [Following(source, place.turn("standin: hang-mid")) for _ in range(2)]
         await true(lambda: all(said(run.events).endswith("more.") for run in runs))
-        os.kill(place.pids[0], signal.SIGSTOP)
+        freeze(place.pids[0])
         codes = {failure(await run.ended()).code for run in runs}
         assert codes <= {AgentTimedOut.code, AgentCrashed.code}
         assert AgentTimedOut.code in codes
@@ -933,7 +980,7 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source(call_seconds=1, ping_seconds=0.2)
         await source.probe()
-        os.kill(place.pids[0], signal.SIGSTOP)
+        freeze(place.pids[0])
         (event,) = await collected(source, place.turn("standin: text"))
         assert failure([event]).code == AgentTimedOut.code
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
@@ -964,7 +1011,7 @@ def test_a_bridge_that_falls_silent_is_not_waited_for_by_who_leaves(tmp_path: Pa
         source = place.source(ping_seconds=0.1, cancel_seconds=0.1)
         async with aclosing(source.events(place.turn("standin: hang-mid"))) as batches:
             await anext(batches)
-            os.kill(place.pids[0], signal.SIGSTOP)
+            freeze(place.pids[0])
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
 
@@ -987,6 +1034,7 @@ def test_a_bridge_that_cannot_be_started(tmp_path: Path) -> None:
         with pytest.raises(AgentCrashed, match="status 2") as crashed:
             await collected(source, place.turn("x"))
         assert "told not to be ready" in crashed.value.details
+        await source.close()
         place.set(not_ready=1)
         source = place.source(ready_seconds=0.3)
         with pytest.raises(AgentTimedOut):
@@ -995,6 +1043,22 @@ def test_a_bridge_that_cannot_be_started(tmp_path: Path) -> None:
         place.set(token_in_line=1)
         source = place.source()
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        await source.close()
+
+    lived(place, live)
+
+
+def test_a_close_that_is_cancelled_closes_the_hooks_socket(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source()
+        await source.probe()
+        last = source._run_in_background(asyncio.sleep(WAIT))  # of a turn that takes long to end
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(source.close(), 0.05)
+        assert source._hooks._server is None
+        last.cancel()
         await source.close()
 
     lived(place, live)
@@ -1029,3 +1093,39 @@ def test_a_token_is_taken_and_its_folder_removed(tmp_path: Path) -> None:
     assert bridges.take_token(ready) == "secret"
     assert not folder.exists()
     assert bridges.take_token(ready) == ""
+
+
+def test_a_bridge_that_holds_many_files_is_replaced(tmp_path: Path) -> None:
+    """At once if it is idle, otherwise when its runs are over; runs in it are not disturbed."""
+    place = Place(tmp_path)
+
+    async def live() -> None:
+        source = place.source(max_descriptors=4)
+        try:
+            for number in range(3):
+                folder = str(tmp_path / f"conversation{number}")
+                await collected(source, place.turn("standin: text", folder=folder))
+            assert len(place.pids) == 2
+            go = tmp_path / "work" / "go"
+            async with aclosing(
+                source.events(place.turn(f"standin: wait-for file={go}", folder=str(tmp_path / "c3")))
+            ) as slow:
+                batches = [await anext(slow)]
+                await collected(source, place.turn("standin: text", folder=str(tmp_path / "c4")))
+                assert len(place.pids) == 3
+                go.touch()
+                batches += [batch async for batch in slow]
+                assert isinstance(batches[-1][-1], RunFinished)
+            await true(lambda: members(place.pids[1]) == [])
+        finally:
+            await source.close()
+
+    lived(place, live)
+
+
+def test_how_many_files_a_bridge_may_hold() -> None:
+    assert bridges.most_descriptors(-1) == 600
+    assert bridges.most_descriptors(1 << 20) == 600
+    assert bridges.most_descriptors(1024) == 437
+    assert bridges.most_descriptors(200) == 25
+    assert bridges.most_descriptors(64) == 8

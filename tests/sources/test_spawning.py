@@ -26,13 +26,20 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     return str(request.param)
 
 
-def output(way: str, script: str, *, program: str = "/bin/sh", environment: Mapping[str, str] = ENVIRONMENT) -> str:
+def output(
+    way: str,
+    script: str,
+    *,
+    program: str = "/bin/sh",
+    environment: Mapping[str, str] = ENVIRONMENT,
+    folder: str = "/usr",
+) -> str:
     """Of a script, with what it writes to its standard error."""
 
     async def live() -> str:
         read_end, write_end = os.pipe()
         pid = await spawn(
-            [program, "-c", script], "/usr", environment, (None, write_end, write_end), is_alone=way == "at once"
+            [program, "-c", script], folder, environment, (None, write_end, write_end), is_alone=way == "at once"
         )
         os.close(write_end)
         with open(read_end, encoding="utf-8") as pipe:
@@ -46,6 +53,20 @@ def output(way: str, script: str, *, program: str = "/bin/sh", environment: Mapp
 def test_a_process_has_the_folder_the_environment_and_the_files_that_were_given(way: str) -> None:
     script = "pwd; echo $SAID; read line || echo no input; echo error >&2"
     assert output(way, script, environment={**ENVIRONMENT, "SAID": "é"}) == "/usr\né\nno input\nerror\n"
+
+
+def test_a_relative_path_never_leads_into_the_working_folder(
+    way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for place, text in (("here", "ours"), ("work", "theirs")):
+        program = tmp_path / place / "bin" / "tool"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\necho {text}\n")
+        program.chmod(0o755)
+    monkeypatch.chdir(tmp_path / "here")
+    work = str(tmp_path / "work")
+    for name, path in (("tool", "bin"), ("bin/tool", "/usr/bin"), ("./bin/tool", "/usr/bin")):
+        assert output(way, "", program=name, environment={"PATH": path}, folder=work) == "ours\n"
 
 
 def test_a_program_is_found_with_the_path_of_its_own_environment(way: str, tmp_path: Path) -> None:

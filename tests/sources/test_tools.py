@@ -454,6 +454,12 @@ FAILURES: list[tuple[str, dict[str, Any], Outcome]] = [
         {"permissionDenied": {"command": "x", "error": ""}},
         failed("PERMISSION_DENIED", "Permission was denied.", "x"),
     ),
+    ("read", {"error": {"errorMessage": "Error: Permission denied"}}, rejected("Error: Permission denied")),
+    (
+        "read",
+        {"error": {"errorMessage": "EACCES: permission denied"}},
+        failed("TOOL_ERROR", "EACCES: permission denied"),
+    ),
     ("delete", {"fileNotFound": {"path": "a"}}, failed("FILE_NOT_FOUND", "The file does not exist.", "a")),
     ("delete", {"notFile": {"path": "a", "actualType": "dir"}}, failed("NOT_A_FILE", "The path is not a file.", "a")),
     (
@@ -1071,3 +1077,10 @@ def test_no_payload_is_too_strange(tool: str, args: object, result: object) -> N
 @examples(300)
 def test_no_arguments_are_too_strange(name: str, arguments: dict[str, Any]) -> None:
     assert msgspec.json.encode(read_named(name, arguments))
+
+
+def test_a_search_that_tells_only_how_much_it_found_keeps_that() -> None:
+    counts = {"totalMatches": 3, "truncated": False}
+    action, _ = read_result("grep", {"pattern": "x"}, {"success": counts})
+    assert isinstance(action, OtherTool)
+    assert action.data == counts  # not an empty list, which would say that nothing was found

@@ -13,6 +13,7 @@ from cursor_gateway.model.agent_events import (
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    CommandOutput,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -36,6 +37,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -51,14 +53,17 @@ from cursor_gateway.model.documents import (
     Purpose,
     ResponseMetadata,
     TerminalCommandDocument,
+    TerminalCommandMetadata,
     TextMetadata,
     ToolCallDocument,
+    ToolTrace,
     Usage,
     WaitingCall,
     document_type,
 )
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
+from cursor_gateway.stages.refusals import Refusals
 from cursor_gateway.stages.tokens import estimate_tokens
 from cursor_gateway.stages.turns import Turns
 
@@ -78,6 +83,8 @@ def summary(event: DocumentEvent) -> Summary:
             return ("start", id, type, raw)
         case ContentDelta(id=id, text=text):
             return ("delta", id, text) if source_text(event) == text else ("delta", id, text, source_text(event))
+        case TerminalOutput(id=id, text=text):
+            return ("output", id, text)
         case DocumentEnded(document=document, raw=raw):
             return ("end", document.id, document.content, raw)
         case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
@@ -779,6 +786,12 @@ def test_the_backend_that_answered_instead_is_named() -> None:
     assert done.envelope.metadata.fallback == "cli"
 
 
+@pytest.mark.parametrize(("is_warm", "expected"), [(False, UNSET), (True, True)])
+def test_an_agent_that_was_ready_is_mentioned(is_warm: bool, expected: object) -> None:
+    events: list[AgentEvent] = [RunStarted("s", "Auto", is_warm=is_warm), FINISHED]
+    assert envelope(events).metadata.warm == expected
+
+
 def test_only_tool_call_documents_count_as_tool_calls() -> None:
     plan = Plan(tool="create_plan", title="", overview="", markdown="", todos=[])
     events: list[AgentEvent] = [starts("a"), starts("b", SHELL), starts("c", plan), ends("d"), starts("a"), FINISHED]
@@ -896,6 +909,7 @@ def test_a_run_that_is_resumed_ends_as_if_it_had_never_stopped() -> None:
         prose=OpenProse("doc_002", 2, TextMetadata(), ["Well"]),
         tools=[OpenTool("doc_001", 1, "c", OtherTool(tool="grep", arguments={"p": 1}))],
         tool_calls=1,
+        refused=Refusals(),
         turns=turns,
         model_output=["Well"],
         prompt="Do it.",
@@ -903,6 +917,26 @@ def test_a_run_that_is_resumed_ends_as_if_it_had_never_stopped() -> None:
     failed = RunFailed(failure=AgentCrashed().failure())
     assert resumed.push(failed) == whole.push(failed)
     assert resumed.push(FINISHED) == []
+
+
+def test_calls_that_were_not_run_are_counted_and_plans_are_not() -> None:
+    rejected = Outcome(state="rejected", code="REJECTED", message="no")
+    plan = Plan(tool="create_plan", title="", overview="", markdown="", todos=[])
+    command = Command(tool="run_terminal_cmd", command="ls")
+    calls = [ends("1", command, rejected), ends("2", outcome=rejected), ends("3", plan, rejected), ends("4")]
+    assert envelope([*calls, FINISHED]).metadata.refused_count == 2
+    assert envelope([*calls[2:], FINISHED]).metadata.refused_count is UNSET
+
+
+def test_what_a_subagent_does_names_its_document() -> None:
+    child = ToolStarted("2", Command(tool="run_terminal_cmd", command="ls"), parent="1")
+    events = assemble([starts("1"), child, starts("3"), ends("1"), ToolStarted("4", grep(), parent="?"), FINISHED])
+    known = [event.metadata and event.metadata.parent_id for event in events if isinstance(event, DocumentStarted)]
+    assert known == [None, "doc_001", None, None]
+    ended = {event.document.id: event.document.metadata for event in events if isinstance(event, DocumentEnded)}
+    assert {id: metadata.parent_id for id, metadata in ended.items() if isinstance(metadata, ToolTrace)} == {
+        "doc_001": UNSET, "doc_002": "doc_001", "doc_003": UNSET, "doc_004": UNSET,
+    }  # fmt: skip
 
 
 def test_a_run_goes_on_with_another_agent_after_a_note() -> None:
@@ -918,3 +952,49 @@ def test_a_run_goes_on_with_another_agent_after_a_note() -> None:
 def test_a_run_so_far_has_an_envelope() -> None:
     envelope = Assembler(RUN).envelope()
     assert (envelope.id, envelope.status, envelope.metadata.waiting_for) == (RUN.id, "streaming", UNSET)
+
+
+# --- live output --------------------------------------------------------------------------------------
+
+
+def test_what_a_running_command_writes_is_shown_and_its_end_has_all_of_it() -> None:
+    end = ToolEnded("c", msgspec.structs.replace(SHELL, output="a\nb\n", exit_code=0), Outcome())
+    events = assemble([starts("c", SHELL), CommandOutput("c", "a\n"), CommandOutput("c", "b\n"), end, FINISHED])
+    assert [summary(event)[:3] for event in events] == [
+        ("start", "doc_001", "terminal_command"),
+        ("output", "doc_001", "a\n"),
+        ("output", "doc_001", "b\n"),
+        ("end", "doc_001", None),
+        ("done", "completed", ""),
+    ]
+    (document,) = [event.document for event in events if isinstance(event, DocumentEnded)]
+    assert isinstance(document.metadata, TerminalCommandMetadata)
+    assert document.metadata.output == "a\nb\n"
+
+
+@pytest.mark.parametrize(
+    "event", [CommandOutput("other", "x"), CommandOutput("g", "x"), CommandOutput("c", "x"), CommandOutput("d", "")]
+)
+def test_output_of_anything_but_a_running_command_is_left_out(event: CommandOutput) -> None:
+    """Another call, another tool, a command that has ended, nothing."""
+    assembler = Assembler(RUN)
+    for known in (starts("g"), starts("c", SHELL), ToolEnded("c", SHELL, Outcome()), starts("d", SHELL)):
+        assembler.push(known)
+    assert assembler.push(event) == []
+
+
+@pytest.mark.parametrize("ends", [[], [ToolEnded("c", SHELL, Outcome(state="timed_out", message="Too long."))]])
+def test_a_command_that_ends_without_its_output_keeps_what_was_shown(ends: list[AgentEvent]) -> None:
+    document, *_ = documents([starts("c", SHELL), CommandOutput("c", "so far"), *ends, FINISHED])
+    assert isinstance(document.metadata, TerminalCommandMetadata)
+    assert document.metadata.output == "so far"
+
+
+def test_live_output_is_bounded_for_a_command_and_for_a_run() -> None:
+    def shown(*events: AgentEvent) -> int:
+        return sum(len(event.text) for event in assemble([*events]) if isinstance(event, TerminalOutput))
+
+    much = "x" * 50_000
+    assert shown(starts("c", SHELL), CommandOutput("c", much), CommandOutput("c", much)) == 65_536
+    commands = [(starts(str(number), SHELL), CommandOutput(str(number), much * 2)) for number in range(6)]
+    assert shown(*(event for pair in commands for event in pair)) == 4 * 65_536

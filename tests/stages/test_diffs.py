@@ -188,3 +188,17 @@ HEADLESS = {
 def test_a_patch_without_headers_is_one_hunk(patch: str, after: str | None, expected: Diff) -> None:
     assert patch_diff(patch, after) == expected
     assert patch_diff(HEADER + patch, after) == expected
+
+
+@pytest.mark.parametrize(("number", "line"), [("007", 7), ("0" * 5000 + "7", 7), ("9" * 9, 999_999_999)])
+def test_a_line_number_of_a_patch(number: str, line: int) -> None:
+    diff = patch_diff(f"@@ -{number} +1 @@\n-a\n+b\n")
+    assert diff is not None
+    assert (diff.start_line, diff.end_line) == (line, line)
+
+
+@pytest.mark.parametrize("number", ["9" * 10, str(2**64), "9" * 5000])
+def test_a_line_number_that_no_file_has_is_clamped(number: str) -> None:
+    diff = patch_diff(f"@@ -{number},2 +{number},1 @@\n-a\n-b\n+c\n")
+    assert diff is not None
+    assert (diff.start_line, diff.end_line) == (10**9, 10**9 + 1)

@@ -1,6 +1,7 @@
 """Edits are reverted where the text still fits, and nowhere else."""
 
 from itertools import pairwise
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -79,3 +80,42 @@ def test_what_was_not_recorded_is_not_reverted(operation: Operation) -> None:
 
 def test_a_file_that_is_gone_is_not_reverted() -> None:
     assert before(None, [edit(ONE, TWO)], is_untouched=True) == Misfit("gone")
+
+
+def written(start: int, old: str, new: str) -> FileEditDocument:
+    return document("edit", new, Diff(old_string=old, new_string=new, start_line=start, end_line=start))
+
+
+@pytest.mark.parametrize("is_untouched", [True, False])
+@pytest.mark.parametrize("place", [1, 2, 150_000])
+def test_lines_that_repeat_take_no_quadratic_time(place: int, is_untouched: bool) -> None:
+    """Each line looks like the beginning of what is searched for: such a search took an hour."""
+    text, part = "a\n" * 200_000, "a\n" * 100_000 + "b"
+    began = thread_time()
+    assert before(text, [written(place, "x", part)], is_untouched=is_untouched) == Misfit("changed")
+    found = before(text + "b", [written(place, "x", part)], is_untouched=is_untouched)
+    assert found == Before("a\n" * 100_000 + "x")
+    assert thread_time() - began < 5
+
+
+def test_the_work_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    edits = [edit(f"{number}\n", f"{number + 1}\n") for number in range(100)]
+    assert before("100\n", edits, is_untouched=False) == Before("0\n")
+    monkeypatch.setattr("cursor_gateway.stages.reverting._MOST_WORK", 300)
+    assert before("100\n", edits, is_untouched=False) == Misfit("large")
+    assert before("100\n", edits[-10:], is_untouched=False) == Before("90\n")
+    monkeypatch.setattr("cursor_gateway.stages.reverting._MOST_LINES", 3)
+    assert before("1\n\n\n\n", edits, is_untouched=False) == Misfit("large")
+
+
+def test_it_ends_when_it_is_over() -> None:
+    edits = [edit(f"{number}\n", f"{number + 1}\n") for number in range(100)]
+    calls = iter([False] * 5 + [True])
+    assert before("100\n", edits, is_untouched=False, is_over=lambda: next(calls)) == Misfit("large")
+    assert next(calls, None) is None
+
+
+@pytest.mark.parametrize("place", [-5, 0, 2**70, -(2**70)])
+def test_a_place_that_no_file_has(place: int) -> None:
+    assert before("a\nb\n", [written(place, "x", "")], is_untouched=True) == Misfit("changed")
+    assert before("a\nb\n", [written(place, "x", "b")], is_untouched=True) == Before("a\nx\n")

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    CommandOutput,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
@@ -116,3 +117,9 @@ def test_the_answer_is_left_as_it_is() -> None:
     paths = ScratchPaths(FOLDER)
     paths.push(ThinkingDelta("/"))
     assert paths.push(said) == [ThinkingDelta("/"), said]
+
+
+def test_live_output_is_left_out_where_paths_are_changed() -> None:
+    output = CommandOutput("1", FOLDER)
+    assert ScratchPaths(FOLDER).push(output) == []
+    assert ScratchPaths("").push(output) == [output]

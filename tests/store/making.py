@@ -12,6 +12,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -44,8 +45,8 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
+from cursor_gateway.stages.searchable import Words
 from cursor_gateway.store.base import Idempotency, Lease, NewMessage, NewRun, RunEnd, Stored
-from cursor_gateway.store.search import Words
 from tests.store.blocking import Database
 
 ME, YOU = "me", "you"
@@ -245,6 +246,7 @@ EVERY_EVENT: list[DocumentEvent] = [
     DocumentStarted("doc_002", "code_block", 2, KnownMetadata(language="py", questions=[_QUESTION], indent=0), "```\n"),
     ContentDelta("doc_001", "é\u2028\0\U0001f600"),
     ContentDelta("doc_001", "x", raw=""),
+    TerminalOutput("doc_004", "50%\r60%\n\x1b[0m"),
     ToolCallStarted("doc_003", "grep", "call_1"),
     ToolCallArguments("doc_003", {"a": [{}, [], None, -1, 0.1, "…"]}),
     ToolCallEnded("doc_003", _RESULT),

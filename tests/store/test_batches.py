@@ -22,6 +22,11 @@ def test_whatever_is_stored_comes_back(events: list[DocumentEvent]) -> None:
     assert batches.decode(batches.encode(events)) == events
 
 
+@given(st.lists(st.sampled_from([*EVERY_EVENT, ToolCallEnded("doc_001", RESULT), ended()])), st.integers(0, 9))
+def test_the_first_events_can_be_skipped(events: list[DocumentEvent], skip: int) -> None:
+    assert batches.decode(batches.encode(events), skip) == events[skip:]
+
+
 def test_a_result_that_two_events_share_is_stored_once() -> None:
     events: list[DocumentEvent] = [ToolCallEnded("doc_001", RESULT), ended()]
     assert batches.encode(events).count(b"the whole file") == 1

@@ -1,12 +1,14 @@
 """When hints go out: at once, and those of the pause after that together."""
 
 import asyncio
+from contextlib import aclosing
 
+import psycopg
 import pytest
 
 from cursor_gateway.store.cluster import Hint
 from cursor_gateway.store.postgres import hints
-from cursor_gateway.store.postgres.hints import HintSender, pause_after
+from cursor_gateway.store.postgres.hints import HintListener, HintSender, pause_after
 
 
 class _Sender(HintSender):
@@ -45,3 +47,38 @@ def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: pytest.
 
 def test_a_slow_database_is_asked_less_often() -> None:
     assert [pause_after(seconds) for seconds in (0.0, 0.0002, 0.001, 1.0)] == [0.002, 0.002, 0.004, 0.05]
+
+
+@pytest.mark.parametrize(
+    "payload",
+    ['{"kind":"of a newer version","values":["x"]}', "not JSON", "[]", '{"kind":"run","values":7}', "[" * 5000, ""],
+)
+def test_what_is_no_hint_is_skipped_and_counted(database: str, payload: str) -> None:
+    async def live() -> None:
+        listener = HintListener(database)
+        async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
+            assert await anext(found) == Hint("all")
+            assert listener.is_listening
+            with psycopg.connect(database, autocommit=True) as beside:
+                for text in (payload, '{"kind":"queue","values":[],"added":1}'):
+                    beside.execute("SELECT pg_notify('cursor_gateway_runners', %s)", [text])
+            assert await anext(found) == Hint("queue", [])
+            assert (listener.skipped, listener.reconnections) == (1, 0)
+
+    asyncio.run(live())
+
+
+def test_a_lost_connection_is_reported_and_opened_again(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def live() -> None:
+        listener = HintListener(database)
+        async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
+            await anext(found)
+            with psycopg.connect(database, autocommit=True) as beside:
+                listens = "query LIKE 'LISTEN %' AND datname = current_database()"
+                beside.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listens}")
+            assert await anext(found) == Hint("all")
+            assert (listener.is_listening, listener.reconnections) == (True, 1)
+        assert not listener.is_listening
+
+    asyncio.run(live())
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]

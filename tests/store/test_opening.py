@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.errors import HistoryDamaged, SettingsError, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Lease, Stored
 from cursor_gateway.store.migrations import Migration
-from cursor_gateway.store.sqlite import opening
+from cursor_gateway.store.sqlite import checking, opening
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
 from tests.store.blocking import Database
 from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, run_end, text_document, whole_run
@@ -92,6 +92,7 @@ def test_migrations_are_applied_once_each_and_in_their_order(tmp_path: Path, mon
     for _ in range(2):
         assert open_database(path, NOW) is None
     with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT version FROM upkeep").fetchall() == [(len(known) + 1,)]
         assert connection.execute("SELECT a FROM extra").fetchall() == [("x;\n",)]
         assert connection.execute("SELECT count(*) FROM conversations").fetchone() == (30,)
     assert pragma(path, "user_version") == len(known) + 1
@@ -102,7 +103,7 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         for migration in migrations()[:5]:
             connection.executescript(migration.script)
-        connection.execute(f"PRAGMA application_id = {opening._APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {checking.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         values = "1, 'conv', ?, 'T', '/w', 'agent', 'auto', 1, 1, NULL, NULL"
         connection.execute(f"INSERT INTO conversations VALUES ({values})", (ME,))
@@ -141,17 +142,24 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
 # --- what is refused --------------------------------------------------------------------------------
 
 
-def test_a_newer_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "newer",
+    ["CREATE TABLE newer (a)", "UPDATE upkeep SET version = 99"],
+    ids=["other tables", "exactly our tables"],
+)
+def test_a_newer_database_is_refused_and_left_alone(newer: str, tmp_path: Path) -> None:
     path = filled(tmp_path)
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(newer)
         connection.execute("PRAGMA user_version = 99")
     before = path.read_bytes()
     store = Database(tmp_path)
     known = len(migrations())
     with pytest.raises(SettingsError, match=rf"newer cursor-gateway \(format 99, this version supports {known}\)"):
         store.open(NOW)
-    with pytest.raises(StoreUnavailable, match="newer cursor-gateway"):
+    with pytest.raises(StoreUnavailable, match="cannot be used") as raised:
         store.begin_run(new_run())
+    assert "newer cursor-gateway" in raised.value.details
     store.close()
     assert path.read_bytes() == before
 
@@ -194,11 +202,14 @@ def a_smashed_schema(path: Path) -> None:
     change(path, 100, b"\xff" * 3000)
 
 
-DAMAGES = [no_database, a_smashed_header, half_a_file, a_smashed_page, a_smashed_schema]
+# How many of 30 conversations are recovered at least.
+DAMAGES = {no_database: 0, a_smashed_header: 30, half_a_file: 30, a_smashed_page: 29, a_smashed_schema: 30}
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_database_is_kept_and_a_new_one_begun(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+@pytest.mark.parametrize(("damage", "least"), DAMAGES.items())
+def test_a_damaged_database_is_kept_and_what_can_be_read_is_recovered(
+    tmp_path: Path, damage: Callable[[Path], None], least: int
+) -> None:
     path = filled(tmp_path)
     damage(path)
     damaged = path.read_bytes()
@@ -208,7 +219,9 @@ def test_a_damaged_database_is_kept_and_a_new_one_begun(tmp_path: Path, damage: 
     assert "was damaged" in warning
     assert str(tmp_path / ASIDE) in warning
     assert (tmp_path / ASIDE).read_bytes() == damaged
-    assert store.conversations(ME).found == []
+    found = store.conversations(ME, limit=100).found
+    assert len(found) >= least
+    assert f"{len(found)} conversations recovered" in warning
     assert works(store)
     store.close()
     again = Database(tmp_path)
@@ -234,15 +247,14 @@ def test_damage_that_shows_later_is_reported_and_mended_by_the_next_start(
     """A large file is not read through at every start."""
     monkeypatch.setattr(opening, "_CHECKED_WHOLE", 0)
     path = filled(tmp_path)
-    for page in range(30, path.stat().st_size // 4096):  # after the schema
+    for page in range(31, path.stat().st_size // 4096):  # after the schema
         change(path, page * 4096, b"\xff" * 4096)
     store = Database(tmp_path)
     assert store.open(NOW) is None
     for _ in range(2):
-        with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
+        with pytest.raises(HistoryDamaged, match="damaged; restart the gateway"):
             [store.events(f"run{number}", ME) for number in range(30)]
-    with pytest.raises(StoreUnavailable, match="damaged; restart the gateway"):
-        store.begin_run(new_run())
+    assert "is damaged" in store.store.health.problem
     store.close()
     again = Database(tmp_path)
     assert again.open(NOW) is not None

@@ -88,3 +88,11 @@ def test_every_step_of_the_plan_uses_an_index(
         for sql in asked:
             for _, _, _, step in connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall():
                 assert FINE.match(step), f"{step}: {sql}"
+
+
+def test_a_table_that_compares_whole_rows_has_no_large_ones(store: Database) -> None:
+    """A look-up in a table without a rowid reads the rows that it passes, however large they are."""
+    with store._connections.reading() as connection:
+        tables = connection.execute("SELECT name FROM sqlite_schema WHERE sql LIKE '%WITHOUT ROWID%'").fetchall()
+        found = {column for (table,) in tables for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")}
+    assert not found & {"text", "data", "tokens", "title"}, tables

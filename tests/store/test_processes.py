@@ -87,3 +87,16 @@ def test_two_processes_can_share_a_file(tmp_path: Path) -> None:
         assert_no_gap(events)
     assert {run.id for run in store.unfinished_runs()} == {"ours", "theirs"}
     store.close()
+
+
+def test_a_file_that_another_process_writes_to_is_not_taken_for_damaged(tmp_path: Path) -> None:
+    with child(tmp_path, "theirs", 10**9) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            for _ in range(20):
+                store = Database(tmp_path)
+                assert store.open(0) is None
+                store.close()
+        finally:
+            process.kill()

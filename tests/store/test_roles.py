@@ -1,6 +1,10 @@
 """The roles of `deploy/postgres/roles.sql` can do what fronts and runners do, and no more."""
 
 import asyncio
+import os
+import re
+import shutil
+import subprocess
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -13,7 +17,8 @@ from cursor_gateway.store.postgres.keys import KeyLimits, KeyTable
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.store.conformance import LAWS
 
-ROLES = Path(__file__).parents[2] / "deploy" / "postgres" / "roles.sql"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+ROLES = DEPLOY / "postgres" / "roles.sql"
 FRONT, RUNNER = "cursor_gateway_front", "cursor_gateway_runner"
 
 
@@ -59,7 +64,7 @@ def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str) -> N
 
     asyncio.run(live())
     with psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection:
-        assert connection.execute("SELECT name, max_runs FROM api_keys").fetchall() == [("alice", 1)]
+        assert connection.execute("SELECT name, revoked_ms, max_runs FROM api_keys").fetchall() == [("alice", None, 1)]
 
 
 @pytest.mark.quick_cases(6)
@@ -91,3 +96,24 @@ def test_a_runner_cannot_see_hashes(restricted: str) -> None:
         pytest.raises(InsufficientPrivilege),
     ):
         connection.execute("SELECT hash FROM api_keys")
+
+
+def test_only_migrations_connect_as_the_owner_in_the_cluster_of_containers() -> None:
+    services = re.split(r"(?m)^  (\w+):.*$", (DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    users = {
+        name: found[1]
+        for name, text in zip(services[1::2], services[2::2], strict=True)
+        if (found := re.search(r"CURSOR_GATEWAY_STORE: postgresql://(\w+):", text)) is not None
+    }
+    assert users == {"migrate": "cursor_gateway", "front": FRONT, "runner": RUNNER}
+
+
+@pytest.mark.skipif(shutil.which("psql") is None, reason="needs psql")
+def test_the_roles_get_their_passwords_from_the_environment(restricted: str) -> None:
+    command = ["psql", "--set=ON_ERROR_STOP=1", f"--file={ROLES.with_name('passwords.sql')}", restricted]
+    passwords = {"FRONT_PASSWORD": "front's", "RUNNER_PASSWORD": "runner's"}
+    assert subprocess.run(command, env=os.environ, capture_output=True, check=False).returncode != 0
+    subprocess.run(command, env={**os.environ, **passwords}, capture_output=True, check=True)
+    with psycopg.connect(restricted, autocommit=True) as connection:
+        found = connection.execute("SELECT rolname FROM pg_authid WHERE rolpassword LIKE 'SCRAM%'").fetchall()
+        assert {(FRONT,), (RUNNER,)} <= set(found)

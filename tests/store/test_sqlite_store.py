@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from cursor_gateway.store.base import IdempotentRun, Store
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once
-from tests.store.blocking import blocking
-from tests.store.making import ME, deltas, lease, new_run, run_end
+from tests.store.blocking import Database, blocking
+from tests.store.making import ME, deltas, lease, new_run, run_end, whole_run
 
 Call = Callable[[SqliteStore], Coroutine[Any, Any, object]]
 
@@ -51,6 +52,7 @@ LONG: dict[str, Call] = {
     "messages": lambda store: store.messages("conv", ME),
     "unknown_conversations": lambda store: store.unknown_conversations(["conv"]),
     "size": lambda store: store.size(),
+    "probe": lambda store: store.probe(),
     "close": lambda store: store.close(),
 }
 
@@ -102,6 +104,20 @@ def test_what_may_be_long_leaves_the_loop_to_others(
         for method in ("reading", "writing", "write", "close"):
             patch.setattr(local._connections, method, waiting(getattr(local._connections, method)))
         asyncio.run(live())
+
+
+def test_large_messages_do_not_slow_down_what_is_stored_beside_them(tmp_path: Path) -> None:
+    """In CPU time; the best of three, because others may use the caches meanwhile."""
+    store = Database(tmp_path)
+    for number in range(9):
+        whole_run(store, f"run{number}", f"conv{number}", "x" * 4_000_000 if number % 3 == 1 else "x")
+    took = []
+    for conversation in ("conv3", "conv5", "conv6"):
+        began = time.thread_time()
+        store.begin_run(new_run(f"in {conversation}", conversation, *["x"] * 9_000))
+        took.append(time.thread_time() - began)
+    store.close()
+    assert min(took) < 0.25
 
 
 def test_opening_tells_what_the_database_tells(tmp_path: Path) -> None:

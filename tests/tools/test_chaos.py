@@ -78,7 +78,7 @@ def test_every_fault_of_the_table_says_what_it_is() -> None:
     for entry in all:
         for sentence in (entry.fault.provoked, entry.fault.holds):
             assert sentence.endswith("."), entry.fault.name
-        assert 0 < entry.fault.seconds <= 600
+        assert 0 < entry.fault.seconds <= 1800  # 300 damaged histories; CI runs fewer
 
 
 def test_a_word_chooses() -> None:

@@ -54,6 +54,7 @@ def test_no_secret_is_an_argument() -> None:
         if file.is_file():
             for line in file.read_text(encoding="utf-8").splitlines():
                 if re.search(r"(ExecStart|command|args|CMD|ENTRYPOINT)[=:\[ ]", line):
+                    line = line.replace("/sql/passwords.sql", "")  # which reads them from the environment
                     assert not re.search(r"(?i)postgresql://|password|api_key", line), line
 
 

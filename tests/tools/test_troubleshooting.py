@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.dialects.errors import for_retrying_clients
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import every_setting
 from tools.reference.remedies import GROUPS, TOOL_CODES
@@ -27,7 +28,9 @@ def page() -> str:
 @pytest.mark.parametrize("error", error_classes(), ids=lambda error: error.code)
 def test_every_error_has_its_section(error: type[GatewayError], page: str) -> None:
     section = page.partition(f"\n### {error.code}\n")[2].partition("\n#")[0]
-    assert f"HTTP {error.status}," in section
+    elsewhere = for_retrying_clients(error("").failure()).status
+    others = "" if elsewhere == error.status else f" ({elsewhere} outside the documents API)"
+    assert section.startswith(f"\nHTTP {error.status}{others}, OpenAI type `")
     assert re.search(r"^\*\*Cause:\*\* \S", section, re.MULTILINE)
     assert re.search(r"^\*\*What to do:\*\* \S", section, re.MULTILINE)
 

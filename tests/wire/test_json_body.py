@@ -188,6 +188,19 @@ def test_any_json_is_read_as_it_is_meant(value: Any) -> None:
 
 def test_a_body_has_so_many_values_and_no_more() -> None:
     """To decode millions of them would hold up everybody."""
-    assert "more than 1,000,000 objects and lists" in str(
-        refused(b'{"x":[' + b"{}," * 600_000 + b"{}" + b",[]" * 400_000 + b"]}")
-    )
+    for many in (
+        b"{}," * 60_000 + b"{}" + b",[]" * 40_000,
+        b'{"a":"b"},' * 100_000 + b"{}",
+        b'"","{",' * 500_001 + b"{}",
+    ):
+        assert "more than 100,000 objects and lists" in str(refused(b'{"x":[' + many + b"]}"))
+
+
+def test_only_objects_count_and_not_what_looks_like_them_in_a_string() -> None:
+    code = '{"[\\\n' * 200_000
+    assert read_json(json.dumps({"x": code, "y": [{}] * 1000}).encode(), object) == {"x": code, "y": [{}] * 1000}
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        read_json(b"[" * 50_000 + b"]" * 50_000, list)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.wire.payload import MAX_DEPTH, Fields, too_deep
+from cursor_gateway.wire.payload import MAX_DEPTH, Fields, clamped, too_deep
 
 EVERYTHING = {"t": "x", "e": "", "n": 7, "b": True, "f": 1.5, "l": ["a", 1, {"k": "v"}], "o": {"k": "v"}, "z": None}
 
@@ -47,7 +47,7 @@ def test_maybe_text_is_the_first_that_is_text(names: list[str], text: str | None
         ("7", 7),
         ("-7", -7),
         ("007", 7),
-        ("9" * 18, 10**18 - 1),
+        ("9" * 18, 2**53 - 1),
         ("9" * 19, None),
         ("9" * 5000, None),
         ("", None),
@@ -72,7 +72,7 @@ def test_an_integer_is_a_number_or_its_digits(value: object, integer: int | None
     assert not isinstance(found, bool)
 
 
-@given(st.integers(-(10**18) + 1, 10**18 - 1))
+@given(st.integers(-(2**53) + 1, 2**53 - 1))
 def test_an_int64_may_be_a_string(number: int) -> None:
     assert Fields({"x": str(number)}).integer("x") == number == Fields({"x": number}).integer("x")
 
@@ -113,3 +113,16 @@ def test_only_what_is_deeper_than_the_limit_is_too_deep(kind: str) -> None:
 
 def test_whatever_is_not_too_deep_can_be_encoded_again() -> None:
     assert json.loads(msgspec.json.encode(_nested(MAX_DEPTH, "dict"))) == _nested(MAX_DEPTH, "dict")
+
+
+@pytest.mark.parametrize("number", [2**53, 2**64, 10**400, 1e308, float("inf")])
+def test_numbers_are_clamped_to_what_can_be_stored(number: float) -> None:
+    assert clamped(number) == 2**53 - 1
+    assert clamped(-number) == -(2**53) + 1
+
+
+def test_ordinary_numbers_are_kept() -> None:
+    assert [clamped(number) for number in (0, -1, 7, 1.9, 2**53 - 1)] == [0, -1, 7, 1, 2**53 - 1]
+    assert Fields({"a": 2**70, "b": "9" * 18, "c": -(2**70), "d": "9" * 30}).integer("a") == 2**53 - 1
+    assert Fields({"b": "9" * 18}).integer("b") == 2**53 - 1
+    assert Fields({"d": "9" * 30}).integer("d") is None

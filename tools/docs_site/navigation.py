@@ -16,11 +16,12 @@ OUTSIDE = {
 }
 
 _SECTIONS: dict[str, list[str] | str] = {  # pages, or the folder that has them
-    "Use": ["first-tasks.md", "page.md", "cli.md", "mcp.md", "permissions.md", "troubleshooting.md"],
+    "Use": ["first-tasks.md", "page.md", "cli.md", "mcp.md", "permissions.md", "verify.md", "troubleshooting.md"],
     "Clients": "clients",
     "APIs": ["server.md", "documents.md", "responses.md", "messages.md", "tools.md", "client.md", "library.md"],
     "Operate": ["sources.md", "security.md", "reliability.md", "performance.md", "scale.md"],
     "Releases": ["versioning.md", "release.md", "licences.md"],
+    "Develop": ["kernel.md"],
     "Reference": "reference",
     "Decisions": "decisions",
 }

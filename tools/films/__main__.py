@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.page.browsers import PROGRAMS, browser_program
 from tools.films.film import Rows, terminal_film
-from tools.films.page import page_film
+from tools.films.page import page_film, waiting_film
 from tools.films.terminal import record
 
 _IMAGES = Path(__file__).parents[2] / "docs" / "images"
@@ -23,6 +23,9 @@ def main() -> None:
         _write("chat.svg", terminal_film(_chat(Path(home)), _COLUMNS, _LINES, "cursor-gateway chat"))
     with tempfile.TemporaryDirectory() as home:
         _write("page.svg", page_film(Path(home), browser, _PROMPT))
+    for backend in ("acp", "cli", "sdk"):
+        with tempfile.TemporaryDirectory() as home:
+            _write(f"waiting-{backend}.svg", waiting_film(backend, Path(home), browser))
 
 
 def _chat(home: Path) -> list[Rows]:

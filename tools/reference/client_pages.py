@@ -5,7 +5,18 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cursor_gateway.cli.clients.base import Client, Endpoint, Folder, JsonFile, Kept, NewFile, Offered, Steps, to_json
+from cursor_gateway.cli.clients.base import (
+    Client,
+    Endpoint,
+    Folder,
+    JsonFile,
+    Kept,
+    NewFile,
+    Offered,
+    Steps,
+    YamlFile,
+    to_json,
+)
 from cursor_gateway.cli.clients.merging import nested
 from cursor_gateway.cli.clients.table import CLIENTS
 from tools.reference.markdown import code, page, table
@@ -66,14 +77,14 @@ def _parts(client: Client) -> Iterator[str]:
         yield f"Uses {_WIRES[client.wire]}.{_tested(client.name)}"
         lines = f"{client.launch.install}\ncursor-gateway launch {client.name}"
         yield code(lines, "sh")
-        yield f"One question, not interactively: `cursor-gateway launch {client.name} -- {client.launch.once}`."
+        yield f"Ask one question and exit: `cursor-gateway launch {client.name} -- {client.launch.once}`."
     elif client.name != "any":
         yield f"Uses {_WIRES[client.wire]}."
         yield code(f"cursor-gateway serve\ncursor-gateway connect {client.name}", "sh")
     transcript = _TRANSCRIPTS / f"{client.name}.txt"
     if transcript.exists():
         yield "## Transcript"
-        yield "Here the gateway plays a recording. With an agent, the answer comes from the agent."
+        yield "This answer comes from the built-in demo."
         yield f"````console\n{transcript.read_text(encoding='utf-8').rstrip()}\n````"
     yield "## What works"
     yield _list(client.works)
@@ -118,6 +129,9 @@ def _kept(client: Client, kept: Kept) -> Iterator[str]:
         case JsonFile():
             yield f"Add this to {_place(kept.folder, kept.name)}:"
             yield code(to_json(nested(kept.values)), "json")
+        case YamlFile():
+            yield f"Create {_place(kept.folder, kept.name)}, or add this to it:"
+            yield code(kept.text, _language(kept.name))
         case NewFile():
             yield f"Create {_place(kept.folder, kept.name)}:"
             yield code(kept.text, _language(kept.name))

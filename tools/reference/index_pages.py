@@ -16,6 +16,7 @@ _REFERENCE = {
     "tools.md": "how the agent's tools appear in documents",
     "open-calls.md": "the states of a run that waits for tool results",
     "modules.md": "every module of the package",
+    "structure.md": "how large the source is, and how large it may be",
     "schema.json": "the documents as JSON Schema",
     "documents.ts": "the documents as TypeScript types",
 }

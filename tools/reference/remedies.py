@@ -172,7 +172,7 @@ REQUESTS = {
     ),
     "unsupported_media_type": Remedy(
         "The body is not JSON, or is compressed.",
-        "Send JSON with `Content-Type: application/json`, uncompressed. `curl` needs "
+        "Send JSON with `Content-Type: application/json`, uncompressed. For a body, `curl` needs "
         "`-H 'Content-Type: application/json'`.",
     ),
     "websocket_not_supported": Remedy(
@@ -245,8 +245,14 @@ GATEWAY = {
         (
             "The history is locked by another program; wait for it to end, or end it.",
             "The disk with the history is full; free some space, or keep less history.",
-            "The history is damaged; restart the gateway to set it aside and start a new one.",
+            "The history is damaged; restart the gateway: it keeps the file and recovers what can be read.",
         ),
+    ),
+    "history_damaged": Remedy(
+        "A part of the history database (`history.db` in the data directory) is damaged, as after a power failure. "
+        "Other conversations can still be read.",
+        "Restart the gateway. It keeps the damaged file and recovers what can be read; its log says where the file is. "
+        "`cursor-gateway doctor` checks the file without changing it.",
     ),
     "internal_error": Remedy(
         "A bug in the gateway.",

@@ -46,10 +46,9 @@ def error_classes() -> list[type[GatewayError]]:
 
 
 def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
-    children = error.__subclasses__()
-    if not children:
+    if "code" in vars(error):
         yield error
-    for child in children:
+    for child in error.__subclasses__():
         yield from _raised(child)
 
 

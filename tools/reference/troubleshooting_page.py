@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from cursor_gateway.dialects.errors import error_body
+from cursor_gateway.dialects.errors import error_body, for_retrying_clients
 from cursor_gateway.dialects.messages.errors import error_response
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.sources.cursor import outcomes
@@ -102,9 +102,11 @@ def _group(
 
 def _facts(error: type[GatewayError]) -> str:
     failure = error("").failure()
-    kinds = f"OpenAI type `{error_body(failure).type}`, Anthropic type `{error_response(failure).error.type}`"
+    shown = for_retrying_clients(failure)
+    others = "" if shown.status == error.status else f" ({shown.status} outside the documents API)"
+    kinds = f"OpenAI type `{error_body(shown).type}`, Anthropic type `{error_response(shown).error.type}`"
     hint = "Retry: this may be temporary." if failure.is_transient else "A retry alone does not help."
-    return f"HTTP {error.status}, {kinds}. {hint}"
+    return f"HTTP {error.status}{others}, {kinds}. {hint}"
 
 
 def _tool_codes() -> dict[str, tuple[str, str]]:

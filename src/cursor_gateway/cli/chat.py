@@ -28,9 +28,9 @@ from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.requests import INTERACTIVE
 from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.settings import Settings
-from cursor_gateway.sources.router import INTERACTIVE
 
 if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
@@ -251,15 +251,8 @@ async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", 
             )
             options["workspace"] = None
             stream = await opened.enter_async_context(remote.client.stream(message, **options))
-        if stream.fallback:
-            _print_fallback(stream.fallback)
         async for events in stream.batches():
             yield events
-
-
-def _print_fallback(name: str, reason: str = "") -> None:
-    why = f" ({reason})" if reason else ""
-    aside(f"The agent cannot wait for your answers here{why}; the backend `{name}` is used instead.")
 
 
 async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
@@ -371,16 +364,10 @@ def _answer_in(service: "Service", owner: str) -> Answer:
 
 async def _agent_events(run: "Run") -> Batches:
     """Stops the run if it is closed before the end, and waits: the agent needs time to end its own processes."""
-    is_first = True
     with run.reader() as reader:
         try:
             while not reader.at_end:
                 events = await reader.next()
-                if is_first and run.fallback is not None:
-                    _print_fallback(
-                        run.fallback, run.driver.source_failure.message if run.driver.source_failure is not None else ""
-                    )
-                is_first = False
                 yield events
         finally:
             if not reader.at_end:

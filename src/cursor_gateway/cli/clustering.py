@@ -1,5 +1,6 @@
 """Make this process a member of a cluster."""
 
+import logging
 import socket
 from collections.abc import Callable
 from importlib.metadata import version
@@ -10,10 +11,13 @@ from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Member
+
+_log = logging.getLogger(__name__)
 
 
 def cluster_of(store: Store) -> ClusterStore:
@@ -43,6 +47,10 @@ def own_member(settings: Settings, process: str, *, runs_agents: bool, takes_wor
     )
 
 
+def _fault(error: Exception) -> None:
+    _log.error("Internal error in the cluster; its traceback follows.", exc_info=error)
+
+
 def node_of(
     settings: Settings,
     own: Member,
@@ -51,11 +59,13 @@ def node_of(
     defaults: Defaults,
     now_ms: Callable[[], int],
     warn: Callable[[str], None],
+    agents: LostAgents | None = None,
 ) -> Node:
     options = NodeOptions(
         own=own,
         timing=subset(settings, Timing),
         limits=subset(settings, FrontLimits),
         defaults=defaults,
+        api_keys=settings.api_keys.keys(),
     )
-    return Node(options, cluster_of(store), store, local, now_ms, warn)
+    return Node(options, cluster_of(store), store, local, now_ms, warn, _fault, agents)

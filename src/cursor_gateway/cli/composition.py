@@ -2,10 +2,10 @@
 
 import asyncio
 import os
+import resource
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic, time, time_ns
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.fresh_folders import FreshFolders
 from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
@@ -35,10 +36,11 @@ from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cli.spares import SpareOptions
 from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.cursor.confinement import OWN_CONFIGURATION
 from cursor_gateway.sources.cursor.permissions import wrong_rules
-from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.ledger import Ledger, registry
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
@@ -48,9 +50,12 @@ from cursor_gateway.store.base import Store
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
     from cursor_gateway.sources.agent_user import AgentUser
+    from cursor_gateway.sources.cli.hooked_turn import HookOptions
     from cursor_gateway.store.cluster import Member
 
-_KEEPING_SECONDS = 3600.0
+_LOOK_SECONDS = 60.0  # between looks at the size of the history
+_LOOKS = 60  # then it is pruned, however little it has grown
+_MOST_GROWN = 0.1  # of its limit: it is pruned at once
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
 _AGAIN_SECONDS = 2.0  # when the history is unreachable
 
@@ -98,11 +103,12 @@ async def compose(
         raise _no_database(settings.role)
     data = data_dir(settings, environ)
     check_paths(settings, str(data))
-    ledger = _opened_ledger(data)
+    ledger = _opened_ledger(settings, data, warn)
     async with AsyncExitStack() as undo:
         undo.callback(ledger.close)
         dead = ledger.dead()
         ledger.end_orphans()
+        ledger.watch()
         own = None
         if in_cluster:
             from cursor_gateway.cli.clustering import own_member
@@ -121,22 +127,29 @@ async def compose(
         with nullcontext() if in_cluster else suppress(OSError):  # a full disk: then it is one for this process
             secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data)
-        service = await _service(settings, source, store, directory, ledger, observers, account_errors, secret, own)
+        agents = LostAgents(ledger)
+        service = await _service(
+            settings, source, store, directory, ledger, observers, account_errors, secret, agents, own
+        )
         gateway = Gateway(service, ledger, store, why_demo)
         if own is not None:
-            gateway = await _joined(gateway, settings, own, dead, warn)
+            gateway = await _joined(gateway, settings, own, agents, dead, warn)
         undo.pop_all()
     return gateway
 
 
 async def _joined(
-    gateway: Gateway, settings: Settings, own: "Member", dead: Sequence[str], warn: Callable[[str], None]
+    gateway: Gateway,
+    settings: Settings,
+    own: "Member",
+    agents: LostAgents,
+    dead: Sequence[str],
+    warn: Callable[[str], None],
 ) -> Gateway:
     """As a member of the cluster. `dead` are processes of this machine, whose runs it ends."""
     from cursor_gateway.cli.clustering import node_of
 
-    node = node_of(settings, own, gateway.store, gateway.service, gateway.service.defaults, now_ms, warn)
-    node.members.left = partial(_end_agents, gateway.ledger, own)
+    node = node_of(settings, own, gateway.store, gateway.service, gateway.service.defaults, now_ms, warn, agents)
     await node.start()
     await node.members.take_over_processes(dead)
     return replace(gateway, node=node)
@@ -159,18 +172,21 @@ async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tupl
     return node, store
 
 
-def _end_agents(ledger: Ledger, own: "Member", left: "Member") -> None:
-    """Of a process of this machine that is no member any more: it died, or is frozen, and its runs were ended."""
-    if left.host == own.host and left.id != own.id and left.process:
-        ledger.end_agents_of(left.process)
-
-
 def _no_database(role: str) -> SettingsError:
     return SettingsError(f"`role = {role}` needs a database that the cluster shares; set `store`.", param="role")
 
 
-def _opened_ledger(directory: Path) -> Ledger:
-    ledger = Ledger(directory / "instances")
+def ledger_of(settings: Settings, data: Path) -> Ledger:
+    return Ledger(data / "instances", registry(settings.runtime_dir))
+
+
+def _opened_ledger(settings: Settings, data: Path, warn: Callable[[str], None]) -> Ledger:
+    ledger = ledger_of(settings, data)
+    if not ledger.is_registered:
+        warn(
+            "`runtime_dir` is not a folder that only this user can write to, so agents left behind by a killed gateway "
+            "with another `data_dir` are not ended; name another one."
+        )
     try:
         ledger.open()
     except OSError as error:
@@ -197,6 +213,7 @@ async def _service(
     observers: Sequence[Observer],
     account_errors: AccountErrors,
     secret: bytes | None,
+    agents: LostAgents,
     own: "Member | None" = None,
 ) -> LocalRunService:
     """`own` is this process, in a cluster."""
@@ -211,7 +228,8 @@ async def _service(
     shares = subset(settings, Shares)
     if own is not None:  # places are given by the database: see `cluster`
         waiting = settings.max_waiting_per_key or settings.max_runs
-        shares = replace(shares, max_runs=4 * settings.max_runs + 8, max_runs_per_key=0, max_waiting_per_key=waiting)
+        most = 4 * settings.max_runs + 8
+        shares = Shares(max_runs=most, max_waiting_per_key=waiting, queue_seconds=settings.queue_seconds)
     return LocalRunService(
         source,
         Runs(source, subset(settings, Timeouts), shares, observers),
@@ -239,6 +257,7 @@ async def _service(
         permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
         is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
         must_store_seconds=None if own is None else settings.database_seconds,
+        lost_agents=agents,
     )
 
 
@@ -262,8 +281,8 @@ def now_ms() -> int:
 async def keep_history(gateway: Gateway, settings: Settings) -> None:
     """Periodically ends what crashed gateways left behind, and deletes what exceeds the limits."""
     age = settings.history_days * 24 * 3600 or None
+    limit = min(settings.max_history_bytes, settings.max_history_bytes_per_key or settings.max_history_bytes)
     while True:
-        seconds = _KEEPING_SECONDS
         try:
             if gateway.node is None:
                 await end_interrupted_runs(gateway.store, gateway.ledger.is_alive, now_ms())
@@ -272,9 +291,29 @@ async def keep_history(gateway: Gateway, settings: Settings) -> None:
             if settings.max_history_bytes_per_key:
                 await gateway.store.prune_owners(settings.max_history_bytes_per_key)
             await gateway.service.removals.remove_strays(time())
+            await _until_due(gateway.store, limit * _MOST_GROWN)
         except StoreUnavailable:  # not done yet, if the history was unreachable at the start
-            seconds = _AGAIN_SECONDS
-        await asyncio.sleep(seconds)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+
+async def _until_due(store: Store, most_grown: float) -> None:
+    """Waits for an hour, or until the history has grown by that many bytes."""
+    smallest = await store.size()
+    for _ in range(_LOOKS):
+        await asyncio.sleep(_LOOK_SECONDS)
+        size = await store.size()
+        if size - smallest > most_grown:
+            return
+        smallest = min(smallest, size)  # deleted rows leave the file a while later
+
+
+async def probe_history(store: Store) -> None:
+    """While the history fails: `/health` shows that it works again even if nobody uses it."""
+    while True:
+        await asyncio.sleep(_AGAIN_SECONDS)
+        if store.health.is_failing:
+            with suppress(StoreUnavailable):
+                await store.probe()
 
 
 async def choose_source(
@@ -300,13 +339,18 @@ async def choose_source(
     _share_folders(settings, directory, environ)
     cli = _cli(settings, ledger, environ, warn)
     try:
-        await cli.probe()
+        program = await cli.probe()
+        if (hooks := hook_options(settings, environ)) is not None:
+            from cursor_gateway.sources.cli.hooked_turn import unverified
+
+            if why := unverified(program, hooks):
+                raise SettingsError(why, param="approvals")
     except AgentMissing as error:
         if settings.source == "auto" and not settings.agent_program:  # naming a program rules out the demo
             return routed(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
-        sdk = {"sdk": _sdk(settings, ledger, environ)}
+        sdk = {"sdk": _sdk(settings, ledger, directory, environ)}
         return SourceRouter(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
     except AgentError as error:
         if settings.source == "cli":
@@ -314,18 +358,13 @@ async def choose_source(
         warn(str(error))  # it exists; a run will report what is wrong with it
     default = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
-    try:
-        if "acp" not in refused and (default == "acp" or find_spec("acp") is not None):
-            sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
-    except SettingsError as error:
-        if default == "acp":
-            raise
-        warn(str(error))
+    if "acp" not in refused:
+        sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
     if "sdk" not in refused:
         from cursor_gateway.sources.sdk.source import unavailable
 
         if default == "sdk" or unavailable(environ) is None:
-            sources["sdk"] = _sdk(settings, ledger, environ)
+            sources["sdk"] = _sdk(settings, ledger, directory, environ)
     interactive = "acp" if settings.source == "auto" and "acp" in sources else None
     return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
@@ -384,26 +423,32 @@ def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mappin
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
         environment=settings.agent_environment,
         pool=PoolOptions(max_processes=settings.max_agents),
+        spare_seconds=settings.spare_seconds if settings.spare_agents else 0.0,
         grace_seconds=settings.grace_seconds,
         max_output_bytes=settings.max_output_bytes,
         permissions=settings.permissions,
         allow=settings.allow,
     )
-    return CursorAcpSource(options, cli, folder, environ, ledger)
+    return CursorAcpSource(options, cli, folder, environ, ledger, ToolEndpoint(settings.progress_seconds))
 
 
-def _sdk(settings: Settings, ledger: Ledger, environ: Mapping[str, str]) -> Source:
-    from cursor_gateway.sources.sdk.bridge import BridgeOptions
+def _sdk(settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str]) -> Source:
+    from cursor_gateway.sources.sdk.bridge import BridgeOptions, most_descriptors
     from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 
     bridge = BridgeOptions(
         command=settings.sdk_bridge,
         environment=settings.agent_environment,
         grace_seconds=settings.grace_seconds,
+        max_descriptors=most_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     )
     options = SdkOptions(
+        folder=(directory / "sdk").resolve(),
         bridge=bridge,
         force=settings.force,
+        permissions=settings.permissions,
+        allow=settings.allow,
+        loads_settings=settings.sdk_settings,
         models_seconds=settings.models_seconds,
         max_output_bytes=settings.max_output_bytes,
     )
@@ -422,11 +467,33 @@ def _cli(
         max_output_bytes=settings.max_output_bytes,
         grace_seconds=settings.grace_seconds,
         models_seconds=settings.models_seconds,
+        hooks=hook_options(settings, environ),
+        spares=SpareOptions(
+            most=settings.spare_agents, seconds=settings.spare_seconds, grace_seconds=settings.grace_seconds
+        ),
     )
     recorder = None
     if settings.record_dir:
         recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=warn)
-    return CursorCliSource(options, environ, ledger, monotonic, recorder)
+    return CursorCliSource(options, environ, ledger, monotonic, recorder, ToolEndpoint(settings.progress_seconds))
+
+
+def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions | None":
+    """None unless the CLI asks by hooks. Raises `SettingsError`."""
+    if settings.approvals != "hooks" or settings.force:  # which allows everything
+        return None
+    if settings.agent_user:
+        raise SettingsError(
+            '`approvals = "hooks"` cannot be used with `agent_user`, whose processes cannot reach the gateway; change '
+            "one of the two settings.",
+            param="approvals",
+        )
+    from cursor_gateway.cli.verification import holds_commands
+    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+
+    return HookOptions(
+        is_verified=partial(holds_commands, data_dir(settings, environ)), permissions=settings.permissions
+    )
 
 
 def _replay(settings: Settings) -> ReplaySource:

@@ -13,21 +13,26 @@ from cursor_gateway.cli.clients.base import (
     Endpoint,
     JsonFile,
     Kept,
+    KeptInFile,
     NewFile,
     Offered,
     Steps,
+    YamlFile,
     listed,
     to_json,
 )
 from cursor_gateway.cli.clients.json_text import NotEditable
 from cursor_gateway.cli.clients.merging import Change, merged, nested
 from cursor_gateway.cli.clients.table import CLIENTS
+from cursor_gateway.cli.clients.yaml_text import Edit, merged_yaml
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.kept_files import Connection, Connections, KeptFile, path_of
 from cursor_gateway.cli.models import list_models
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
 from cursor_gateway.cli.remote import local_url, url_option
 from cursor_gateway.settings import Settings
+
+_HIDDEN = "(your API key)"
 
 
 @click.command(
@@ -60,11 +65,12 @@ def connect(name: str, config: str | None, url: str | None, write: bool, undo: b
     settings, client = configuration(config).settings, CLIENTS[name]
     connections = Connections(data_dir(settings))
     if undo:
-        _undo(client, connections)
+        _undo(client, connections, settings.api_key)
         return 0
-    kept = client.keep(asyncio.run(_endpoint(settings, url)))
+    endpoint = asyncio.run(_endpoint(settings, url))
+    kept = client.keep(endpoint)
     if write:
-        _write(client, kept, connections)
+        _write(client, kept, connections, "" if endpoint.key == NO_KEY else endpoint.key)
     else:
         _print(client, kept)
     return 0
@@ -97,22 +103,23 @@ def _print(client: Client, kept: Kept) -> None:
         case Steps(lines=lines):
             aside(f"{client.title}:")
             write_text("".join(f"{line}\n" for line in lines))
-        case JsonFile() | NewFile():
-            verb = "Add to" if isinstance(kept, JsonFile) else "Write to"
+        case JsonFile() | YamlFile() | NewFile():
+            verb = "Write to" if isinstance(kept, NewFile) else "Add to"
             aside(f"{client.title}. {verb} {path_of(kept)}, or let --write do it:")
             write_text(_text(kept))
     aside(f"Then: {client.then}")
 
 
-def _text(kept: JsonFile | NewFile) -> str:
+def _text(kept: KeptInFile) -> str:
     """As a file that holds nothing else."""
-    return kept.text if isinstance(kept, NewFile) else to_json(nested(kept.values))
+    return to_json(nested(kept.values)) if isinstance(kept, JsonFile) else kept.text
 
 
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def _write(client: Client, kept: Kept, connections: Connections) -> None:
+def _write(client: Client, kept: Kept, connections: Connections, key: str) -> None:
+    """`key` is what must be kept secret; empty: nothing."""
     if isinstance(kept, Steps):
         _print(client, kept)
         raise Trouble(f"{client.title} has no file that could be written; enter the values above.")
@@ -122,34 +129,38 @@ def _write(client: Client, kept: Kept, connections: Connections) -> None:
     try:
         if known is not None and current is not None and known.file == str(file.path):
             base = known.taken_back(current)
-        after, changes = _with(kept, base)
+        after, changes, edits = _with(kept, base)
     except NotEditable as error:
         write_text(_text(kept))
         raise Trouble(f"{file.path} {error}; add the configuration above yourself.") from None
     if after == current:
         aside(f"{client.title} is connected already: {file.path} has this configuration.")
         return
-    _show_difference(current, after, str(file.path))
+    _show_difference(current, after, str(file.path), key)
     backup = file.back_up(base)
     connections.write(
-        client.name, Connection(file=str(file.path), before=base, written=after, changes=changes, backup=backup)
+        client.name,
+        Connection(file=str(file.path), before=base, written=after, changes=changes, edits=edits, backup=backup),
     )
-    file.write(after)
+    file.write(after, has_key=bool(key) and key in after)
     aside(f"Wrote {file.path}{f'; the backup is {backup}' if backup else ''}. Then: {client.then}")
 
 
-def _with(kept: JsonFile | NewFile, base: str | None) -> tuple[str, Sequence[Change]]:
-    """Raises `NotEditable`."""
+def _with(kept: KeptInFile, base: str | None) -> tuple[str, Sequence[Change], Sequence[Edit]]:
+    """The text, and what was done to JSON or to YAML. Raises `NotEditable`."""
     match kept:
         case JsonFile(values=values):
-            return merged(base or "", values)
-        case NewFile(text=text):
-            if base not in (None, text):
-                raise NotEditable("exists already and is not JSON")
-            return text, ()
+            return *merged(base or "", values), ()
+        case YamlFile(text=text) | NewFile(text=text) if base is None or not base.strip() or base == text:
+            return text, (), ()
+        case YamlFile(entries=entries):
+            text, edits = merged_yaml(base or "", entries)
+            return text, (), edits
+        case NewFile():
+            raise NotEditable("exists already, and is not merged")
 
 
-def _undo(client: Client, connections: Connections) -> None:
+def _undo(client: Client, connections: Connections, key: str) -> None:
     known = connections.read(client.name)
     if known is None:
         raise Trouble(f"{client.title} was not connected with --write, so there is nothing to undo.")
@@ -159,7 +170,7 @@ def _undo(client: Client, connections: Connections) -> None:
         after = None if current is None else known.taken_back(current)
     except NotEditable as error:
         raise Trouble(f"{file.path} {error}; take the configuration out yourself.") from None
-    _show_difference(current, after, str(file.path))
+    _show_difference(current, after, str(file.path), key)
     if after is None:
         file.remove()
     elif after != current:
@@ -170,7 +181,10 @@ def _undo(client: Client, connections: Connections) -> None:
     aside(f"{client.title} is no longer connected.")
 
 
-def _show_difference(before: str | None, after: str | None, name: str) -> None:
+def _show_difference(before: str | None, after: str | None, name: str, key: str = "") -> None:
+    """Without the key: the output may be shown to others, or logged."""
     old, new = ("" if text is None else text for text in (before, after))
+    if key:
+        old, new = old.replace(key, _HIDDEN), new.replace(key, _HIDDEN)
     difference = difflib.unified_diff(old.splitlines(), new.splitlines(), name, name, lineterm="")
     write_text("".join(f"{line}\n" for line in difference))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cursor_gateway.render.export import WholeConversation
 
-Form: TypeAlias = Literal["markdown", "json", "text"]
+_Form: TypeAlias = Literal["markdown", "json", "text"]
 _Result = TypeVar("_Result")
 
 _DEFAULT_LIMIT = 20
@@ -36,7 +36,7 @@ _SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apar
 _GAP = 2  # between two columns
 _WIDE = 120  # columns that have room for whole ids
 _MODEL = 16  # columns, and twice as many where there is room
-_ENDINGS: dict[str, Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
+_ENDINGS: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
 
 _EXIT_STATUS = """\b
     ID is an id from the list, its first characters, or `last` for the newest.
@@ -133,14 +133,14 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @click.option(
     "--to",
     "form",
-    type=click.Choice(get_args(Form)),
+    type=click.Choice(get_args(_Form)),
     help="A readable document with all actions (markdown), all data (json), or only prompts and answers (text). "
     "Default: chosen by FILE's extension, otherwise markdown.",
 )
 @output_option
 @raw_option
 @where
-def export(id: str, form: Form | None, output: str | None, raw: bool, place: Place) -> int:
+def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
     """Export a conversation."""
     conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
     written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
@@ -160,7 +160,7 @@ def write_to(output: str | None, text: str, *, raw: bool) -> None:
     aside(f"Written to {output}")
 
 
-def _written(conversation: "WholeConversation", form: Form) -> str:
+def _written(conversation: "WholeConversation", form: _Form) -> str:
     from cursor_gateway.render.export import as_json, as_markdown, as_text
 
     match form:
@@ -338,6 +338,11 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
     view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
     for number, run in enumerate(conversation.runs):
         for message in conversation.prompts(run):
+            if message.note:
+                console.print(
+                    Group("", Listing(plain_rows(split_lines(visible(message.note)), "dim"))), soft_wrap=is_plain
+                )
+                continue
             lines = split_lines(visible(message.text))
             prompt = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
             is_prompt = message.role == "user"

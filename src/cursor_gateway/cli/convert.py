@@ -22,13 +22,13 @@ from cursor_gateway.model.run_info import Fences, Include
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.stages.transcript import Transcript
 
-Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
+_Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 
 
 T = TypeVar("T")
 
 
-class Encoder(Protocol):
+class _Encoder(Protocol):
     def push(self, event: DocumentEvent, /) -> bytes: ...
 
 
@@ -47,7 +47,7 @@ class Encoder(Protocol):
 @click.option(
     "--to",
     "form",
-    type=click.Choice(get_args(Form)),
+    type=click.Choice(get_args(_Form)),
     default="documents",
     show_default=True,
     help="The output format: the whole response (documents), streaming events (sse, ndjson), an OpenAI chat "
@@ -65,7 +65,7 @@ class Encoder(Protocol):
 @raw_option
 def convert(
     file: str,
-    form: Form,
+    form: _Form,
     mode: Mode,
     fences: Fences,
     include: tuple[Include, ...],
@@ -89,10 +89,10 @@ def convert(
 class _Writer:
     """Writes the events of each read at once."""
 
-    def __init__(self, form: Form, reader: DocumentReader, *, raw: bool) -> None:
+    def __init__(self, form: _Form, reader: DocumentReader, *, raw: bool) -> None:
         self.failure: Failure | None = None
         self._form, self._reader, self._raw = form, reader, raw
-        self._encoder: Encoder | None = None
+        self._encoder: _Encoder | None = None
 
     def write(self, events: list[DocumentEvent]) -> None:
         if not events:
@@ -108,7 +108,7 @@ class _Writer:
             self.failure = done.failure
 
 
-def _encoder(form: Form, model: str) -> Encoder:
+def _encoder(form: _Form, model: str) -> _Encoder:
     head = CompletionHead(f"chatcmpl-{uuid4().hex}", int(time.time()), model)
     match form:
         case "documents":

@@ -14,7 +14,7 @@ def dialects_of(settings: Settings) -> list[Dialect]:
     """The first is the default of `?dialect=`."""
     return [
         documents_dialect(settings.max_images),
-        chat_dialect(settings.max_images, settings.agent_tools),
-        responses_dialect(settings.max_images, time),
-        messages_dialect(settings.max_images, settings.messages_actions),
+        chat_dialect(settings.max_images, settings.agent_tools, settings.text),
+        responses_dialect(settings.max_images, time, settings.text),
+        messages_dialect(settings.max_images, settings.messages_actions, settings.text),
     ]

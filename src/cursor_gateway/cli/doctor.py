@@ -9,6 +9,7 @@ import json
 import os
 import platform
 import shutil
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -40,7 +41,9 @@ _T = TypeVar("_T")
 _FILES_SECONDS = 5.0  # a folder on an unreachable server never responds
 _PORT_SECONDS = 5.0
 _STORE_SECONDS = 15.0
+_HISTORY_SECONDS = 60.0  # every page and row is read
 _AGENT_SECONDS = 30.0
+_WAITING_SECONDS = 15.0
 _LOGIN_SECONDS = 30.0
 _MODELS_SECONDS = 60.0
 
@@ -114,7 +117,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
     except SettingsError as error:
         found.append(Finding("broken", "settings", str(error), "until then, the other checks use the defaults."))
     has_key = bool(environ.get("CURSOR_API_KEY"))
-    sources = _versions("agent-client-protocol", "cursor-sdk")
+    sources = _versions("cursor-sdk")
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
@@ -123,9 +126,11 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked_here("workspace", lambda: _workspaces(settings)),
         _checked_here("data", lambda: _data(settings, environ)),
         _checked("store", _STORE_SECONDS, lambda: _store(settings)),
+        _checked("history", _HISTORY_SECONDS, lambda: _in_thread(lambda: _history(settings, environ))),
         _checked_here("configuration", lambda: _configuration(settings, environ)),
         _checked_here("account errors", lambda: _account_errors(settings, environ)),
         _checked_here("leftovers", lambda: _leftovers(settings, environ)),
+        _checked_here("verified", lambda: _verified(settings, environ)),
         _checked_here("source", lambda: [findings.of_source(settings, sources, has_key)]),
         _checked_here("extras", lambda: [findings.of_extras(_versions("uvloop", "httptools"))]),
     ]
@@ -191,13 +196,15 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     if program is None:
         return rated
     rated += [findings.of_abilities(program), findings.of_tools(program)]
-    login, models = await asyncio.gather(
+    rated += await _checked_here("approvals", lambda: _approvals(program, settings, environ))
+    waiting, login, models = await asyncio.gather(
+        _checked("waiting", _WAITING_SECONDS + 5, lambda: _waiting(program, environment, settings)),
         _checked("login", _LOGIN_SECONDS + 5, lambda: _login(program, environment, environ)),
         _checked("models", _MODELS_SECONDS + 5, lambda: _models(program, environment, settings.model)),
     )
     if worst(login) == "broken" and worst(models) == "broken":
         models = [Finding("warning", "models", "not known without a login")]
-    return [*rated, *login, *models]
+    return [*rated, *waiting, *login, *models]
 
 
 def _programs(wanted: str, environment: Mapping[str, str]) -> list[str]:
@@ -224,6 +231,36 @@ async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str
         return Found(path, await ask_program(path, environment, launcher))
     except (AgentError, HostExhausted) as error:
         return Found(path, None, str(error).partition(";")[0])  # the advice is the same for all
+
+
+def _approvals(program: Program, settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.cli.composition import hook_options
+    from cursor_gateway.sources.cli.hooked_turn import unverified
+
+    try:
+        options = hook_options(settings, environ)
+    except SettingsError as error:
+        return [Finding("broken", "approvals", str(error))]
+    return [] if options is None else [findings.of_approvals(unverified(program, options))]
+
+
+async def _waiting(program: Program, environment: Mapping[str, str], settings: Settings) -> list[Finding]:
+    """Starts the agent as interactive requests do, and greets it; that needs no login and costs nothing."""
+    from cursor_gateway.cli.composition import unsupported
+    from cursor_gateway.sources.acp.connection import greet
+
+    if settings.source == "sdk" or (settings.source == "cli" and settings.approvals == "hooks"):
+        return [Finding("good", "waiting", f"the agent waits for your answers and permissions ({settings.source})")]
+    obstacle = unsupported("acp", settings)
+    if not obstacle and settings.source not in ("auto", "acp"):
+        obstacle = f"`source` is `{settings.source}`"
+    if obstacle:
+        return [findings.of_waiting(obstacle, "")]
+    try:
+        await greet(program, environment, _WAITING_SECONDS)
+    except AgentError as error:
+        return [findings.of_waiting("", str(error).partition(";")[0])]
+    return [findings.of_waiting("", "")]
 
 
 async def _login(program: Program, environment: Mapping[str, str], environ: Mapping[str, str]) -> list[Finding]:
@@ -307,6 +344,19 @@ async def _store(settings: Settings) -> list[Finding]:
     return [findings.of_store(server, found, schema.newest())]
 
 
+def _history(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    """The file, unless a database has the history."""
+    from cursor_gateway.store.sqlite.opening import FILE, examine
+
+    path = data_dir(settings, environ) / FILE
+    if settings.store or not settings.history or not path.exists():
+        return []
+    try:
+        return [findings.of_history(str(path), examine(path))]
+    except sqlite3.Error as error:
+        return [Finding("broken", "history", f"{path}: {error}", "check its permissions and the disk.")]
+
+
 def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.sources.cursor.configuration import user_configuration
 
@@ -338,10 +388,16 @@ def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Find
 
 
 def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
-    from cursor_gateway.sources.ledger import Ledger
+    from cursor_gateway.sources.ledger import Ledger, registry
 
-    ledger = Ledger(data_dir(settings, environ) / "instances")
+    ledger = Ledger(data_dir(settings, environ) / "instances", registry(settings.runtime_dir))
     return [findings.of_leftovers(len(ledger.alive()), len(ledger.orphans()))]
+
+
+def _verified(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    from cursor_gateway.cli.verification import read_verified
+
+    return [findings.of_verified(read_verified(data_dir(settings, environ)))]
 
 
 def _versions(*packages: str) -> dict[str, str | None]:

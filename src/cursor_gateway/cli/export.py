@@ -19,7 +19,7 @@ from cursor_gateway.model.run_info import Fences
 from cursor_gateway.render.visible import visible_json
 from cursor_gateway.stages.transcript import Transcript
 
-Form: TypeAlias = Literal["html", "json"]
+_Form: TypeAlias = Literal["html", "json"]
 _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
 
 
@@ -37,7 +37,7 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
 @click.option(
     "--to",
     "form",
-    type=click.Choice(get_args(Form)),
+    type=click.Choice(get_args(_Form)),
     default="html",
     show_default=True,
     help="A self-contained HTML file, or the answer's documents as JSON.",
@@ -49,7 +49,7 @@ _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
 @where
 def export(
     target: str,
-    form: Form,
+    form: _Form,
     output: str | None,
     mode: Mode,
     fences: Fences,
@@ -95,7 +95,7 @@ async def _stored(history: History, name: str) -> _Asked:
     return response, "\n\n".join(asked)
 
 
-def _written(response: ChatResponse, prompt: str, form: Form) -> str:
+def _written(response: ChatResponse, prompt: str, form: _Form) -> str:
     match form:
         case "html":
             from cursor_gateway.render.html import render_page

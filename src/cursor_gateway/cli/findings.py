@@ -14,6 +14,7 @@ from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
 
 if TYPE_CHECKING:
+    from cursor_gateway.cli.verification import Verified
     from cursor_gateway.client.calls import Health
 
 Level: TypeAlias = Literal["good", "warning", "broken"]
@@ -237,6 +238,17 @@ def of_data(folder: Folder, free: int) -> Finding:
     return Finding("good", "data", state)
 
 
+def of_history(path: str, damage: str) -> Finding:
+    if not damage:
+        return Finding("good", "history", f"{path} is undamaged")
+    return Finding(
+        "broken",
+        "history",
+        f"{path} is damaged: {damage}",
+        "restart the gateway: it keeps the damaged file and recovers what can be read.",
+    )
+
+
 def of_store(server: str, found: int, known: int) -> Finding:
     """Of a database: the version of its tables, and the one that this gateway needs."""
     state = f"{server}, format {found}" if found else f"{server}, without tables"
@@ -279,6 +291,23 @@ def of_permissions(settings: Settings, is_unrestricted: bool) -> Iterator[Findin
         yield Finding("warning", "permissions", state, "run the agent once in each, or set `trust` to true.")
 
 
+def of_verified(found: "Sequence[Verified]") -> Finding:
+    """The newest result for each backend."""
+    newest = {one.source: one for one in sorted(found, key=lambda one: one.date)}
+    if not newest:
+        return Finding("good", "verified", "not yet; `cursor-gateway verify` checks the agent with short prompts")
+    states = [
+        f"{source} verified with {one.version} on {one.date}, "
+        + (
+            f"{len(one.differences)} difference{'' if len(one.differences) == 1 else 's'}"
+            if one.differences
+            else "no differences"
+        )
+        for source, one in newest.items()
+    ]
+    return Finding("good", "verified", "; ".join(states))
+
+
 def of_leftovers(gateways: int, left: int) -> Finding:
     running = f"{gateways} gateway{'' if gateways == 1 else 's'} running, " if gateways else ""
     if not left:
@@ -289,20 +318,40 @@ def of_leftovers(gateways: int, left: int) -> Finding:
 
 def of_source(settings: Settings, versions: Mapping[str, str | None], has_key: bool) -> Finding:
     """What answers, why that, and what else could. `versions` of the packages that the other sources need."""
-    acp, sdk = versions["agent-client-protocol"], versions["cursor-sdk"]
-    lacking = {"acp": "" if acp else "cursor-gateway[acp]", "sdk": "" if sdk else "cursor-gateway[sdk]"}
-    if package := lacking.get(settings.source):
-        return Finding("broken", "source", f"`{settings.source}` is not installed", f"run `pip install {package}`.")
+    sdk = versions["cursor-sdk"]
+    if settings.source == "sdk" and not sdk:
+        return Finding(
+            "broken",
+            "source",
+            "`sdk` is not installed",
+            "run `pipx install --force '.[sdk]'` in cursor-gateway's folder.",
+        )
     if settings.source == "sdk" and not has_key:
         return Finding("broken", "source", "`sdk` without CURSOR_API_KEY", "set CURSOR_API_KEY, or another `source`.")
     if settings.source == "auto":
-        others = [f"acp {acp}" if acp else "", f"sdk {sdk}" if sdk and has_key else ""]
-        there = ", ".join(filter(None, others))
-        could = f"; requests can also select {there}" if there else ""
-        return Finding(
-            "good", "source", f"auto: starts an agent for each run (cli), or runs the demo if none is installed{could}"
-        )
+        could = f"; requests can also select sdk {sdk}" if sdk and has_key else ""
+        state = "auto: acp where a person can answer, otherwise cli, or the demo if no agent is installed"
+        return Finding("good", "source", state + could)
     return Finding("good", "source", f"{settings.source} (configured)")
+
+
+def of_approvals(unverified: str) -> Finding:
+    """Whether the CLI's hooks can be relied upon; `unverified` says why not."""
+    if unverified:
+        return Finding("broken", "approvals", unverified)
+    return Finding("good", "approvals", "the CLI waits for your permission, with a hook that `verify` has tested")
+
+
+def of_waiting(obstacle: str, failure: str) -> Finding:
+    """Whether the agent waits for a person. `obstacle` is the setting that prevents it, `failure` what went wrong."""
+    subject = "waiting"
+    if obstacle:
+        state = f"the agent does not wait for permissions: {obstacle}"
+        return Finding("warning", subject, state, "you can still allow commands afterwards.")
+    if failure:
+        state = f"the agent cannot wait for permissions: {failure}"
+        return Finding("warning", subject, state, "update it with `cursor-agent update`, or decide afterwards.")
+    return Finding("good", subject, "the agent waits for your answers and permissions (acp)")
 
 
 def of_extras(versions: Mapping[str, str | None]) -> Finding:

@@ -67,7 +67,7 @@ class Interview:
             if started.type == "plan":
                 return await _decide(started.metadata.title or "", "".join(self._plans.get(started.id, [])))
             if started.metadata.permission:
-                decided = await _permit(waiting.document_id, started.metadata.permission, can_skip=False)
+                decided = await permit(waiting.document_id, started.metadata.permission)
                 assert decided is not None
                 return AnswerRequest(permissions=[decided])
             return AnswerRequest(answers=[await _ask(question) for question in started.metadata.questions or []])
@@ -76,7 +76,7 @@ class Interview:
     async def after(self) -> AnswerRequest | None:
         """Questions that the agent continued without. None if there are none, or all were skipped."""
         asked = {request.subject: (document.id, request) for document, request in self._rejected()}
-        decided = [await _permit(id, request, can_skip=True) for id, request in asked.values()]
+        decided = [await permit(id, request, can_skip=True, is_past=True) for id, request in asked.values()]
         if permissions := [one for one in decided if one is not None]:
             return AnswerRequest(permissions=permissions)
         answers = [await _ask(question) for question in self._unanswered()]
@@ -96,14 +96,18 @@ class Interview:
         return [question for one in unanswered for question in one.questions]
 
 
-async def _permit(id: str, request: PermissionRequest, *, can_skip: bool) -> PermissionAnswer | None:
-    """None if the question was skipped."""
-    asks = "The agent was not allowed to run" if can_skip else "The agent wants to run"
+async def permit(
+    id: str, request: PermissionRequest, *, can_skip: bool = False, is_past: bool = False
+) -> PermissionAnswer | None:
+    """The decision about this document. None if the question was skipped. `is_past`: the agent went on without it."""
+    asks = "The agent was not allowed to run" if is_past else "The agent wants to run"
     click.echo(f"\n{click.style('?', fg='yellow', bold=True)} {asks}: {visible_line(request.subject)}")
     keys = {key: one for key, one in _KEYS.items() if request.rules or one in ("once", "deny")}
     for key, one in keys.items():
         rules = f" ({visible_line(', '.join(request.rules))})" if one in ("conversation", "workspace") else ""
         click.echo(f"  {click.style(key, bold=True)}  {_MEANINGS[one]}{rules}")
+    if request.warning:
+        click.echo(f"  {click.style('!', fg='yellow', bold=True)}  {visible_line(request.warning)}")
     skips = ", Enter to leave it" if can_skip else ""
     while True:
         reply = (await _line(f"  {', '.join(keys)}{skips}: ")).strip().lower()

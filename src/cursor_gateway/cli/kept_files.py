@@ -10,15 +10,16 @@ from tempfile import mkstemp
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.clients.base import Folder, JsonFile, NewFile
+from cursor_gateway.cli.clients.base import Folder, JsonFile, KeptInFile
 from cursor_gateway.cli.clients.json_text import NotEditable, is_empty
 from cursor_gateway.cli.clients.merging import Change, undone
+from cursor_gateway.cli.clients.yaml_text import Edit, undo
 from cursor_gateway.cli.output import Trouble
 
 _BACKUP = ".cursor-gateway-backup"
 
 
-def path_of(kept: JsonFile | NewFile, environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
+def path_of(kept: KeptInFile, environ: Mapping[str, str] = os.environ, platform: str = sys.platform) -> Path:
     folder = _folder(kept.folder, environ, platform)
     path = folder / kept.name
     if isinstance(kept, JsonFile) and not path.exists() and (commented := folder / f"{kept.name}c").exists():
@@ -51,13 +52,13 @@ class KeptFile:
             raise Trouble(f"{self.path} is not UTF-8; change it yourself.") from None
         return None
 
-    def write(self, text: str) -> None:
-        """All of it or nothing, with its permissions; a link stays one."""
+    def write(self, text: str, *, has_key: bool = False) -> None:
+        """All of it or nothing, with its permissions; a link stays one. With a key, only the user may read it."""
         target = self.path.resolve()
         with self._reported("written"):
             target.parent.mkdir(parents=True, exist_ok=True)
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o600  # it may hold a key
-            _replace(target, text, mode)
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+            _replace(target, text, mode & 0o700 if has_key else mode)
 
     def back_up(self, text: str | None) -> str:
         """Its path; empty: there was nothing to keep."""
@@ -69,8 +70,9 @@ class KeptFile:
         return str(backup)
 
     def remove(self) -> None:
+        """What was written: if the path is a link, the link stays."""
         with self._reported("removed"):
-            self.path.unlink(missing_ok=True)
+            self.path.resolve().unlink(missing_ok=True)
 
     @contextmanager
     def _reported(self, verb: str) -> Iterator[None]:
@@ -103,13 +105,16 @@ class Connection(Struct, frozen=True, kw_only=True):
     file: str
     before: str | None  # its text; None: it did not exist
     written: str
-    changes: Sequence[Change] = ()
+    changes: Sequence[Change] = ()  # of JSON
+    edits: Sequence[Edit] = ()  # of YAML
     backup: str = ""
 
     def taken_back(self, current: str) -> str | None:
         """The file without it; None: no file. Raises `NotEditable`."""
         if current == self.written:
             return self.before
+        if self.edits:
+            return undo(current, self.edits)
         if not self.changes:
             raise NotEditable("was changed since")
         text = undone(current, self.changes)
@@ -125,7 +130,7 @@ class Connections:
     def read(self, name: str) -> Connection | None:
         try:
             return msgspec.json.decode(self._path(name).read_bytes(), type=Connection)
-        except (FileNotFoundError, msgspec.DecodeError):
+        except (OSError, msgspec.DecodeError):  # damaged: as if nothing had been written
             return None
 
     def write(self, name: str, connection: Connection) -> None:

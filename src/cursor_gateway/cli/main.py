@@ -20,6 +20,7 @@ _COMMANDS = {
     "permissions": "List and revoke what the agent may do.",
     "models": "List the models.",
     "doctor": "Check the agent, the settings and this machine.",
+    "verify": "Check with short prompts that the agent does what the gateway expects.",
     "convert": "Convert agent output to JSON, SSE, OpenAI or text.",
     "show": "Show agent output in the terminal.",
     "export": "Export an answer as an HTML page.",
@@ -94,13 +95,15 @@ def run(arguments: Sequence[str]) -> int:
     except OSError as error:  # a full disk or a closed terminal; errors of reading are handled elsewhere
         return _cannot_write(error.strerror or str(error))
     except Exception as error:
-        from cursor_gateway.errors import GatewayError  # only now: `--help` needs none of it
+        from cursor_gateway.errors import GatewayError, StoreUnavailable  # only now: `--help` needs none of it
 
         if not isinstance(error, GatewayError):
             raise
         from cursor_gateway.render.visible import visible_line
 
-        click.echo(f"cursor-gateway: {visible_line(str(error))}", err=True)
+        # Paths are for the user of this machine, not for clients of the gateway.
+        more = f" ({error.details})" if isinstance(error, StoreUnavailable) and error.details else ""
+        click.echo(f"cursor-gateway: {visible_line(f'{error}{more}')}", err=True)
         return _UNUSABLE
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
@@ -34,6 +34,7 @@ where = place_options(click.option("--direct", is_flag=True, help="Do not use a 
     epilog="""\b
     Examples:
       cursor-gateway permissions
+      cursor-gateway permissions --watch
       cursor-gateway permissions revoke perm_1a2b3c4d
       cursor-gateway permissions revoke --all
 
@@ -43,11 +44,19 @@ where = place_options(click.option("--direct", is_flag=True, help="Do not use a 
 )
 @where
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with past decisions.")
+@click.option(
+    "--watch",
+    "watches",
+    is_flag=True,
+    help="Ask about each command that needs permission, whichever client started it.",
+)
 @click.pass_context
-def permissions(context: click.Context, place: Place, as_json: bool) -> int:
+def permissions(context: click.Context, place: Place, as_json: bool, watches: bool) -> int:
     """List what you have allowed the agent to do."""
     if passed_on(context):
         return 0
+    if watches:
+        return _watch(place)
     found = _with(place, lambda store: store.permissions())
     if as_json:
         write_json(msgspec.json.encode(found))
@@ -130,6 +139,25 @@ def _with(place: Place, do: Callable[[PermissionStore], Coroutine[None, None, _R
         return asyncio.run(run())
     except OSError as error:
         raise Trouble(f"the permissions cannot be read: {error.strerror}; check the data directory.") from None
+
+
+def _watch(place: Place) -> int:
+    from cursor_gateway.cli.approvals import watch
+    from cursor_gateway.cli.interview import can_be_asked
+
+    async def run() -> None:
+        async with open_gateway(place.settings, place.url, direct=place.direct) as remote:
+            if remote is None:
+                raise Trouble("no gateway is running; start one with `cursor-gateway serve`, or name it with --url.")
+            remote.announce()
+            await watch(remote.client)
+
+    if not can_be_asked():
+        raise Trouble("--watch asks questions, so it needs a terminal.")
+    with suppress(KeyboardInterrupt):  # how it ends
+        asyncio.run(run())
+    click.echo()
+    return 0
 
 
 # --- showing --------------------------------------------------------------------------------------------

@@ -8,11 +8,11 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
+from msgspec.structs import replace
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.hardening import protect_memory
@@ -107,7 +107,10 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         if settings.role == "front":
             run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
         else:
-            run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
+            from cursor_gateway.sources.descendants import subreaper
+
+            with subreaper():
+                run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     return 0
@@ -164,12 +167,15 @@ async def serve_gateway(
 
     `takes_work`: in a cluster, it runs agents for others, and they for it.
     """
-    from cursor_gateway.cli.composition import compose, keep_history
+    from cursor_gateway.cli.composition import compose, keep_history, probe_history
+    from cursor_gateway.runs.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics
 
-    asyncio.get_running_loop().set_default_executor(_threads())
+    if not (settings.page_url or settings.store):
+        settings = replace(settings, page_url=_page_url(*sockets[0].getsockname()[:2]))
+    asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
     asyncio.get_running_loop().call_soon(_load)  # while it waits for the history and the agent
     gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning, takes_work=takes_work)
@@ -179,7 +185,9 @@ async def serve_gateway(
     background = [
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
+        asyncio.ensure_future(probe_history(gateway.store)),
         asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
+        asyncio.ensure_future(gateway.ledger.note_orphans()),
     ]
     try:
         node = gateway.node if takes_work else None
@@ -193,19 +201,24 @@ async def serve_gateway(
 
 async def serve_front(settings: Settings, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
     """Of a cluster: it serves clients, and runs no agents."""
-    from cursor_gateway.cli.composition import compose_front
+    from cursor_gateway.cli.composition import compose_front, probe_history
+    from cursor_gateway.runs.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log
     from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics
 
-    asyncio.get_running_loop().set_default_executor(_threads())
+    asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
     node, store = await compose_front(settings, Log().warning)
-    lag = asyncio.ensure_future(LoopLag(metrics, Log()).watch())
+    background = [
+        asyncio.ensure_future(probe_history(store)),
+        asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
+    ]
     try:
         await _serve(node.front, settings, metrics, sockets, ready)
     finally:
-        lag.cancel()
+        for task in background:
+            task.cancel()
         await node.close()
         await store.close()
 
@@ -234,16 +247,6 @@ def _load() -> None:
     import cursor_gateway.cli.dialects
     import cursor_gateway.server.app
     import cursor_gateway.server.serving  # noqa: F401 -- loaded now, so that they are not later
-
-
-def _threads() -> ThreadPoolExecutor:
-    """All of them at the start: later the system may refuse more."""
-    pool, may_end = ThreadPoolExecutor(_THREADS, "gateway"), threading.Event()
-    with suppress(RuntimeError):  # as many as it gives
-        for _ in range(_THREADS):
-            pool.submit(may_end.wait)
-    may_end.set()
-    return pool
 
 
 async def _ask_models(source: "SourceRouter") -> None:
@@ -296,7 +299,15 @@ def _open_page(url: str) -> None:
         Log().warning("no browser found", effect=f"open {url} yourself")
 
 
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def _page_url(host: str, port: int) -> str:
+    """As people on other machines open it, too; empty if this is not known."""
+    return "" if host in _WILDCARDS else url_of(host, port)
+
+
 def url_of(host: str, port: int) -> str:
     """For people: a wildcard address cannot be opened in a browser."""
-    shown = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = _WILDCARDS.get(host, host)
     return f"http://[{shown}]:{port}" if ":" in shown else f"http://{shown}:{port}"

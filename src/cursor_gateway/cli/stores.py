@@ -50,7 +50,8 @@ def database_url(settings: Settings) -> str:
         )
     if find_spec("psycopg") is None:
         raise SettingsError(
-            "`store` needs the package psycopg; run `pip install cursor-gateway[postgres]`.", param="store"
+            "`store` needs the package psycopg; run `pipx install --force '.[postgres]'` in cursor-gateway's folder.",
+            param="store",
         )
     return settings.store
 

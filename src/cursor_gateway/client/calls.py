@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 _PAGE = 100  # conversations; the largest page of a gateway
 _JSON = {"content-type": "application/json"}
+_STREAM = {"accept": "text/event-stream", "prefer": "terminal-output"}
 
 
 # --- a message --------------------------------------------------------------------------------------
@@ -83,12 +84,12 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
         stream=True,
         when_client_leaves=fields.get("when_client_leaves", "finish"),
     )
-    headers = {**_JSON, "accept": "text/event-stream", "idempotency-key": key}
+    headers = {**_JSON, **_STREAM, "idempotency-key": key}
     return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))
 
 
 def events_request(id: str, after: int) -> Request:
-    headers = {"accept": "text/event-stream", "last-event-id": str(after)}
+    headers = {**_STREAM, "last-event-id": str(after)}
     return Request(method="GET", path=("v1", "chat", id, "events"), headers=headers)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Http = TypeVar("Http")  # httpx2's client
 
-Image: TypeAlias = bytes | os.PathLike[str] | str
+_Image: TypeAlias = bytes | os.PathLike[str] | str
 
 LOCAL = "http://127.0.0.1:8787"
 SILENCE_SECONDS = 60.0  # a gateway's own streams are never silent for more than a quarter of it
@@ -29,7 +29,7 @@ _BEGINNINGS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpeg", b"GIF8": "gif"}
 
 
 class ChatOptions(ChatFields, total=False):
-    images: Iterable[Image]  # files, their bytes, or data: URIs
+    images: Iterable[_Image]  # files, their bytes, or data: URIs
     idempotency_key: str  # the same key again is the same run again
 
 
@@ -78,7 +78,7 @@ def request_of(message: str, options: ChatOptions) -> Request:
     return chat_request(message, key, images, options)
 
 
-def data_uri(image: Image) -> str:
+def data_uri(image: _Image) -> str:
     match image:
         case str():
             return image

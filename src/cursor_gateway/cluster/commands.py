@@ -64,11 +64,13 @@ class FindFiles(Struct, frozen=True, tag="files"):
     workspace: str | None
     query: str
     limit: int
+    owner: str = ""  # earlier versions do not send it
 
 
 class FindFolders(Struct, frozen=True, tag="folders"):
     query: str
     limit: int
+    owner: str = ""  # earlier versions do not send it
 
 
 class FindRevertible(Struct, frozen=True, tag="revertible"):
@@ -115,6 +117,7 @@ class Replied(Struct, frozen=True, tag="replied"):
     after: int
     usage_before: Usage | None = None
     record: RunRecord | None = None  # of a run that has just begun: then it need not be looked up
+    is_repeat: bool = False  # see `Continued`
 
 
 class Failed(Struct, frozen=True, tag="failed"):

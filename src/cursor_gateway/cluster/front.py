@@ -34,27 +34,26 @@ from cursor_gateway.cluster.commands import (
     Take,
     encode,
 )
-from cursor_gateway.cluster.hub import Hub
+from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
-from cursor_gateway.cluster.remote_run import RemoteRun
-from cursor_gateway.errors import GatewayError, GatewayFault, NoRunner, TooManyRuns, error_of
+from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
-from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.answering import Asker, earlier_reply
+from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.deliveries import Deliveries
-from cursor_gateway.runs.figures import Figure
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.figures import Figure, store_figures
+from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.repeats import request_key, run_of
+from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
 from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.runs.stored_run import StoredRun
-from cursor_gateway.runs.whole_answers import no_run, quote_answer
+from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
@@ -63,6 +62,7 @@ _T = TypeVar("_T")
 
 _SHORT_SECONDS = 10.0  # for a runner to take a command that starts no run
 _MODELS_SECONDS = 60.0
+_NOT_LISTENING = "Notifications of other processes do not arrive, so new events may be late."
 _SILENT_SECONDS = 5.0  # without a reply from the database; after that, a front is not ready
 
 
@@ -127,11 +127,34 @@ class Front:
             return await self._continued(outcome, request.owner, run_id)
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
-        run = await self._record(id, asker.owner)
+        run, needs = await self._record(id, asker.owner), list[str]()
+        if run.state != "running":
+            continuation = await stored_continuation(self.store, id, asker.owner)
+            needs = list(continuation.needs) if continuation is not None else []
         volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
         command, dedupe = Answer(id, asker, given), f"answer to {id}"
-        outcome = await self._ask(command, asker.owner, run=run, volume=volume, dedupe=dedupe, starts=run_id)
+        try:
+            outcome = await self._ask(
+                command, asker.owner, run=run, volume=volume, dedupe=dedupe, starts=run_id, needs=needs
+            )
+        except (NoRunner, InvalidRequest) as error:
+            if (repeated := await self._repeated(run, given)) is not None:
+                return repeated
+            if isinstance(error, InvalidRequest):  # the caller named no labels now; their runner left before this came
+                labels = ", ".join(needs)
+                raise NoRunner(f"No runner has the labels of this run ({labels}); try again later.") from error
+            raise
         return await self._continued(outcome, asker.owner, run_id)
+
+    async def _repeated(self, run: RunRecord, given: RunAnswer) -> Continued | None:
+        """The reply that the same answer to a run that has ended got before: it needs no runner."""
+        if run.state == "running":
+            return None
+        earlier = await earlier_reply(self.store, await StoredRun.open(self.store, run), given)
+        if earlier is None:
+            return None
+        known = await self._find(earlier.run_id, run.owner)
+        return Continued(known, earlier.after, is_repeat=known.done is not None)
 
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
         await quote_answer(self.store, request, run, answer, self.defaults.mode)
@@ -185,9 +208,9 @@ class Front:
 
     async def _continued(self, outcome: Outcome, owner: str, new_id: str) -> Continued:
         match outcome:
-            case Replied(run_id=run_id, after=after, usage_before=usage, record=record):
+            case Replied(run_id=run_id, after=after, usage_before=usage, record=record, is_repeat=is_repeat):
                 run = await self._find(run_id, owner, is_counted=run_id == new_id, known=record)
-                return Continued(run, after, usage)
+                return Continued(run, after, usage, is_repeat=is_repeat)
             case Failed(failure=failure):
                 raise error_of(failure)
             case Returned():
@@ -209,6 +232,7 @@ class Front:
             sources=[],
             running=sum(member.busy for member in runners),
             limit=sum(member.capacity for member in runners),
+            problem=self.store.health.problem or ("" if self._cluster.is_listening else _NOT_LISTENING),
         )
 
     async def models(self) -> list[Model]:
@@ -220,12 +244,13 @@ class Front:
     def check_model(self, model: str) -> None:
         """A runner checks it when the run starts."""
 
-    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
+    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
         volume = await self._named_volume(workspace)
-        return await self._value(FindFiles(workspace, query, limit), list[str], "", volume=volume)
+        return await self._value(FindFiles(workspace, query, limit, owner), list[str], "", volume=volume)
 
-    async def folders(self, query: str, limit: int) -> list[str]:
-        return await self._value(FindFolders(query, limit), list[str], "", volume=await self._named_volume(query))
+    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
+        volume = await self._named_volume(query)
+        return await self._value(FindFolders(query, limit, owner), list[str], "", volume=volume)
 
     async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
         try:
@@ -258,6 +283,7 @@ class Front:
     def figures(self) -> list[Figure]:
         asked, took = self._asking.commands, self._asking.seconds
         return [
+            *store_figures(self.store.health),
             *self._members.figures(),
             Figure("cluster_commands", "Commands from this process that were carried out.", asked, is_total=True),
             Figure("cluster_command_seconds", "Time until their outcomes were known.", took, is_total=True),
@@ -377,7 +403,14 @@ class Front:
             what = [f"the volume {volume!r}"] if volume else []
             what += [f"the label {label!r}" for label in needs]
             which = f" has {' and '.join(what)}" if what else " is connected to the database"
-            raise NoRunner(f"No runner{which}; start one with role `runner`, or try again later.")
+            labels = sorted({label for runner in self._members.runners(None, ()) for label in runner.labels})
+            known = f" The runners have these labels: {', '.join(labels)}." if needs and labels else ""
+            if needs and not any(one.issuperset(needs) for one in self._members.labels):
+                what_to_do = "check how `needs` is spelled, or start such a runner"
+                raise InvalidRequest(
+                    f"No runner{which}, and none has had it so far; {what_to_do}.{known}", param="needs"
+                )
+            raise NoRunner(f"No runner{which}; start one with role `runner`, or try again later.{known}")
 
     def _first_runner(self, volume: str | None, needs: Sequence[str]) -> str:
         """One that probably has room; empty: none has."""

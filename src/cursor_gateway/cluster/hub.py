@@ -7,13 +7,16 @@ depends on its events, not on its readers, and a lost hint causes a delay of two
 
 import asyncio
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from weakref import WeakSet, WeakValueDictionary
 
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.errors import GatewayError, HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.documents import Envelope
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.readers import Reader, Readers, Wakeups
+from cursor_gateway.runs.recovery import run_info
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
 
@@ -105,6 +108,32 @@ class RemoteReaders(Readers):
     def left(self, place: int) -> None:
         super().left(place)
         self._hub.changed(self)
+
+
+class RemoteRun(RunHandle):
+    """A run that another process drives: read through the hub, stopped by commands.
+
+    Answers do not go through this handle: a command sends them to the runner, whose own handle accepts them.
+    """
+
+    source_name = "cluster"
+
+    def __init__(
+        self,
+        readers: RemoteReaders,
+        stop: Callable[[str, str, GatewayError], None],
+        cancel: Callable[[str, str], Awaitable[Envelope]],
+    ) -> None:
+        super().__init__(run_info(readers.log.record), readers.log.record.owner, readers)
+        self._stop, self._cancel = stop, cancel
+
+    def stop(self, why: GatewayError) -> None:
+        self._stop(self.id, self.owner, why)
+
+    async def cancel(self, why: GatewayError) -> Envelope:
+        if self.done is not None:
+            return self.done.envelope
+        return await self._cancel(self.id, self.owner)
 
 
 class Hub:
@@ -210,7 +239,11 @@ class Hub:
             head = heads.get(log.record.id)
             if head is not None and not head.is_running and not head.events:
                 after = min(log.count, head.last - 1)
-                found = await self._store.events(log.record.id, log.record.owner, after=after)
+                try:
+                    found = await self._store.events(log.record.id, log.record.owner, after=after)
+                except HistoryDamaged:  # costs this run alone
+                    log.end([])
+                    continue
                 head = Head(head.last, False, found.events[log.count - after :])
                 if after < log.count:
                     log.end(found.events)

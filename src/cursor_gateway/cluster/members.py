@@ -15,14 +15,17 @@ from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import begun
 from cursor_gateway.cluster.liveness import Liveness
-from cursor_gateway.errors import GatewayError, RunnerLost, StoreUnavailable
+from cursor_gateway.errors import ConversationBusy, GatewayError, RunnerLost, StoreUnavailable
 from cursor_gateway.runs.figures import Figure
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.recovery import end_claimed_run
 from cursor_gateway.store.base import Lease, RunRecord, Store
 from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Member
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may soon consider this process dead
+_SILENT, _SILENT_SECONDS = 2, 1.0  # without a beat for so many beats and seconds, the database is reported as lost
+_NO_BEATS = "The database does not accept the heartbeats of this process; check the database and the network."
 _LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
 _REJOINED = 2**40  # beats by which a restarted member is ahead of its earlier life
 _LOST = RunnerLost(
@@ -45,16 +48,19 @@ class Members:
         timing: Timing,
         now_ms: Callable[[], int],
         warn: Callable[[str], None] = lambda message: None,
+        agents: LostAgents | None = None,
     ) -> None:
+        """`agents` are those of this machine; a front has none."""
         self.own, self.known = own, [own]
         self.volumes = set(own.volumes)  # of all members so far: a process that died may return with the same one
+        self.labels = {frozenset(own.labels)}  # also of all members so far, of each its own
         self.takeovers = self.times_removed = 0
         self.stored: Figures | None = None  # as of the last look
         self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when others considered this process dead
-        self.left: Callable[[Member], None] = lambda member: None  # called with a member that is there no longer
         self.cut_off: Callable[[], None] = lambda: None  # called while the database does not take its beats
         self.busy: Callable[[], int] = lambda: 0
         self._cluster, self._store, self.timing, self._now_ms, self._warn = cluster, store, timing, now_ms, warn
+        self._agents = agents
         self._liveness = Liveness(timing.lease_seconds)
         self._database: tuple[str, int] | None = None  # as of the last look: see `_was_away`
         self._looked_at = self._turned_at = monotonic()
@@ -85,6 +91,14 @@ class Members:
         return [member for member in self.known if member.can_take(volume, needs)]
 
     @property
+    def keeps_last_place(self) -> bool:
+        """Whether this is the first of all runners, of those with a shared volume, or of those with a label."""
+        own = self.own
+        kinds: list[tuple[str | None, list[str]]] = [(None, []), *((None, [label]) for label in own.labels)]
+        kinds += [(volume, []) for volume in own.volumes if volume != own.host]
+        return any(min((one.id for one in self.runners(*kind)), default="") == own.id for kind in kinds)
+
+    @property
     def level(self) -> int:
         """The protocol level that every member of the cluster understands."""
         return min((member.level for member in self.known), default=self.own.level)
@@ -97,7 +111,9 @@ class Members:
     # --- coming and going ---------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Raises `StoreUnavailable`."""
+        """Raises `StoreUnavailable`, `OSError`."""
+        if self._agents is not None:
+            self._agents.join(await self._cluster.identity(), self.own.id, self.absent)
         await self._cluster.join(self.own)
         loop = asyncio.get_running_loop()
         self._tick(loop)
@@ -108,7 +124,16 @@ class Members:
             lambda: _call(loop, self._was_removed),
         )
         await self.look()
+        await self._check_connections()
         self._tasks.append(loop.create_task(self._sweep(), name="sweep"))
+
+    async def _check_connections(self) -> None:
+        needed, most = await self._cluster.connections()
+        if needed > most:
+            self._warn(
+                f"the {len(self.known)} processes of this cluster may open {needed} connections to the database, which "
+                f"allows {most}; raise `max_connections` of the database, or stop some processes"
+            )
 
     async def leave(self) -> None:
         if self._ticking is not None:
@@ -129,6 +154,9 @@ class Members:
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._turned_at = monotonic()
+        is_silent = self._cluster.beat_age > _SILENT * self.timing.beat_seconds + _SILENT_SECONDS
+        if is_silent and not self._store.health.is_failing:  # a call may hang for longer
+            self._store.health.failed("write", StoreUnavailable(_NO_BEATS))
         if self._cluster.beat_age > _CUT_OFF * self.timing.lease_seconds:
             self.cut_off()
         self._ticking = loop.call_later(self.timing.beat_seconds, self._tick, loop)
@@ -144,6 +172,8 @@ class Members:
         self.own = replace(self.own, beat=self.own.beat + _REJOINED)
         with suppress(StoreUnavailable):  # the next beat says so again
             await self._cluster.join(self.own)
+            if self._agents is not None:
+                self._agents.joined()
 
     async def take_over_processes(self, names: Collection[str]) -> None:
         """Of this machine, whose ends are certain."""
@@ -160,6 +190,7 @@ class Members:
             Figure("cluster_beat_age_seconds", "Time since this process's last stored heartbeat.", self.beat_age),
             Figure("cluster_takeovers", "Dead processes whose runs were ended here.", self.takeovers, is_total=True),
             Figure("cluster_fenced", "Times that this process was considered dead.", self.times_removed, is_total=True),
+            Figure("cluster_listening", "0 while notifications do not arrive.", int(self._cluster.is_listening)),
         ]
         if (stored := self.stored) is None:
             return found
@@ -182,6 +213,12 @@ class Members:
                 max(0, stored.reconnections),
                 is_total=True,
             ),
+            Figure(
+                "cluster_hints_skipped",
+                "Notifications that this version does not know.",
+                stored.skipped_hints,
+                is_total=True,
+            ),
         ]
 
     @property
@@ -201,14 +238,29 @@ class Members:
         """Raises `StoreUnavailable`."""
         found = await self._cluster.members()
         self._looked_at = monotonic()
-        gone = [member for member in self.known if member.id not in {one.id for one in found}]
+        present = {member.id for member in found}
+        gone = [member for member in self.known if member.id not in present]
         self.known = found
         self.volumes.update(*(member.volumes for member in found))
+        self.labels.update(frozenset(member.labels) for member in found)
         for member in found:
             if member.id == self.own.id and member.is_draining:
                 self.own = replace(self.own, is_draining=True)  # an operator said so
+        if self._agents is not None and self.own.id in present and self.holds_its_runs:
+            self._agents.joined()
         for member in gone:
-            self.left(member)
+            await self._end_agents(member.id)
+
+    async def absent(self, ids: Collection[str]) -> list[str]:
+        """Those that are no members now. Raises `StoreUnavailable`."""
+        present = {member.id for member in await self._cluster.members()}
+        return [id for id in ids if id not in present]
+
+    async def _end_agents(self, id: str) -> None:
+        """Of a process of this machine that is no member any more: it died, or is frozen or cut off."""
+        if self._agents is not None and id != self.own.id:
+            with suppress(ConversationBusy):  # whoever starts an agent waits for it again
+                await self._agents.end_of(id)
 
     async def _sweep(self) -> None:
         while True:
@@ -261,6 +313,7 @@ class Members:
         runs = await self._cluster.take_over(id, beat, begun, server)
         if runs is None:
             return
+        await self._end_agents(id)
         if beat is not None:
             self.takeovers += 1
             self._warn(f"process {id} is considered dead; its {len(runs)} runs are ended")

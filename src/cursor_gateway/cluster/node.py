@@ -1,7 +1,7 @@
 """One process of a cluster, put together: a member, which serves clients, runs agents, or both; and its hints."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import aclosing
 
 from msgspec import Struct
@@ -12,9 +12,12 @@ from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.cluster.runner import Runner
 from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, Member
+
+_AGAIN_SECONDS = 0.5  # after a fault
 
 
 class NodeOptions(Struct, frozen=True, kw_only=True):
@@ -22,6 +25,7 @@ class NodeOptions(Struct, frozen=True, kw_only=True):
     timing: Timing
     limits: FrontLimits
     defaults: Defaults
+    api_keys: Collection[str] = ()  # the names of those in the settings
 
 
 class Node:
@@ -34,17 +38,18 @@ class Node:
         now_ms: Callable[[], int],
         warn: Callable[[str], None] = lambda message: None,
         fault: Callable[[Exception], None] = lambda error: None,
+        agents: LostAgents | None = None,
     ) -> None:
-        """`local` runs this process's agents; a front has none."""
-        self.members = Members(cluster, store, options.own, options.timing, now_ms, warn)
+        """`local` runs this process's agents; a front has none. `agents` are those of others on this machine."""
+        self.members = Members(cluster, store, options.own, options.timing, now_ms, warn, agents)
         self.hub = Hub(cluster, store, options.own.id)
         self._asking = Asking(cluster)
         runs = local.runs if local is not None else None
         self.front = Front(store, cluster, self.members, self.hub, self._asking, options.defaults, options.limits, runs)
         self.runner: Runner | None = None
         if local is not None:
-            self.runner = Runner(local, cluster, self.members, options.own.capacity, fault)
-        self._cluster = cluster
+            self.runner = Runner(local, cluster, self.members, options.own.capacity, fault, options.api_keys)
+        self._cluster, self._fault = cluster, fault
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -68,9 +73,21 @@ class Node:
         await self._cluster.close()
 
     async def _listen(self) -> None:
-        async with aclosing(self._cluster.hints(self.members.own_id)) as hints:
-            async for hint in hints:
-                self._hinted(hint)
+        """For ever: without hints, everything takes a second or two longer."""
+        while True:
+            try:
+                async with aclosing(self._cluster.hints(self.members.own_id)) as hints:
+                    async for hint in hints:
+                        self._try(hint)
+            except Exception as error:  # noqa: BLE001 -- whatever it is, it must not end all hints
+                self._fault(error)
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    def _try(self, hint: Hint) -> None:
+        try:
+            self._hinted(hint)
+        except Exception as error:  # noqa: BLE001 -- the sender may be another version
+            self._fault(error)
 
     def _hinted(self, hint: Hint) -> None:
         if hint.kind in ("all", "run"):

@@ -10,7 +10,7 @@ run is stopped as usual when its last client leaves.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Collection, Set
 from contextlib import suppress
 
 import msgspec
@@ -48,7 +48,7 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest, results_in
 from cursor_gateway.runs.service import cancelled
-from cursor_gateway.store.base import Claim, begun_record
+from cursor_gateway.store.base import OWNER, Claim, begun_record
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
@@ -73,9 +73,11 @@ class Runner:
         members: Members,
         capacity: int,
         fault: Callable[[Exception], None] = lambda error: None,
+        api_keys: Collection[str] = (),
     ) -> None:
+        """`api_keys`: the names of those that are not in the database."""
         self._service, self._runs, self._cluster, self._members = service, service.runs, cluster, members
-        self._capacity, self._fault = capacity, fault
+        self._capacity, self._fault, self._api_keys = capacity, fault, api_keys
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
         self._deciding: dict[str, ClaimedCommand] = {}  # those of them that have no outcome yet
         self._fronts: dict[str, set[str]] = {}  # which members read each run
@@ -157,12 +159,20 @@ class Runner:
             pass
 
     async def _claim(self) -> bool:
-        """Whether there may be more that this process can take now."""
+        """Whether there may be more that this process can take now.
+
+        The first runner keeps its last place for API keys that have none: one whose runs never end cannot have all
+        places of the cluster. No other process decides about that place, so no two can give it away at once.
+        """
         room = self._capacity - self.busy
-        most = max(1, min(_MOST, room))
-        claimed = await self._cluster.claim(self._members.own, has_room=room > 0, most=most, known=list(self._working))
+        kept = int(room > 0 and self._members.keeps_last_place)
+        most = max(1, min(_MOST, room - kept))
+        keys = self._api_keys if room == kept == 1 else None
+        claimed = await self._cluster.claim(
+            self._members.own, has_room=room > 0, most=most, known=list(self._working), kept_for=keys
+        )
         is_cut = len(claimed) == most
-        self._may_be_more = is_cut or room <= 0
+        self._may_be_more = is_cut or room <= kept
         for command in claimed:
             task = asyncio.get_running_loop().create_task(self._carry_out(command), name=command.id)
             self._working[command.id] = task
@@ -171,6 +181,7 @@ class Runner:
 
     async def _carry_out(self, claimed: ClaimedCommand) -> None:
         """Until its outcome is stored, it stays in `_working`, so that it is never carried out twice here."""
+        OWNER.set(claimed.owner)
         try:
             outcome = await self._outcome(claimed)
             self._deciding.pop(claimed.id, None)
@@ -270,10 +281,10 @@ class Runner:
                 return returned(await service.remove(id, owner))
             case ListModels():
                 return returned(await service.models())
-            case FindFiles(workspace=workspace, query=query, limit=limit):
-                return returned(await service.files(workspace, query, limit))
-            case FindFolders(query=query, limit=limit):
-                return returned(await service.folders(query, limit))
+            case FindFiles(workspace=workspace, query=query, limit=limit, owner=owner):
+                return returned(await service.files(owner, workspace, query, limit))
+            case FindFolders(query=query, limit=limit, owner=owner):
+                return returned(await service.folders(owner, query, limit))
             case FindRevertible(conversation=conversation, files=files):
                 return returned(await service.revertible(conversation, files))
             case Revert(conversation=conversation, files=files):
@@ -386,7 +397,7 @@ def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     run = continued.run
     is_claimed = claim is not None and run.id == claim.run_id
     record = begun_record(run.journal.new) if is_claimed and isinstance(run, Run) else None
-    return Replied(run.id, continued.after, continued.usage_before, record)
+    return Replied(run.id, continued.after, continued.usage_before, record, continued.is_repeat)
 
 
 def _outcome(command: Command, claimed: ClaimedCommand) -> bytes:

@@ -277,6 +277,7 @@ class Replay(Struct, frozen=True):
     open: Callable[[RunView, int], tuple[Encoder, int]]
     """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
     given all."""
+    preferred: Mapping[str, Callable[[RunView, int], tuple[Encoder, int]]] = {}  # in its place, by a value of Prefer
 
 
 class Sample(Struct, frozen=True):

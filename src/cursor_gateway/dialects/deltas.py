@@ -1,8 +1,8 @@
 """Translate document events into the deltas that every text dialect encodes, and join them into an answer.
 
-Five kinds: the agent's text, its reasoning, a tool call, a question that is left open, and the end. The end is where
-the run is done, where it pauses for its caller, or where a cutter says so. `Translator` makes deltas of events, and
-`AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
+Six kinds: the agent's text, its reasoning, a tool call, a question that is left open, a line of the gateway's own, and
+the end. The end is where the run is done, where it pauses for its caller, or where a cutter says so. `Translator`
+makes deltas of events, and `AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.actions import action_of
-from cursor_gateway.dialects.marked import question_of
+from cursor_gateway.dialects.marked import question_of, refusal_line
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -21,19 +21,24 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
     context_usage,
+    is_tool,
     source_text,
 )
-from cursor_gateway.model.documents import Document, PlanDocument, ToolCallDocument, Usage
+from cursor_gateway.model.documents import Document, PlanDocument, RefusedCall, ToolCallDocument, Usage
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]
+# exact: the agent's text, byte for byte. readable: with a blank line where a tool call lies between two texts, and a
+# last line if a person can allow what was not run.
+TextStyle: TypeAlias = Literal["exact", "readable"]
 
 _ID_CHARACTERS = 24  # of a run's name in the id of a call: such an id may have 40
 
@@ -63,14 +68,22 @@ class Asked(Struct, frozen=True):
     text: str
 
 
+class Noted(Struct, frozen=True):
+    """A last line for people, which is marked; the agent did not write it."""
+
+    text: str
+
+
 class Ended(Struct, frozen=True):
     usage: Usage  # of the last model call: clients take it for the size of the conversation
     total: Usage | None = None  # of all model calls of the run, once it has ended
     failure: Failure | None = None
     reason: FinishReason = "stop"
+    refused_count: int = 0  # tool calls that were not run
+    refused: tuple[RefusedCall, ...] = ()  # the first of them
 
 
-Delta: TypeAlias = Content | Thought | Called | Asked | Ended
+Delta: TypeAlias = Content | Thought | Called | Asked | Noted | Ended
 
 
 class Translator:
@@ -80,8 +93,17 @@ class Translator:
     beside `prompt_tokens`, which estimates the context.
     """
 
-    def __init__(self, run: str, agent_tools: AgentTools, cutter: Cutter | None = None, prompt_tokens: int = 0) -> None:
-        """`run` is part of the ids of the agent's own calls."""
+    def __init__(
+        self,
+        run: str,
+        agent_tools: AgentTools,
+        cutter: Cutter | None = None,
+        prompt_tokens: int = 0,
+        text: TextStyle = "exact",
+        *,
+        notes: bool = False,
+    ) -> None:
+        """`run` is part of the ids of the agent's own calls; `notes` adds the last line of a readable text alone."""
         self.end: Ended | None = None  # the last delta
         self.cutter = cutter
         self._prompt_tokens = prompt_tokens
@@ -94,11 +116,15 @@ class Translator:
         self._has_text = False
         self._reasoned = False
         self._mid_line = False  # the reasoning so far does not end with a line end
+        self._is_readable = text == "readable"
+        self._has_notes = notes or self._is_readable
+        self.last_text = ""  # the latest text; set by a dialect that encodes it without `push`
+        self.is_after_tool = False  # and a tool call came after it
 
     def push(self, event: DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
         if text := source_text(event):
-            deltas.append(Content(text))
+            deltas.append(Content(self._separated(text) if self._is_readable else text))
         match event:
             case ContentDelta(id=id, text=text) if id == self._thinking:
                 deltas.append(self._thought(text))
@@ -107,30 +133,51 @@ class Translator:
                 deltas += self._new_block()
             case DocumentStarted(type="text" | "code_block" | "code_reference"):
                 self._has_text = True
+            case DocumentStarted() if is_tool(event):
+                self.is_after_tool = self._is_readable
             case Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
+            case Paused(goes_on=True):
+                pass
             case Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
                 self.end = Ended(context_usage(event), reason="tool_calls")
                 deltas.append(self.end)
             case Done(envelope=envelope, failure=failure):
+                refused = tuple(envelope.metadata.refused or ())
                 if self._question and not self._has_text and failure is None:
                     deltas.append(Asked(self._question))
-                self.end = Ended(context_usage(event), envelope.usage, failure)
+                elif self._has_notes and failure is None and (line := refusal_line(refused)):
+                    deltas.append(Noted(line))
+                count = envelope.metadata.refused_count or 0
+                self.end = Ended(context_usage(event), envelope.usage, failure, refused_count=count, refused=refused)
                 deltas.append(self.end)
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
+            case TerminalOutput():
+                pass  # the end of the command says it
         return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
     def note_reasoning(self, text: str) -> None:
         """That a dialect encodes without `push`."""
         self._reasoned = True
         self._mid_line = not text.endswith("\n")
+
+    def _separated(self, text: str) -> str:
+        """Where a tool call lies between two texts, and no white space, a blank line is inserted."""
+        if self.is_after_tool and self.last_text and not (self.last_text[-1].isspace() or text[0].isspace()):
+            text = f"\n\n{text}"
+        self.last_text, self.is_after_tool = text, False
+        return text
+
+    def on_a_line(self, note: str) -> str:
+        """A note after what the agent has said, in the same text."""
+        return f"\n\n{note}" if self._has_text else note
 
     def _thought(self, text: str) -> Thought:
         self.note_reasoning(text)
@@ -164,7 +211,7 @@ class Translator:
             match delta:
                 case Content(text=text):
                     kept += self._say(cutter.push(text))
-                case Called() | Asked() | Ended():
+                case Called() | Asked() | Noted() | Ended():
                     kept += self._say(cutter.flush())
                     if cutter.reason is None:
                         kept.append(delta)
@@ -246,10 +293,15 @@ class AnswerFold(ReplyState):
     """Deltas joined. It is over where the run pauses; with a cutter perhaps before."""
 
     def __init__(
-        self, run: str, agent_tools: AgentTools = "reasoning", cutter: Cutter | None = None, prompt_tokens: int = 0
+        self,
+        run: str,
+        agent_tools: AgentTools = "reasoning",
+        cutter: Cutter | None = None,
+        prompt_tokens: int = 0,
+        text: TextStyle = "exact",
     ) -> None:
         """`prompt_tokens` estimates the context of a reply that is cut."""
-        super().__init__(Translator(run, agent_tools, cutter, prompt_tokens))
+        super().__init__(Translator(run, agent_tools, cutter, prompt_tokens, text))
         self._run, self._agent_tools = run, agent_tools
         self._text: list[str] = []
         self._reasoning: list[str] = []
@@ -269,6 +321,8 @@ class AnswerFold(ReplyState):
                     self._calls.append(call)
                 case Asked(text=text):
                     self._question = text
+                case Noted(text=text):
+                    self._text.append(self.deltas.on_a_line(text))
                 case Ended():
                     pass
 
@@ -291,6 +345,7 @@ def add_usage(first: Usage, second: Usage) -> Usage:
         completion_tokens=first.completion_tokens + second.completion_tokens,
         total_tokens=first.total_tokens + second.total_tokens,
         cached_tokens=cached_tokens(first) + cached_tokens(second),
+        reasoning_tokens=(first.reasoning_tokens or 0) + (second.reasoning_tokens or 0),
         estimated=first.estimated or second.estimated,
     )
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.dialects.base import Reply, Sample, Start
-from cursor_gateway.dialects.errors import ErrorBody, error_body
+from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_clients
 from cursor_gateway.dialects.options import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
 
@@ -53,9 +54,11 @@ class Envelope(Struct, frozen=True):
     schema: str
     example: Callable[[Failure], object]
     other: str = ""  # the schema of the form that a header chooses
+    shown: Callable[[Failure], Failure] = lambda failure: failure  # as in the path's `Errors`
 
 
-OPENAI_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+OWN_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+OPENAI_ENVELOPE = replace(OWN_ENVELOPE, shown=for_retrying_clients)
 
 
 def operation(
@@ -69,7 +72,7 @@ def operation(
     failed_run: str = "",
     parameters: Iterable[Json] = (),
     is_open: bool = False,
-    envelope: Envelope = OPENAI_ENVELOPE,
+    envelope: Envelope = OWN_ENVELOPE,
 ) -> Json:
     """`errors` are those that not every operation has; `failed_run` is the schema of the reply when a run fails."""
     every: set[type[GatewayError]] = {*_ANYWHERE, *errors}
@@ -198,7 +201,7 @@ _ANYWHERE = (
     errors.ShuttingDown,
     errors.TooManyConnections,
 )
-OF_STORED = (errors.NotFound, errors.StoreUnavailable)  # of what is looked up by an id
+OF_STORED = (errors.NotFound, errors.HistoryDamaged, errors.StoreUnavailable)  # of what is looked up by an id
 OF_BODIES = (errors.MediaTypeRefused, errors.RequestTooLarge)
 _NOT_OF_RUNS = {
     errors.FileChanged,
@@ -215,45 +218,47 @@ def run_errors(of: type[GatewayError] = GatewayError) -> set[type[GatewayError]]
 
 
 def _leaves(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
-    children = [child for child in error.__subclasses__() if child.__module__ == errors.__name__]
-    if not children:
+    if "code" in vars(error):
         yield error
-    for child in children:
+    for child in [child for child in error.__subclasses__() if child.__module__ == errors.__name__]:
         yield from _leaves(child)
 
 
 def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
-    grouped: dict[str, list[type[GatewayError]]] = {}
-    for error in sorted(errors, key=lambda error: (error.status, error.code)):
-        grouped.setdefault(str(error.status), []).append(error)
+    failures = [envelope.shown(error(_sentence(error)).failure()) for error in errors]
+    grouped: dict[str, list[Failure]] = {}
+    for failure in sorted(failures, key=lambda failure: (failure.status, failure.code)):
+        grouped.setdefault(str(failure.status), []).append(failure)
     return {status: _error_response(group, failed_run, envelope) for status, group in grouped.items()}
 
 
-def _error_response(errors: Sequence[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
-    is_of_run = bool(failed_run) and any(issubclass(error, AgentError) for error in errors)
+def _error_response(failures: Sequence[Failure], failed_run: str, envelope: Envelope) -> Json:
+    codes = {failure.code for failure in failures}
+    is_of_run = bool(failed_run) and any(failure.source == AgentError.source for failure in failures)
     headers = [
         *(RUN_HEADERS if is_of_run else ()),
         "X-Should-Retry",
-        *(["Retry-After"] if any(error.retry_after is not None for error in errors) else ()),
-        *(["WWW-Authenticate"] if KeyRefused in errors else ()),
-        *(["Allow"] if MethodRefused in errors else ()),
+        *(["Retry-After"] if any(failure.retry_after is not None for failure in failures) else ()),
+        *(["WWW-Authenticate"] if KeyRefused.code in codes else ()),
+        *(["Allow"] if MethodRefused.code in codes else ()),
     ]
     forms = dict.fromkeys(filter(None, [failed_run if is_of_run else "", envelope.schema, envelope.other]))
     schema = {"anyOf": [ref(form) for form in forms]} if len(forms) > 1 else ref(envelope.schema)
-    examples = {error.code: {"summary": _sentence(error), "value": _example(error, envelope)} for error in errors}
-    about = " ".join(f"`{error.code}`: {_sentence(error)}" for error in errors)
+    examples = {
+        failure.code: {"summary": _meaning(failure), "value": msgspec.to_builtins(envelope.example(failure))}
+        for failure in failures
+    }
+    about = " ".join(f"`{failure.code}`: {_meaning(failure)}" for failure in failures)
     return reply(about, {"application/json": {"schema": schema, "examples": examples}}, headers)
-
-
-def _example(error: type[GatewayError], envelope: Envelope) -> object:
-    failure = Failure(code=error.code, message=_sentence(error), status=error.status)
-    return msgspec.to_builtins(envelope.example(failure))
 
 
 def _sentence(error: type[GatewayError]) -> str:
     """The docstring, which Python's -OO leaves out."""
-    sentence = error.__doc__ or f"{error.code.replace('_', ' ').capitalize()}."
-    return sentence if error.retry_after is None else f"{sentence} `Retry-After` says when to retry."
+    return error.__doc__ or f"{error.code.replace('_', ' ').capitalize()}."
+
+
+def _meaning(failure: Failure) -> str:
+    return failure.message if failure.retry_after is None else f"{failure.message} `Retry-After` says when to retry."
 
 
 # --- schemas ----------------------------------------------------------------------------------------
@@ -307,7 +312,9 @@ def written_schemas(
     types: Iterable[type[Struct]], meanings: Meanings, *, prefix: str = "", names: Mapping[str, str] | None = None
 ) -> dict[str, Json]:
     """Of the types of replies. A default is for readers; a reply always has the field."""
-    schemas = _components(types, {"Usage": "UsageInfo", "ErrorBody": "Error", **(names or {})}, prefix)
+    schemas = _components(
+        types, {"Usage": "UsageInfo", "ErrorBody": "Error", "RefusedCall": "RefusedCall", **(names or {})}, prefix
+    )
     for schema in schemas.values():
         required, properties = schema.get("required", ()), schema["properties"]
         schema["required"] = [name for name, field in properties.items() if name in required or "default" in field]
@@ -339,8 +346,8 @@ def _described(schemas: dict[str, Json], meanings: Meanings) -> dict[str, Json]:
         schema["description"] = meanings.get(name) or schema.get("description", "")
     for name, schema in schemas.items():
         for field, shape in schema["properties"].items():
-            meaning = meanings.get(f"{name}.{field}") or meanings.get(f".{field}") or _own_meaning(shape, schemas)
-            if meaning:
+            meaning = meanings.get(f"{name}.{field}") or meanings.get(f".{field}") or shape.get("description")
+            if meaning := meaning or _own_meaning(shape, schemas):
                 shape["description"] = meaning
     return schemas
 
@@ -375,6 +382,9 @@ _CURSOR_MEANINGS: Meanings = {
     **RUN_OPTIONS,
     ".conversationId": "Continues this conversation.",
     ".source": "The backend to use, one of those listed by `/health`. The default is the operator's setting.",
+    ".text": "`readable` makes the text easier to read: it adds a blank line where a tool call lies between two "
+    "texts (chat completions), and a last line with a link if a command was not run and can be allowed. `exact` adds "
+    "nothing. The default is the operator's setting.",
 }
 _ERROR_MEANINGS: Meanings = {
     "ErrorReply.error": "The error.",

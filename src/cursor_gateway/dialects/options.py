@@ -7,6 +7,7 @@ from typing import Annotated, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
@@ -30,6 +31,7 @@ class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     when_runner_lost: WhenRunnerLost | None = None
     needs: Labels | None = None
     source: NonEmpty | None = None
+    text: TextStyle | None = None
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -43,6 +45,7 @@ CURSOR_HINTS = {
     "cursor.include[]": one_of(get_args(Include)),
     "cursor.whenClientLeaves": one_of(get_args(WhenClientLeaves)),
     "cursor.whenRunnerLost": one_of(get_args(WhenRunnerLost)),
+    "cursor.text": one_of(get_args(TextStyle)),
 }
 
 

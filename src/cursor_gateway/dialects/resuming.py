@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from cursor_gateway.dialects.base import Encoder, EventEncoder
-from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.document_events import DocumentEvent, ends_reply
 
 
 class ReplyEncoder(Encoder, Protocol):
@@ -41,7 +41,7 @@ class Resumed(EventEncoder):
         frames = self._encoder.push(event)
         if self._number > self._after:
             return frames if self._has_numbers else numbered(frames, self._number)
-        if isinstance(event, Paused):
+        if ends_reply(event):
             self._encoder = self._make(self._number)
         return b""
 

@@ -28,6 +28,7 @@ _BACKLOG = 2048
 _MAX_UNREAD = 64 * 1024  # bytes of a body that the application has not read yet; reading pauses above
 _LONGEST_REST = 30.0  # seconds to read and discard the rest of a refused request
 _MOST_IGNORED = 32 * 1024 * 1024  # bytes discarded before the connection is aborted
+_STEP = 256 * 1024  # bytes of a body that are written at once; the next ones wait until the client reads
 _MOST_WAITING = 8  # pipelined requests
 _MAX_EXTRA = 64  # connections over the limit that still get an error response
 
@@ -440,9 +441,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         connection = self._connection
-        if connection.blocked is not None:
-            await asyncio.shield(connection.blocked)
-        if self.is_disconnected:
+        if not await self._is_ready():
             return
         if message["type"] == "http.response.start":
             # Before the end of this request, the start of the next one is unknown.
@@ -452,15 +451,29 @@ class Exchange:
             self.is_last = self._response.closes
             return
         is_end = not message.get("more_body", False)
-        data = self._response.body(message.get("body", b""), is_end)
-        if not self.has_begun:
-            self.has_begun, self._expects_continue = True, False
-        if data:
-            connection.transport.write(data)
+        body = message.get("body", b"")
+        for start in range(0, len(body) - _STEP, _STEP):
+            self._write(body[start : start + _STEP], is_end=False)
+            if not await self._is_ready():
+                return
+        self._write(body if len(body) <= _STEP else body[(len(body) - 1) // _STEP * _STEP :], is_end=is_end)
         if is_end:
             self.is_over = True
             self._wake()
             connection.answered(self)
+
+    async def _is_ready(self) -> bool:
+        """When the client has read enough; False if it is gone."""
+        if self._connection.blocked is not None:
+            await asyncio.shield(self._connection.blocked)
+        return not self.is_disconnected
+
+    def _write(self, piece: bytes, *, is_end: bool) -> None:
+        data = self._response.body(piece, is_end)
+        if not self.has_begun:
+            self.has_begun, self._expects_continue = True, False
+        if data:
+            self._connection.transport.write(data)
 
 
 def _server(name: tuple[Any, ...] | str) -> tuple[Any, ...]:

@@ -16,7 +16,7 @@ from cursor_gateway.mcp_server.progress import progress_line
 from cursor_gateway.mcp_server.tools import Answer, Ask, Cancel, Run, Status, ToolArguments
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.sources.router import INTERACTIVE
+from cursor_gateway.model.requests import INTERACTIVE
 
 if TYPE_CHECKING:
     from cursor_gateway.client.calls import AnswerFields

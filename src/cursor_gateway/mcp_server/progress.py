@@ -8,6 +8,7 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -31,7 +32,7 @@ def progress_line(event: DocumentEvent) -> str:
             return "Waiting for an answer"
         case DocumentStarted() | ContentDelta() | Done():
             return ""
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
+        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
             return ""
 
 

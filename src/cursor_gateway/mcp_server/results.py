@@ -1,6 +1,6 @@
 """Show a response as the result of a tool: as text for a model, and as structured content."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,17 +20,22 @@ from cursor_gateway.stages.summary import one_line
 _MOST_ACTIONS = 50  # the last ones
 _LONGEST = 4_000  # characters of a text that is not the agent's own, such as a file that it read
 _KEPT = 1_500  # of the beginning and of the end of a longer one
+_WAIT_SECONDS = 60  # some hosts allow a tool little more
 _OPEN = ("waiting", "unanswered", "rejected")
 
 
-def structured(response: ChatResponse) -> dict[str, Any]:
-    """The response as over HTTP, with long outputs and files cut: a model would have to read them."""
+def structured(response: ChatResponse, *, is_plan_decided: bool = False) -> dict[str, Any]:
+    """The response as over HTTP, with long outputs and files cut: a model would have to read them.
+
+    Some hosts show their model nothing but this, so it begins with the state of the run and what to do next.
+    """
     content: dict[str, Any] = msgspec.to_builtins(response)
     for document in content["documents"]:
         document["metadata"] = _cut(document["metadata"])
         if document["type"] == "file_edit":
             document["content"] = _cut(document["content"])
-    return content
+    step = _joined(_next_steps(response, is_plan_decided))
+    return {"summary": _joined(_summary(response)), **({"nextStep": step} if step else {}), **content}
 
 
 def _cut(value: Any) -> Any:
@@ -50,22 +55,48 @@ def text_of(response: ChatResponse, *, is_plan_decided: bool = False) -> str:
 
     `is_plan_decided`: its plan has been accepted or rejected, which a run in the mode `plan` does not show.
     """
-    return "\n\n".join(filter(None, _parts(response, is_plan_decided)))
+    return _joined(_parts(response, is_plan_decided))
+
+
+def _joined(parts: Iterable[str]) -> str:
+    return "\n\n".join(filter(None, parts))
 
 
 def _parts(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
-    if response.metadata.recording:
-        yield "DEMO: this answer is a recording. No agent ran, and no files were changed."
+    demo, *state = _summary(response)
+    yield demo
     yield response.text.strip()
     actions = [f"- {line}" for document in response.documents if (line := one_line(document))]
     if actions:
         yield "\n".join(["Actions:", *actions[-_MOST_ACTIONS:]])
+    yield from state
+    yield from _next_steps(response, is_plan_decided)
+
+
+def _summary(response: ChatResponse) -> list[str]:
+    """Whether it is a demo, what went wrong, and the state of the run."""
+    demo = "DEMO: this answer is a recording. No agent ran, and no files were changed."
+    last = response.documents[-1] if response.documents else None
+    is_error = response.status == "error" and isinstance(last, ErrorDocument)
+    return [
+        demo if response.metadata.recording else "",
+        f"Error: {last.content}" if last is not None and is_error else "",
+        f"Run {response.id} {_state(response)}; conversation {response.conversation_id}.",
+    ]
+
+
+def _next_steps(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
     for document in response.documents:
         if not (is_plan_decided and isinstance(document, PlanDocument)):
             yield "\n".join(_open_lines(document, response))
-    if response.status == "error" and isinstance(last := response.documents[-1], ErrorDocument):
-        yield f"Error: {last.content}"
-    yield f"Run {response.id} {_state(response)}; conversation {response.conversation_id}."
+    match response.status:
+        case "streaming" if not response.metadata.waiting_for:
+            yield f"To wait for it, call `status` with\n{_call(response, waitSeconds=_WAIT_SECONDS)}"
+        case "error":
+            again = msgspec.json.encode({"prompt": "…", "conversationId": response.conversation_id}).decode()
+            yield f"To continue the conversation, call `ask` or `run` with\n{again}"
+        case _:
+            pass
 
 
 def _state(response: ChatResponse) -> str:

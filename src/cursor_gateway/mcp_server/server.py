@@ -19,6 +19,7 @@ from mcp.server.stdio import stdio_server
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.mcp_server.calls import Gateway, perform
+from cursor_gateway.mcp_server.lines import standard_input
 from cursor_gateway.mcp_server.results import structured, text_of
 from cursor_gateway.mcp_server.tools import (
     TOOLS,
@@ -62,7 +63,7 @@ class McpServer:
             on_list_tools=self._list,
             on_call_tool=self._call,
         )
-        async with stdio_server() as (incoming, outgoing):
+        async with stdio_server(standard_input()) as (incoming, outgoing):
             await server.run(incoming, outgoing, server.create_initialization_options())
 
     async def close(self) -> None:
@@ -155,7 +156,7 @@ def _result(response: ChatResponse, arguments: ToolArguments) -> types.CallToolR
     is_decided = isinstance(arguments, Answer) and arguments.plan is not None and arguments.run_id == response.id
     return types.CallToolResult(
         content=[types.TextContent(text=text_of(response, is_plan_decided=is_decided))],
-        structured_content=structured(response),
+        structured_content=structured(response, is_plan_decided=is_decided),
     )
 
 

@@ -64,6 +64,11 @@ class Cancel(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
 
 
+_WORDS = {
+    "summary": {"type": "string", "description": "The state of the run, and what went wrong."},
+    "nextStep": {"type": "string", "description": "What the agent needs, and which tool to call with which arguments."},
+}
+
 ToolArguments: TypeAlias = Ask | Run | Status | Answer | Cancel
 
 
@@ -133,7 +138,8 @@ def input_schema(tool: ToolDescription) -> dict[str, Any]:
 
 
 def output_schema() -> dict[str, Any]:
-    """Of every tool: a `ChatResponse`, an object at the root. Hosts read it once per tool, so it is kept short."""
+    """Of every tool: a `ChatResponse` and what to do next, an object at the root. Hosts read it once per tool, so it is
+    kept short."""
     definitions: dict[str, Any] = _without_words(json_schema()["$defs"])
     response = definitions["ChatResponse"]
     needed: set[str] = set()
@@ -142,7 +148,12 @@ def output_schema() -> dict[str, Any]:
         if (name := pending.pop()) not in needed:
             needed.add(name)
             pending += _references(definitions[name])
-    return {**response, "$defs": {name: definitions[name] for name in definitions if name in needed}}
+    return {
+        **response,
+        "properties": {**_WORDS, **response["properties"]},
+        "required": ["summary", *response["required"]],
+        "$defs": {name: definitions[name] for name in definitions if name in needed},
+    }
 
 
 def _without_words(schema: Any) -> Any:

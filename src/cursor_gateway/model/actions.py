@@ -40,6 +40,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     overview: str
     markdown: str
     todos: list[PlanTodo]
+    is_accepted: bool = False  # by a person, while the run waited
 
 
 class Question(Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ class RunStarted(Struct, frozen=True):
     session_id: str
     model: str
     recording: ReplayedRecording | UnsetType = UNSET  # no agent runs: this is replayed
+    is_warm: bool = False  # the agent was ready before the run: nothing had to be started or opened for it
 
 
 class PromptEchoed(Struct, frozen=True):
@@ -40,6 +41,7 @@ class ToolStarted(Struct, frozen=True):
     model_call: str | None = None  # the same for all calls of one model turn
     payload: Any = None  # the agent's own data, for `include: ["raw"]`
     waits: bool = False  # for an answer: a question, a plan, or a permission request
+    parent: str | None = None  # the call of the sub-agent that made it
 
 
 class ToolEnded(Struct, frozen=True):
@@ -48,6 +50,13 @@ class ToolEnded(Struct, frozen=True):
     outcome: Outcome
     model_call: str | None = None
     payload: Any = None
+
+
+class CommandOutput(Struct, frozen=True, gc=False):
+    """What a running command has just written. Its end has all of it."""
+
+    call_id: str
+    text: str
 
 
 class CallerToolAsked(Struct, frozen=True):
@@ -66,6 +75,7 @@ class CallerAwaited(Struct, frozen=True):
     """The agent cannot continue before these calls are answered."""
 
     call_ids: tuple[str, ...]
+    by_others: bool = False  # somebody else answers them, not the caller
 
 
 class Notice(Struct, frozen=True):
@@ -82,11 +92,12 @@ class Unrecognized(Struct, frozen=True):
 
 
 class TokenCounts(Struct, frozen=True, kw_only=True):
-    """The agent's own figures, summed over its model calls; `prompt` includes cached tokens."""
+    """The agent's own figures, summed over its model calls; `prompt` includes cached tokens, `completion` thinking."""
 
     prompt: int
     completion: int
     cached: int = 0
+    reasoning: int = 0
 
 
 class RunFinished(Struct, frozen=True, kw_only=True):
@@ -111,6 +122,7 @@ AgentEvent: TypeAlias = (
     | ThinkingEnded
     | ToolStarted
     | ToolEnded
+    | CommandOutput
     | CallerToolAsked
     | CallerToolAnswered
     | CallerAwaited
@@ -122,11 +134,15 @@ AgentEvent: TypeAlias = (
 
 
 def merge_deltas(events: Sequence[AgentEvent]) -> list[AgentEvent]:
-    """With adjacent deltas of text, or of thinking, in one."""
+    """With adjacent deltas of text, of thinking, or of a command's output, in one."""
     merged: list[AgentEvent] = []
     for kind, same in groupby(events, type):
         if kind is TextDelta or kind is ThinkingDelta:
             merged.append(kind("".join(event.text for event in same if isinstance(event, kind))))
+        elif kind is CommandOutput:
+            outputs = [event for event in same if isinstance(event, CommandOutput)]
+            for call_id, pieces in groupby(outputs, lambda event: event.call_id):
+                merged.append(CommandOutput(call_id, "".join(event.text for event in pieces)))
         else:
             merged += same
     return merged

@@ -40,6 +40,7 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     permission: PermissionRequest | UnsetType = UNSET
     state: Literal["waiting"] | UnsetType = UNSET  # a call that waits for its caller
     ran_by: Literal["caller"] | UnsetType = UNSET
+    parent_id: str | UnsetType = UNSET
 
 
 class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):
@@ -54,6 +55,13 @@ class ContentDelta(Struct, frozen=True, tag_field="event", tag="content_delta", 
     id: str
     text: str
     raw: str | None = None  # None: the same as `text`
+
+
+class TerminalOutput(Struct, frozen=True, tag_field="event", tag="terminal_output", gc=False):
+    """What the command of an open `terminal_command` has just written. The document's end has all of it."""
+
+    id: str
+    text: str
 
 
 class ToolCallStarted(Struct, frozen=True, tag_field="event", tag="tool_call_start", gc=False):
@@ -90,6 +98,7 @@ class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
     envelope: Envelope  # its metadata lists the calls
     raw: str = ""
     last_call: Usage | None = None
+    goes_on: bool = False  # it waits for somebody else, such as a person at the page: the response does not end here
 
 
 class Done(Struct, frozen=True, tag_field="event", tag="done"):
@@ -104,6 +113,7 @@ class Done(Struct, frozen=True, tag_field="event", tag="done"):
 DocumentEvent: TypeAlias = (
     DocumentStarted
     | ContentDelta
+    | TerminalOutput
     | ToolCallStarted
     | ToolCallArguments
     | ToolCallEnded
@@ -112,6 +122,11 @@ DocumentEvent: TypeAlias = (
     | Paused
     | Done
 )
+
+
+def ends_reply(event: DocumentEvent) -> bool:
+    """Whether it is a pause at which the response ends."""
+    return isinstance(event, Paused) and not event.goes_on
 
 
 def context_usage(event: Paused | Done) -> Usage:
@@ -124,6 +139,11 @@ def says_something(event: DocumentEvent) -> bool:
     return isinstance(event, Reasoning) or (isinstance(event, DocumentStarted) and event.type != "error")
 
 
+def is_tool(event: DocumentStarted) -> bool:
+    """Whether the document is what a tool does: no text of the agent's, no thinking, no error."""
+    return event.type not in ("text", "code_block", "code_reference", "thinking", "error")
+
+
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
     match event:
@@ -131,5 +151,5 @@ def source_text(event: DocumentEvent) -> str:
             return text if raw is None else raw
         case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
             return raw
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning():
+        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
             return ""

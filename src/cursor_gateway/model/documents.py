@@ -50,6 +50,7 @@ class PermissionRequest(_Wire, frozen=True, kw_only=True):
 
     subject: str  # the command line, the address, or the tool
     rules: list[str]  # in the agent's own form, such as `Shell(npm)`: what "always" allows
+    warning: str | UnsetType = UNSET  # why "always" would allow more than it seems
 
 
 class ToolTrace(_Wire, frozen=True, kw_only=True):
@@ -58,6 +59,7 @@ class ToolTrace(_Wire, frozen=True, kw_only=True):
     state: State | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     permission: PermissionRequest | UnsetType = UNSET  # that it needs, or was run without
+    parent_id: str | UnsetType = UNSET  # the document of the sub-agent that did this
     raw: Any = UNSET
 
     @property
@@ -117,6 +119,7 @@ class PlanMetadata(ToolTrace, frozen=True, kw_only=True):
     overview: str
     todos: list[PlanTodo]
     format: Literal["markdown"] = "markdown"
+    accepted: bool | UnsetType = UNSET  # extension
 
 
 class ClarificationOption(_Wire, frozen=True, kw_only=True):
@@ -330,6 +333,11 @@ def is_tool_use(document: Document) -> bool:
     return isinstance(document, ToolCallDocument | TerminalCommandDocument | FileEditDocument)
 
 
+def is_refused(document: Document) -> bool:
+    """Whether it is a tool call that was not run because nothing allowed it."""
+    return is_tool_use(document) and isinstance(document.metadata, ToolTrace) and document.metadata.state == "rejected"
+
+
 def make_document(id: str, sequence: int, content: str | None, metadata: Metadata) -> Document:
     """A document whose type follows from its metadata."""
     make, kind = _MAKERS[type(metadata)]
@@ -345,6 +353,7 @@ class Usage(_Wire, frozen=True, kw_only=True):
     completion_tokens: int
     total_tokens: int
     cached_tokens: int | UnsetType = UNSET  # extension: the part of promptTokens that came from the cache
+    reasoning_tokens: int | UnsetType = UNSET  # extension: the part of completionTokens that was thinking
     estimated: bool | UnsetType = UNSET  # extension: true when these are not the agent's own figures
 
 
@@ -355,6 +364,17 @@ class WaitingCall(_Wire, frozen=True, kw_only=True):
     tool_name: str
     arguments: dict[str, Any]
     document_id: str
+
+
+class RefusedCall(_Wire, frozen=True, kw_only=True):
+    """Extension: a tool call that was not run because nothing allowed it."""
+
+    document: str  # its id
+    subject: str  # the command line, the address, the file or the tool; shortened if it is long
+    rules: list[str] | UnsetType = UNSET  # that would allow it, such as `Shell(npm)`
+    reason: str | UnsetType = UNSET
+    link: str | UnsetType = UNSET  # where it can be allowed: the path on this gateway's page
+    url: str | UnsetType = UNSET  # the same with the gateway's address, if it is known
 
 
 RecordingReason: TypeAlias = Literal["named", "same_prompt", "similar_prompt", "default"]
@@ -373,10 +393,13 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     turn_count: int
     unrecognized: int | UnsetType = UNSET  # extension: unknown events and lines of the agent
     result_differs: bool | UnsetType = UNSET  # extension: the agent's closing text is not what it had streamed
+    refused_count: int | UnsetType = UNSET  # extension: tool calls that were not run because nothing allowed them
+    refused: list[RefusedCall] | UnsetType = UNSET  # extension: the first of them
     stored: bool | UnsetType = UNSET  # extension: false when the history could not take the answer
     waiting_for: list[WaitingCall] | UnsetType = UNSET  # extension: calls without whose results the run cannot continue
     recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
     fallback: str | UnsetType = UNSET  # extension: the backend that answered in place of one that failed
+    warm: bool | UnsetType = UNSET  # extension: true if the agent was ready before the run
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

@@ -6,93 +6,112 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.model.documents import Mode, Usage
 
-RunState: TypeAlias = Literal["running", "completed", "error"]
+RunStatus: TypeAlias = Literal["running", "completed", "error"]
 
 
 class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation without its messages."""
 
-    id: str
-    title: str
-    created: str
-    updated: str
-    workspace: str
-    mode: Mode  # of its newest run, and so the model
-    model: str
-    is_running: bool
-    is_waiting: bool | UnsetType = UNSET  # a person must answer, or decide about a rejected command
-    pinned: bool = False
-    snippet: str | UnsetType = UNSET  # where the words of a search were found
+    id: Annotated[str, Meta(description="The id, to send as `conversationId`.")]
+    title: Annotated[str, Meta(description="The first line of its first message.")]
+    created: Annotated[str, Meta(description="When it started.")]
+    updated: Annotated[str, Meta(description="When it was last used.")]
+    workspace: Annotated[str, Meta(description="Its workspace.")]
+    mode: Annotated[Mode, Meta(description="That of its latest run.")]
+    model: Annotated[str, Meta(description="That of its latest run.")]
+    is_running: Annotated[bool, Meta(description="Whether it has an active run.")]
+    is_waiting: Annotated[
+        bool | UnsetType,
+        Meta(description="Whether it needs a person, to answer its run or to decide about a rejected command."),
+    ] = UNSET
+    client: Annotated[
+        str | UnsetType, Meta(description="The name of the program that began it, if it was not a browser.")
+    ] = UNSET
+    pinned: Annotated[bool, Meta(description="Whether it is listed at the top.")] = False
+    snippet: Annotated[str | UnsetType, Meta(description="The text around the words that a search found.")] = UNSET
 
 
 class ConversationList(Struct, frozen=True, kw_only=True):
     """A page of conversations."""
 
-    conversations: list[ConversationEntry]
-    next: str | None  # what to send as `before` for the next page
+    conversations: Annotated[list[ConversationEntry], Meta(description="Newest first.")]
+    next: Annotated[str | None, Meta(description="Send this as `before` to get the next page; null on the last page.")]
 
 
 class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
     """Changes to a conversation. Omitted fields do not change."""
 
-    title: Annotated[str, Meta(max_length=200)] | None = None
-    pinned: bool | None = None
+    title: Annotated[Annotated[str, Meta(max_length=200)] | None, Meta(description="Its new title.")] = None
+    pinned: Annotated[bool | None, Meta(description="Whether it is listed at the top.")] = None
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """The files to revert: one of the conversation, all of a run, or one as a run changed it."""
 
-    path: Annotated[str, Meta(max_length=4096)] | None = None
-    chat_id: str | None = None
+    path: Annotated[
+        Annotated[str, Meta(max_length=4096)] | None, Meta(description="The file, as in the list of changes.")
+    ] = None
+    chat_id: Annotated[
+        str | None, Meta(description="The run whose changes are reverted. Without it, those of all runs.")
+    ] = None
 
 
 class RemovalPending(Struct, frozen=True):
     """A conversation that is deleted, except for the copies of some agents."""
 
-    message: str
+    message: Annotated[str, Meta(description="What is left to be deleted, and when.")]
 
 
 class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A message."""
 
-    role: Literal["user", "assistant"]
-    text: str
-    chat_id: str
-    created: str
+    role: Annotated[Literal["user", "assistant"], Meta(description="The role.")]
+    text: Annotated[str, Meta(description="The text; the documents of an answer are at `/v1/chat/{chatId}`.")]
+    note: Annotated[
+        str | UnsetType,
+        Meta(description="For people: what was allowed or denied, if the message only reports that to the agent."),
+    ] = UNSET
+    chat_id: Annotated[str, Meta(description="The run it belongs to.")]
+    created: Annotated[str, Meta(description="When, in UTC.")]
 
 
 class RunEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A run."""
 
-    id: str
-    state: RunState
-    model: str
-    mode: Mode
-    created: str
-    first_event_ms: int | None  # from its start
-    duration_ms: int | None
-    usage: Usage | None
-    error_code: str | None
+    id: Annotated[str, Meta(description="Its id, for `/v1/chat/{id}`.")]
+    state: Annotated[RunStatus, Meta(description="The state of the run.")]
+    model: Annotated[str, Meta(description="The requested model.")]
+    mode: Annotated[Mode, Meta(description="The mode of the run.")]
+    created: Annotated[str, Meta(description="When, in UTC.")]
+    first_event_ms: Annotated[int | None, Meta(description="Time from the start to the first event.")]
+    duration_ms: Annotated[int | None, Meta(description="Time from the start to the end.")]
+    usage: Annotated[Usage | None, Meta(description="Its tokens; null until it has ended.")]
+    error_code: Annotated[str | None, Meta(description="The error code, if it failed.")]
 
 
 class RecentRun(RunEntry, frozen=True, kw_only=True, rename="camel"):
     """A run with its conversation."""
 
-    conversation_id: str
-    title: str  # of the conversation
-    prompt: str  # the first line of it
-    tool_calls: int | None  # edits and commands included; None until it has ended
-    runner: str | UnsetType = UNSET  # in a cluster: the process that drives it, or did
+    conversation_id: Annotated[str, Meta(description="Its conversation.")]
+    title: Annotated[str, Meta(description="The conversation's title.")]
+    prompt: Annotated[str, Meta(description="The first line of its prompt.")]
+    tool_calls: Annotated[
+        int | None,
+        Meta(description="The number of tool calls, including edits and commands; null until the run has ended."),
+    ]
+    runner: Annotated[
+        str | UnsetType, Meta(description="In a cluster, the process that drives the run, or drove it.")
+    ] = UNSET
 
 
 class RunList(Struct, frozen=True, kw_only=True):
     """The most recent runs of all conversations."""
 
-    runs: list[RecentRun]
+    runs: Annotated[list[RecentRun], Meta(description="Newest first.")]
 
 
 class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="camel"):
     """A conversation with all its messages."""
 
-    messages: list[MessageEntry]
-    runs: list[RunEntry]
+    messages: Annotated[list[MessageEntry], Meta(description="The messages.")]
+    runs: Annotated[list[RunEntry], Meta(description="The runs, oldest first.")]

@@ -50,12 +50,13 @@ Message: TypeAlias = Instructions | UserMessage | AssistantMessage | ToolMessage
 _MOST = 10_000  # a conversation of some days has a thousand
 
 
-def check_length(count: int) -> None:
-    """Raises `InvalidRequest` for more messages than a request may have."""
+def check_length(count: int, param: str = "messages") -> None:
+    """Raises `InvalidRequest` for more messages, parts, calls and results, all together, than a request may have."""
     if count > _MOST:
         raise InvalidRequest(
-            f"messages: The limit is {_MOST:,} messages; start a new conversation, or send a summary.",
-            param="messages",
+            f"{param}: The limit is {_MOST:,} messages, parts and tool calls; start a new conversation, or send a "
+            "summary.",
+            param=param,
         )
 
 

@@ -1,8 +1,8 @@
 """The decision about a call that needs permission, and the decisions as the API lists them."""
 
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 Decision: TypeAlias = Literal["once", "conversation", "workspace", "deny"]
 
@@ -19,16 +19,16 @@ class Permission(Struct, frozen=True):
 class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A decision. `conversation` and `workspace` are rules that apply until they are revoked."""
 
-    id: str
-    decision: Decision
-    rules: list[str]  # in the agent's own form
-    subject: str  # what the agent wanted to do
-    reason: str = ""
-    workspace: str
-    conversation_id: str
-    chat_id: str  # the run that asked
-    document_id: str
-    created: str
+    id: Annotated[str, Meta(description="The id, for revoking it.")]
+    decision: Annotated[Decision, Meta(description="The decision.")]
+    rules: Annotated[list[str], Meta(description="What it allows, in the form of the agent's own configuration.")]
+    subject: Annotated[str, Meta(description="What the agent wanted to do.")]
+    reason: Annotated[str, Meta(description="Why it was denied.")] = ""
+    workspace: Annotated[str, Meta(description="The workspace in which it was decided.")]
+    conversation_id: Annotated[str, Meta(description="The conversation in which it was decided.")]
+    chat_id: Annotated[str, Meta(description="The run that asked.")]
+    document_id: Annotated[str, Meta(description="The document that asked.")]
+    created: Annotated[str, Meta(description="When it was decided: ISO 8601, UTC.")]
 
     def applies_to(self, conversation_id: str, workspace: str) -> bool:
         """Whether its rules hold for a run there."""
@@ -44,7 +44,9 @@ class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class PermissionList(Struct, frozen=True, kw_only=True, rename="camel"):
     """The caller's decisions and the operator's rules."""
 
-    permissions: list[PermissionEntry]  # the newest first
-    settings: list[str]  # the operator's rules, which cannot be revoked here
-    can_allow: bool  # false: the operator has turned approvals off
-    allows_everything: bool  # the operator has set `force`
+    permissions: Annotated[list[PermissionEntry], Meta(description="The caller's own decisions, newest first.")]
+    settings: Annotated[list[str], Meta(description="The rules of the setting `allow`, which apply to everyone.")]
+    can_allow: Annotated[
+        bool, Meta(description="False if `permissions` is set to `deny`; decisions then have no effect.")
+    ]
+    allows_everything: Annotated[bool, Meta(description="True if `force` is set.")]

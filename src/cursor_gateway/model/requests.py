@@ -10,6 +10,9 @@ from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenClientLeaves, WhenRunnerLost
 
+INTERACTIVE = "interactive"  # as `source`: the one that is best where a person can answer
+NOT_STORED = b"null"  # as `AgentRequest.kept`: the client did not want the answer to be stored, or deleted it
+
 
 class AgentRequest(Struct, frozen=True, kw_only=True):
     """What is None is left to the gateway's settings."""
@@ -21,7 +24,7 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     client_session: str = ""  # the client's own name for the conversation
     offer: Offer | None = None  # the caller's tools; then the agent may not use its own
     has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
-    may_be_asked: bool = False  # the caller can answer questions while the agent waits
+    may_be_asked: bool | None = False  # the caller can answer questions while the agent waits; None: it does not say
     source: str | None = None
     model: str | None = None
     mode: Mode | None = None
@@ -35,5 +38,6 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     when_runner_lost: WhenRunnerLost = "end"  # in a cluster
     needs: Sequence[str] = ()  # labels that the runner must have, in a cluster
     attempt: Attempt = "only"  # a retry gets the run that the first attempt started
+    clients_retry: bool = False  # clients of its API repeat a request that failed, by themselves
     question_id: str = ""  # the client's own name for what it asks; its retries have the same
     kept: bytes = b""  # stored for its dialect, and returned when the answer is looked up; empty: it cannot be

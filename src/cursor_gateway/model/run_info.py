@@ -29,4 +29,6 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     conversation_id: str | None = None  # None: made of the agent's session
     fences: Fences = "split"
     include: Set[Include] = frozenset()
+    # The address of the page on which refused calls can be allowed: empty if it is not known, None if nobody can.
+    page_url: str | None = None
     known_tokens: int = 0  # estimated size of the agent's session without the prompt; for estimates

@@ -31,6 +31,14 @@ class ContentDeltaPayload(_Payload, frozen=True, kw_only=True):
     delta: str
 
 
+class TerminalOutputPayload(_Payload, frozen=True, kw_only=True):
+    """What the command of a `terminal_command` document has just written, for people who watch: its end has the whole
+    output. Not an event of the specification, so only readers that ask for it get it."""
+
+    document_id: str
+    text: str
+
+
 class ToolCallStartPayload(_Payload, frozen=True, kw_only=True):
     """The tool of a `tool_call` document is known."""
 

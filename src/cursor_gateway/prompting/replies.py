@@ -3,6 +3,7 @@
 For agents that cannot wait for an answer: it becomes the next message of the conversation.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 
 from msgspec import UNSET
@@ -30,7 +31,13 @@ def answers_message(documents: Sequence[Document], answers: Sequence[Clarificati
     if not questions:
         raise NotFound("This run has no question to answer; send a new message.", param="answers")
     check_answers(questions, answers)
-    return "\n\n".join(_answer_text(questions[answer.question_id], answer) for answer in answers)
+    return answers_text(list(questions.values()), answers)
+
+
+def answers_text(questions: Sequence[ClarificationQuestion], answers: Sequence[ClarificationAnswer]) -> str:
+    """Each question that is answered, and its answer."""
+    asked = {question.id: question for question in questions}
+    return "\n\n".join(_answer_text(asked[answer.question_id], answer) for answer in answers)
 
 
 def with_later_answers(documents: Sequence[Document], messages: Sequence[str]) -> list[Document]:
@@ -131,6 +138,33 @@ def _permission_text(request: PermissionRequest, permission: Permission) -> str:
         case "deny":
             reason = f" {permission.reason}" if permission.reason else ""
             return f"Do not run this:\n\n{subject}\n\nContinue without it.{reason}"
+
+
+_DECIDED = re.compile(
+    r"(You may run this once|You may run this from now on|Do not run this):\n\n"
+    r"((?:    [^\n]*(?:\n    [^\n]*)*)?)\n\n"
+    r"(?:Run it now, then continue\.|Continue without it\.(?: (.*?))?)"
+    r"(?:\n\n(?=You may run this|Do not run this)|\Z)",
+    re.DOTALL,
+)
+
+
+def decisions_in(message: str) -> list[str]:
+    """Of a message in the form of `permissions_message`, a sentence for each decision; of any other, nothing."""
+    sentences, place = [], 0
+    while (found := _DECIDED.match(message, place)) is not None:
+        decision, indented, reason = found.groups()
+        lines = [line.removeprefix("    ") for line in indented.split("\n")]
+        subject = f"`{lines[0]}`{' …' if lines[1:] else ''}"
+        match decision:
+            case "You may run this once":
+                sentences.append(f"You allowed {subject} once.")
+            case "You may run this from now on":
+                sentences.append(f"You allowed {subject} from now on.")
+            case _:
+                sentences.append(f"You denied {subject}: {reason}" if reason else f"You denied {subject}.")
+        place = found.end()
+    return sentences if place == len(message) else []
 
 
 def permission_of(answer: ClarificationAnswer, number: int = 0) -> Permission:

@@ -283,4 +283,5 @@ def closing(done: Done) -> RenderableType:
         mark, outcome = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
     model = "" if envelope.model == "unknown" else visible_line(envelope.model)
     facts = [fact for fact in (tokens(envelope.usage, "tokens "), model) if fact]
-    return Listing([Row(mark, Text.assemble(outcome, *((f" · {fact}", "dim") for fact in facts)))])
+    refused = (f" · {count} not run", "yellow") if (count := envelope.metadata.refused_count) else ""
+    return Listing([Row(mark, Text.assemble(outcome, refused, *((f" · {fact}", "dim") for fact in facts)))])

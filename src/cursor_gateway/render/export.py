@@ -71,7 +71,9 @@ def as_text(conversation: WholeConversation) -> str:
     """Prompts and answers with their roles, without the actions."""
     said = []
     for run in conversation.runs:
-        said += [f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.prompts(run)]
+        said += [
+            message.note or f"{_WHO[message.role]}:\n\n{message.text.strip()}" for message in conversation.prompts(run)
+        ]
         response = conversation.response(run)
         answer = [text for document in (response.documents if response else []) if (text := said_in(document))]
         if answer:
@@ -96,6 +98,9 @@ def _parts(conversation: WholeConversation) -> Iterator[str]:
     yield f"{_code(conversation.id)} · {_time(conversation.created)} · {_code(conversation.workspace)}"
     for run in conversation.runs:
         for message in conversation.prompts(run):
+            if message.note:
+                yield _escaped(message.note)
+                continue
             yield f"## {_WHO[message.role]}"
             yield _quoted(message.text) if message.role == "user" else _closed(message.text)
         if (response := conversation.response(run)) is not None:

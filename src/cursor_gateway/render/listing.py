@@ -68,7 +68,7 @@ def note_row(note: str) -> Row:
     return Row(Text("  "), Text(note, "dim"))
 
 
-class Change(NamedTuple):
+class DiffSummary(NamedTuple):
     """A change, line by line."""
 
     added: int
@@ -76,7 +76,7 @@ class Change(NamedTuple):
     rows: list[Row]
 
 
-def change(diff: Diff) -> Change:
+def change(diff: Diff) -> DiffSummary:
     old, new = (split_lines(visible(text).expandtabs(_TAB)) for text in (diff.old_string, diff.new_string))
     digits = len(str(diff.start_line + max(len(old), len(new)) - 1))
     rows: list[Row] = []
@@ -102,7 +102,7 @@ def change(diff: Diff) -> Change:
             removed += old_end - old_start
             added += new_end - new_start
         shown = group[-1][2]
-    return Change(added, removed, rows)
+    return DiffSummary(added, removed, rows)
 
 
 def folded(rows: list[Row], limit: int) -> list[Row]:

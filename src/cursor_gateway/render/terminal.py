@@ -23,6 +23,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -47,13 +48,15 @@ from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
-from cursor_gateway.render.visible import visible, visible_line
+from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
 
 _FRAMES_PER_SECOND = 12
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PREVIEW = 6_000  # characters of the open text that a frame draws at most
 _RUNNING_LINES = 6
+_OUTPUT_LINES = 3  # of a running command's output
+_OUTPUT_KEPT = 2_000  # characters of it
 
 _THEME = Theme(
     {
@@ -138,11 +141,12 @@ class _Region:
     def __init__(self) -> None:
         self.prose: _Prose | None = None
         self.running: dict[str, Text] = {}
+        self.output = "", ""  # the command that wrote last, and the end of what it wrote
         self.state = "waiting for the agent"
         self.last: str | None = None  # what was printed last; None: nothing yet
 
     def clear(self) -> None:
-        self.prose, self.running, self.state = None, {}, ""
+        self.prose, self.running, self.output, self.state = None, {}, ("", ""), ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         prose, running = self.prose, list(self.running.values())
@@ -152,6 +156,8 @@ class _Region:
         below = [Headline(Text.assemble((f"{frame} ", "yellow"), line)) for line in running[:_RUNNING_LINES]]
         if len(running) > _RUNNING_LINES:
             below.append(Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
+        lines = split_lines(visible_output(self.output[1]).rstrip("\n"))[-_OUTPUT_LINES:]
+        below += [Headline(Text(f"  {line}", "dim")) for line in lines]
         if self.last is not None and (below or prose) and (prose is None or prose.id != self.last):
             yield ""
         if prose is not None:
@@ -216,6 +222,9 @@ class TerminalView:
             case ContentDelta(id=id, text=text):
                 if region.prose is not None and region.prose.id == id:
                     self._grow(region.prose, text)
+            case TerminalOutput(id=id, text=text):
+                before = region.output[1] if region.output[0] == id else ""
+                region.output = id, (before + text)[-_OUTPUT_KEPT:]
             case Reasoning():
                 region.state = "thinking"
             case DocumentStarted(id=id, type=type, metadata=known):
@@ -279,6 +288,8 @@ class TerminalView:
 
     def _end(self, document: Document) -> None:
         self._region.running.pop(document.id, None)
+        if self._region.output[0] == document.id:
+            self._region.output = "", ""
         self._tool_names.pop(document.id, None)
         prose = self._region.prose
         if prose is not None and prose.id == document.id:

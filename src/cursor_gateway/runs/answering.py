@@ -6,9 +6,15 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
-from cursor_gateway.model.answers import Decision
+from cursor_gateway.model.answers import (
+    Decision,
+    PermissionDecisions,
+    PlanDecision,
+    QuestionAnswers,
+    RunAnswer,
+    ToolResults,
+)
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
-from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationDocument,
@@ -28,16 +34,16 @@ from cursor_gateway.prompting.replies import (
     permissions_message,
     plan_message,
 )
+from cursor_gateway.runs.continuation import Continuation, stored_continuation
 from cursor_gateway.runs.continuing import Continued, continue_run
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.rounds import Rounds
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import TOOLS, unwritable
 from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.sources.private_files import read_private
-from cursor_gateway.store.base import Claim
+from cursor_gateway.store.base import Claim, IdempotentRun, Store
 
 
 class Asker(Struct, frozen=True, kw_only=True):
@@ -56,57 +62,65 @@ class Answering:
     async def with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
         """Results of the caller's tools. If the run is gone, a new one starts in its conversation."""
         service = self._service
-        run = await service.find(id, asker.owner)
-        if isinstance(run, Run):
-            if run.caller is not None and not run.is_ending:
-                if not any(map(run.caller.knows, results)):
+        if (live := service.runs.find(id, asker.owner)) is not None:
+            if live.caller is not None and not live.is_ending:
+                if not any(map(live.caller.knows, results)):
                     raise _no_such_call()
-                return await continue_run(run, results, asker.when_client_leaves)
-            await run.finished()
-        elif run.done is None:
+                return await continue_run(live, results, asker.when_client_leaves)
+            await live.finished()
+        run = await service.find(id, asker.owner)
+        if run.done is None:
             raise NotFound("This run belongs to another gateway; send the answer there.", param="id")
-        rounds = Rounds(await _all_events(run))
-        pause = rounds.pause_before(results)
+        state = await run.state()
+        pause = state.pause_for(calls=results)
         if pause is None:
             raise _no_such_call()
-        if not rounds.are_missing(results):  # it already had them all: reply with what followed
+        if not state.are_missing(results):  # it already had them all: reply with what followed
             return Continued(run, pause)
-        messages = [*await self._said_before(run), *rounds.messages(results)]
-        request = _run_request(run, asker, messages, Offer(tools=self._tools_of(run)))
-        # A request that repeats the results joins the run that has them.
-        request = msgspec.structs.replace(request, idempotency_key=f"results for {run.id} after {pause}")
+        messages = [*await self._said_before(run), *state.messages(results)]
+        known = await self._continuation(run)
+        request = msgspec.structs.replace(
+            _run_request(run, asker, messages, Offer(tools=known.tools)),
+            instructions=known.instructions,
+            source=known.source,
+            needs=known.needs,
+            idempotency_key=_key_of(run.id, ToolResults(results), pause),
+        )
         return Continued(await service.start(request), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
+        if (live := self._service.runs.find(id, asker.owner)) is not None:
+            if any(answer.question_id in live.questions.permissions for answer in answers):
+                return await self.with_permissions(id, asker, await self._permissions(live, answers))
+            if live.questions.take_answers(answers):
+                return _continued(live, asker)
         run = await self._service.find(id, asker.owner)
-        if isinstance(run, Run):
-            if any(answer.question_id in run.questions.permissions for answer in answers):
-                return await self.with_permissions(id, asker, await self._permissions(run, answers))
-            if run.questions.take_answers(answers):
-                return _continued(run, asker)
         documents = await self._documents(run)
-        if (pause := await self._held(run, documents, ClarificationDocument)) is not None:
+        if (pause := await _held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
-        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode, "answers")
+        key = _key_of(run.id, QuestionAnswers(answers))
+        return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode, key)
 
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
-        run = await self._service.find(id, asker.owner)
-        if isinstance(run, Run) and run.questions.holds_plan:
+        live = self._service.runs.find(id, asker.owner)
+        if live is not None and live.questions.holds_plan:
             if text:
                 raise InvalidRequest(
                     "While the agent waits it accepts only a decision; omit `text`, and send it when the run has "
                     "ended.",
                     param="text",
                 )
-            run.questions.take_decision(decision == "accept")
-            return _continued(run, asker)
+            live.questions.take_decision(decision == "accept")
+            return _continued(live, asker)
+        run = await self._service.find(id, asker.owner)
         documents = await self._documents(run)
-        if (pause := await self._held(run, documents, PlanDocument)) is not None:
+        if (pause := await _held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
         mode: Mode = "agent" if decision == "accept" else run.info.mode
-        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, "decision")
+        key = _key_of(run.id, PlanDecision(decision, text))
+        return await self._next_turn(run, asker, plan_message(documents, decision, text), mode, key)
 
     async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
@@ -116,8 +130,9 @@ class Answering:
         documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
-        if isinstance(run, Run) and any(id in run.questions.permissions for id in questions.values()):
-            return await self._decide_held(run, asker, decided, requests, questions)
+        live = service.runs.find(run.id, run.owner)
+        if live is not None and any(id in live.questions.permissions for id in questions.values()):
+            return await self._decide_held(live, asker, decided, requests, questions)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
                 return Continued(run, pause)
@@ -128,8 +143,8 @@ class Answering:
             return Continued(run, 0)  # the agent continued without it, and needs no message
         text = permissions_message([(requests[id], permission) for id, permission in decided.items()])
         once = [rule for entry in entries if entry.decision == "once" for rule in entry.rules]
-        about = " ".join(entry.id for entry in entries)
-        return await self._next_turn(run, asker, text, run.info.mode, about, once)
+        key = f"{' '.join(entry.id for entry in entries)} to {run.id}"
+        return await self._next_turn(run, asker, text, run.info.mode, key, once)
 
     async def _decide_held(
         self,
@@ -187,7 +202,7 @@ class Answering:
         """The pause in which the run waited for this decision, if it had one."""
         if not isinstance(document, ClarificationDocument) or not document.metadata.answers:
             return None
-        return await self._pause_of(run, document.id)
+        return (await run.state()).pause_for(document_id=document.id)
 
     async def _place(self, run: RunHandle) -> tuple[str, str]:
         """The run's workspace and conversation."""
@@ -196,34 +211,17 @@ class Answering:
         return (conversation.workspace if conversation is not None else "", id)
 
     async def _documents(self, run: RunHandle) -> list[Document]:
-        if isinstance(run, Run) and (awaited := _awaited(run)):
+        live = self._service.runs.find(run.id, run.owner)
+        if live is not None and (awaited := _awaited(live)):
             raise InvalidRequest(f"This run is waiting for something else: {awaited}.")
         if run.done is None:
             raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
         return (await response_of(run)).documents
 
-    async def _held(
-        self, run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
-    ) -> int | None:
-        """The pause in which the run waited for such an answer. It already got one; this is a repetition."""
-        return await self._pause_of(
-            run, next((document.id for document in reversed(documents) if isinstance(document, kind)), "")
-        )
-
-    async def _pause_of(self, run: RunHandle, document_id: str) -> int | None:
-        pauses = [
-            number
-            for number, event in enumerate(await _all_events(run), 1)
-            if isinstance(event, Paused)
-            and any(waiting.document_id == document_id for waiting in event.envelope.metadata.waiting_for or ())
-        ]
-        return max(pauses, default=None)
-
     async def _next_turn(
-        self, run: RunHandle, asker: Asker, text: str, mode: Mode, what: str, allow: Sequence[str] = ()
+        self, run: RunHandle, asker: Asker, text: str, mode: Mode, key: str, allow: Sequence[str] = ()
     ) -> Continued:
         request = _run_request(run, asker, [UserMessage(text)], None)
-        key = f"{what} to {run.id}"  # the same again joins the turn that it has begun
         request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key, allow=allow)
         return Continued(await self._service.start(request), 0)
 
@@ -238,14 +236,55 @@ class Answering:
             UserMessage(message.text) if message.role == "user" else AssistantMessage(message.text) for message in kept
         ]
 
-    def _tools_of(self, run: RunHandle) -> list[Tool]:
+    async def _continuation(self, run: RunHandle) -> Continuation:
+        if (found := await stored_continuation(self._service.store, run.id, run.owner)) is not None:
+            return found
+        # An older version kept the tools only in a file.
         path = self._service.conversations.folder(run.info.conversation_id or "") / TOOLS
         try:
-            return msgspec.json.decode(read_private(self._service.conversations.data, path), type=list[Tool])
+            tools = msgspec.json.decode(read_private(self._service.conversations.data, path), type=list[Tool])
+            return Continuation(tools=tools)
         except (OSError, msgspec.DecodeError):
             raise InvalidRequest(
                 "The tools of this run are no longer stored; send a new message with `tools`.", param="id"
             ) from None
+
+
+async def earlier_reply(store: Store, run: RunHandle, given: RunAnswer) -> IdempotentRun | None:
+    """Where the reply is that the same answer got before; None: nobody has given it yet. The run has ended."""
+    if isinstance(given, PermissionDecisions):  # which only the runner's machine knows
+        return None
+    if isinstance(given, ToolResults):
+        state = await run.state()
+        pause, is_missing = state.pause_for(calls=given.results), state.are_missing(given.results)
+    else:
+        kind = ClarificationDocument if isinstance(given, QuestionAnswers) else PlanDocument
+        pause = await _held(run, (await response_of(run)).documents, kind)
+        is_missing = pause is None
+    if pause is not None and not is_missing:
+        return IdempotentRun(run.id, "", pause)
+    return await store.find_run_by_idempotency(run.owner, _key_of(run.id, given, pause))
+
+
+def _key_of(run_id: str, given: ToolResults | QuestionAnswers | PlanDecision, pause: int | None = None) -> str:
+    """The same answer again joins the turn that it has begun."""
+    match given:
+        case ToolResults():
+            return f"results for {run_id} after {pause}"
+        case QuestionAnswers():
+            return f"answers to {run_id}"
+        case PlanDecision():
+            return f"decision to {run_id}"
+
+
+async def _held(
+    run: RunHandle, documents: Sequence[Document], kind: type[ClarificationDocument | PlanDocument]
+) -> int | None:
+    """The pause in which the run waited for such an answer, and got one: this is a repetition."""
+    asked = next((document for document in reversed(documents) if isinstance(document, kind)), None)
+    if asked is None or asked.metadata.state in ("interrupted", "unanswered"):
+        return None
+    return (await run.state()).pause_for(document_id=asked.id)
 
 
 def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offer: Offer | None) -> RunRequest:
@@ -260,7 +299,7 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         conversation_id=run.info.conversation_id,
         offer=offer,
         forgets_session=True,
-        source=run.turn.source if isinstance(run, Run) else None,
+        source=run.source,
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
         claim=asker.claim,
@@ -270,7 +309,7 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
 def _continued(run: Run, asker: Asker) -> Continued:
     """A run that has got what it waited for."""
     run.set_when_client_leaves(asker.when_client_leaves)
-    return Continued(run, run.log.paused_at)
+    return Continued(run, run.log.state.paused_at)
 
 
 def _awaited(run: Run) -> str:
@@ -311,11 +350,3 @@ def _no_such_call() -> NotFound:
         "The run is not waiting for any of these calls; see `metadata.waitingFor` of GET /v1/chat/{id}.",
         param="toolResults",
     )
-
-
-async def _all_events(run: RunHandle) -> list[DocumentEvent]:
-    events: list[DocumentEvent] = []
-    reader = run.reader()
-    while reader.place < run.count and not reader.has_left:
-        events += await reader.next()
-    return events

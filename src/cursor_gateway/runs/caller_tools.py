@@ -51,7 +51,6 @@ _HERE = frozenset({"read_file", "list_dir", "grep", "glob_file_search", "codebas
 class _Made(Struct):
     call: CallerCall
     made_at: float
-    paused_at: int = 0  # the number of the pause that its answer ended
     answer: ToolMessage | None = None
 
 
@@ -225,12 +224,14 @@ class CallerTools:
 
     # --- the caller's side --------------------------------------------------------------------------
 
-    def paused(self, fresh: Sequence[str], said: str) -> list[CallerToolAsked]:
-        """The events with which the run asks the caller to execute these calls. `said` came before them."""
-        calls = [self._made[id].call for id in fresh if id in self._made]
-        if calls:
-            self.history.append(AssistantMessage(said, tuple(map(_call, calls))))
-        return [CallerToolAsked(call) for call in calls]
+    def asked(self, fresh: Sequence[str]) -> list[CallerToolAsked]:
+        """The events with which the run asks the caller to execute these calls."""
+        return [CallerToolAsked(self._made[id].call) for id in fresh if id in self._made]
+
+    def paused(self, fresh: Sequence[str], said: str) -> None:
+        """The caller was asked for these calls; `said` came before them."""
+        if calls := [_call(one.call) for one in self.asked(fresh)]:
+            self.history.append(AssistantMessage(said, tuple(calls)))
 
     @property
     def takes_one_call(self) -> bool:
@@ -241,15 +242,10 @@ class CallerTools:
         """Those of them that are waited for."""
         return {id: results[id] for id in self._waiting.shown if id in results and id in self._made}
 
-    def pause_before(self, results: Mapping[str, ToolResult]) -> int:
-        """The number of the pause that these results ended when they first arrived."""
-        return min(made.paused_at for id, made in self._made.items() if id in results and made.answer is not None)
-
     def answer(
-        self, results: Mapping[str, ToolResult], paused_at: int, also: Sequence[Message], offer: Offer | None
+        self, results: Mapping[str, ToolResult], also: Sequence[Message], offer: Offer | None
     ) -> tuple[list[CallerToolAnswered], dict[str, ToolResult]]:
-        """Adds new results, which end the pause of that number. Returns the events for readers and the results for the
-        agent.
+        """Adds new results, which end a pause. Returns the events for readers and the results for the agent.
 
         Messages that come with them (`also`) cannot be sent to an agent that is working; they are for its next turn.
         """
@@ -262,7 +258,6 @@ class CallerTools:
             given[id] = replace(result, text=f"{result.text}\n\n{note}") if note else result
             if result.is_error and self._waiting.state(id) is open_calls.Call.SHOWN and not also:
                 self._failed[made.call.key()] += 1
-            made.paused_at = paused_at
             made.answer = ToolMessage(given[id].text, id, made.call.name, self.show(result.images))
             self.history.append(made.answer)
             events.append(CallerToolAnswered(id, result, round(seconds * 1000)))

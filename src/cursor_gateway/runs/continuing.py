@@ -7,9 +7,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import NotFound, RunCancelled, StoreUnavailable
+from cursor_gateway.errors import GatewayRestarted, NotFound, RunCancelled, RunnerLost, ShuttingDown, StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, ToolResult
-from cursor_gateway.model.document_events import Paused, context_usage, says_something
+from cursor_gateway.model.document_events import context_usage
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.run_info import WhenClientLeaves
@@ -21,6 +21,7 @@ from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import IdempotentRun
 
 _LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
+_PROCESS_ENDED = (GatewayRestarted.code, RunnerLost.code, ShuttingDown.code)  # while the agent was at work
 
 
 class Continued(Struct, frozen=True):
@@ -30,6 +31,7 @@ class Continued(Struct, frozen=True):
     after: int
     usage_before: Usage | None = None  # of the last model call before this reply
     key: str = ""  # identifies its request if it is repeated
+    is_repeat: bool = False  # of an answer to a run; the reply to it is over
 
 
 class Continuing:
@@ -53,8 +55,12 @@ class Continuing:
     async def _find_or_start(self, request: RunRequest) -> Continued:
         results, also = results_in(request)
         key = await self._repeat_key(request, results)
+        if request.clients_retry and request.idempotency_key is None:
+            request = replace(request, question_key=key or request_key(request, self._service.defaults.mode))
         if key is not None and (known := await self._repeated(request, key)) is not None:
             return replace(known, key=key)
+        if (asked := await self._service.still_asked(request)) is not None:
+            return Continued(asked, 0, key=key or "")
         if (continued := await self._continue_run(request, results, also)) is not None:
             if key is not None:
                 hashed = body_hash(request) if key == request.idempotency_key else ""
@@ -78,6 +84,7 @@ class Continuing:
         continued = await continue_run(run, results, request.when_client_leaves, also, request.offer)
         if is_new:
             self._service.starter.quote(run, request)
+            self._service.ask_next(run, request)
         return continued
 
     async def _repeat_key(self, request: RunRequest, results: Mapping[str, ToolResult]) -> str | None:
@@ -106,7 +113,8 @@ class Continuing:
         """The reply that this request got before, unless the client wants another one, or the run failed.
 
         A failure is returned again if a retry cannot help, and to clients that retry automatically also if the agent
-        had started working: the same work must not be done twice.
+        had started working: the same work must not be done twice. An agent with the caller's tools does no work but
+        through them, so another one may continue if the gateway ended; calls that it had made are returned again.
         """
         is_asked_again = request.may_be_asked_again and self._service.deliveries.is_asked_again(request.owner, key)
         if request.attempt == "first" or is_asked_again:
@@ -123,10 +131,11 @@ class Continuing:
         except NotFound:  # deleted with its conversation
             self._service.repeats.forget(request.owner, key)
             return None
-        is_void = await self._is_void(run, request, is_named=is_named)
-        if is_void or (not is_named and request.attempt != "only" and await self._was_received(run, known.after)):
-            self._service.repeats.forget(request.owner, key)
-            return None
+        if not await _waits_in_vain(run, known.after):
+            is_void = await self._is_void(run, request, is_named=is_named)
+            if is_void or (not is_named and request.attempt != "only" and await self._was_received(run, known.after)):
+                self._service.repeats.forget(request.owner, key)
+                return None
         return Continued(run, known.after, await usage_at(run, known.after))
 
     async def _is_void(self, run: RunHandle, request: RunRequest, *, is_named: bool) -> bool:
@@ -137,19 +146,17 @@ class Continuing:
         if failure is None:
             return False
         if request.attempt != "only" and not is_named:
-            return failure.code == RunCancelled.code or (failure.retryable and not await _has_begun(run))
+            if failure.code in _PROCESS_ENDED and request.offer is not None:
+                return True
+            return failure.code == RunCancelled.code or (failure.retryable and not (await run.state()).has_output)
         return failure.is_transient or not is_named
 
     async def _was_received(self, run: RunHandle, after: int) -> bool:
         """Whether the client received this reply: it has sent results of its calls, or continued the conversation. Then
         it repeats the request on purpose, for example after a rewind, and not as a retry.
         """
-        reader, number = run.reader(after), after
-        while reader.place < run.count and not reader.has_left:
-            for event in await reader.next():
-                number += 1
-                if isinstance(event, Paused):
-                    return run.count > number
+        if (pause := (await run.state()).next_pause(after)) is not None:
+            return run.count > pause.number
         with suppress(StoreUnavailable):
             store, owner = self._service.store, run.owner
             runs = await store.runs_of(run.info.conversation_id or "", owner)
@@ -173,13 +180,16 @@ async def continue_run(
     return Continued(run, after, await usage_at(run, after))
 
 
-async def _has_begun(run: RunHandle) -> bool:
-    """Whether its agent has produced any output."""
-    reader = run.reader()
-    while reader.place < run.count and not reader.has_left:
-        if any(map(says_something, await reader.next())):
-            return True
-    return False
+async def _waits_in_vain(run: RunHandle, after: int) -> bool:
+    """Whether the reply ends with calls, and the gateway ended before it got any of their results."""
+    if run.done is None or run.done.failure is None or run.done.failure.code not in _PROCESS_ENDED:
+        return False
+    state = await run.state()
+    pause = state.next_pause(after)
+    if pause is None or pause.number != state.paused_at:
+        return False
+    called = [state.calls.get(call.tool_call_id) for call in pause.event.envelope.metadata.waiting_for or ()]
+    return bool(called) and all(call is not None and call.state == "interrupted" for call in called)
 
 
 async def usage_at(run: RunHandle, pause: int) -> Usage | None:

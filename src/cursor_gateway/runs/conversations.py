@@ -1,6 +1,7 @@
 """A request in; its conversation, and how much of it the agent's session already knows, out."""
 
 import asyncio
+import os
 from collections.abc import Collection, Sequence
 from os import urandom
 from pathlib import Path
@@ -40,7 +41,7 @@ class Conversations:
     def make_folder(self, conversation: Conversation) -> str:
         """Its path, when it is there. Raises `OSError`."""
         folder = f"{self.directory}/{conversation.id}"
-        if self._fresh is not None and not conversation.version:  # a new one
+        if self._fresh is not None and not conversation.version and not os.path.exists(folder):  # a new one
             with private_folder(self.data, self.directory) as parent:
                 if self._fresh.move_to(parent, conversation.id):
                     return folder
@@ -111,9 +112,7 @@ class Conversations:
         return self.new(scope.workspace, messages)
 
     def new(self, workspace: str, messages: Sequence[Message]) -> Conversation:
-        return Conversation(
-            id=f"conv_{urandom(16).hex()}", workspace=workspace, session_id=None, known=(), new=messages
-        )
+        return Conversation(id=new_conversation_id(), workspace=workspace, session_id=None, known=(), new=messages)
 
     def _conversation(
         self,
@@ -168,6 +167,10 @@ class Conversations:
         yet."""
         old = [folder.name for folder in self._directory.glob("conv_*") if _age(folder, now) > _YOUNG_SECONDS]
         return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
+
+
+def new_conversation_id() -> str:
+    return f"conv_{urandom(16).hex()}"
 
 
 def _version(found: ConversationRecord, latest: Run | None) -> str:

@@ -8,7 +8,7 @@ Failures become events here and nowhere else: whatever happens, `Done` is the la
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from enum import Enum
 from typing import Protocol, TypeVar
@@ -36,18 +36,19 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
 )
 from cursor_gateway.model.caller_tools import Offer, ToolResult
-from cursor_gateway.model.document_events import DocumentEvent, source_text
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.open_calls import Call
+from cursor_gateway.runs.readers import Owner
 from cursor_gateway.runs.turn_builder import TurnBuilder
-from cursor_gateway.runs.usage_total import UsageTotal
 from cursor_gateway.runs.waiting import Waiting
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.usage import UsageTotal
 
 
 class TurnEnd(Enum):
@@ -87,39 +88,36 @@ class Driver:
         self.session_id = turn.session_id
         self.started_at = self.first_event_at = self.heard_at = 0.0  # by the loop's clock
         self.has_events = False
+        self.is_warm = False  # the agent was ready before the run
         self.fallback: str | None = None  # the source that answers in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
         self.source_name = ""  # of the source that answers
         self.stop_reason: GatewayError | None = None
         self.is_storing = False  # what the agent has written; more of it is not read meanwhile
-        self.first_event: Callable[[], None] = lambda: None  # called when readers have it
+        self.owner: Owner | None = None
         self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
         self._assembler = assembler or Assembler(info)
-        self._redacted: Callable[[Failure], Failure] = lambda failure: failure
         self._usage = UsageTotal()
         self._task: asyncio.Task[None] | None = None
         self._has_begun = False
         self._reading: asyncio.Task[TurnEnd] | None = None  # of an agent that may be ended before its run
         self._is_agent_ended = False
-        self._said: list[str] = []  # by the agent, since its calls were shown last
         self._unused: list[str] = []  # calls whose results the agent got, without any output since
         waiting.begin(self)
 
     # --- the run ------------------------------------------------------------------------------------
 
-    def start(
-        self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]
-    ) -> "asyncio.Task[None]":
+    def start(self, source: SourceRouter, after: Predecessor | None) -> "asyncio.Task[None]":
         """Returns at once; the agent starts when the previous run, `after`, has ended completely."""
         loop = asyncio.get_running_loop()
         self.started_at = self.heard_at = loop.time()
-        self.source_name, self._redacted = source.name_of(self.turn), source.redacted
-        self._task = loop.create_task(self._drive(source, after, fault), name=self.turn.run_id)
+        self.source_name = source.name_of(self.turn)
+        self._task = loop.create_task(self._drive(source, after), name=self.turn.run_id)
         return self._task
 
     def stop(self, why: GatewayError) -> None:
         """Ends the agent, unless the run is over; readers see why."""
-        if self.stop_reason is None and not self._log.is_ended and self._task is not None:
+        if self.stop_reason is None and self._log.state.done is None and self._task is not None:
             self.stop_reason = why
             if self._has_begun:  # a task that is cancelled before it starts cannot report why
                 self._task.cancel()
@@ -137,7 +135,7 @@ class Driver:
                 self._task.cancel()
             await self.gone()
 
-    async def _drive(self, source: SourceRouter, after: Predecessor | None, fault: Callable[[Exception], None]) -> None:
+    async def _drive(self, source: SourceRouter, after: Predecessor | None) -> None:
         self._has_begun = True
         try:
             if self.stop_reason is None:
@@ -145,21 +143,23 @@ class Driver:
                     await after.gone()
                 while (end := await self._take_turn(source)) is not TurnEnd.RUN_OVER:
                     self.turn = await self._next_turn(source, end)
-                await self._end(AgentCrashed())
+                await self._end(source, AgentCrashed())
         except asyncio.CancelledError:
             pass  # why is known: see `stop`
         except GatewayError as error:
-            await self._end(error)
+            await self._end(source, error)
         except Exception as error:  # noqa: BLE001 -- an internal error must not leave readers waiting
-            fault(error)
-            await self._end(GatewayFault("Internal error; the gateway's log has the details under this request's id."))
+            if self.owner is not None:
+                self.owner.faulted(error)
+            why = GatewayFault("Internal error; the gateway's log has the details under this request's id.")
+            await self._end(source, why)
         finally:
-            await self._end(_STOPPED)
+            await self._end(source, _STOPPED)
 
-    async def _end(self, why: GatewayError) -> None:
+    async def _end(self, source: SourceRouter, why: GatewayError) -> None:
         """Unless the agent has reported itself how it ended."""
-        if not self._log.is_ended:
-            failure = self._redacted((self.stop_reason or why).failure())
+        if self._log.state.done is None:
+            failure = source.redacted((self.stop_reason or why).failure())
             self._log.add(self._assembler.push(self._timed(RunFailed(failure=failure))))
         await self._log.flush()
 
@@ -188,7 +188,7 @@ class Driver:
             self._reading = None
 
     async def _read(self, source: SourceRouter) -> TurnEnd:
-        before = self._log.added
+        before = self._log.state.count
         try:
             async with aclosing(source.events(self.turn)) as batches:
                 async for batch in batches:
@@ -198,7 +198,7 @@ class Driver:
         except AgentError as error:
             if self._died_with_results(error.failure()):
                 return TurnEnd.CALLS_OPEN
-            end = self._restart(source, error.failure()) if self._log.added == before else None
+            end = self._restart(source, error.failure()) if self._log.state.count == before else None
             if end is None:
                 raise
             return end
@@ -211,7 +211,7 @@ class Driver:
         if failure.code == SessionLost.code and self.turn.session_id is not None:
             return TurnEnd.SESSION_LOST
         if failure.is_source_failure and source.fallback_for(self.turn) is not None:
-            self.source_failure = self._redacted(failure)
+            self.source_failure = source.redacted(failure)
             return TurnEnd.SOURCE_FAILED
         return None
 
@@ -223,14 +223,15 @@ class Driver:
         end: TurnEnd | None = None
         for event in batch:
             if isinstance(event, RunStarted):
-                self.session_id = self._log.session_id = event.session_id or self.session_id
+                self.session_id = self._log.journal.session_id = event.session_id or self.session_id
+                self.is_warm = event.is_warm
             elif isinstance(event, RunFinished) and self._caller is None:
                 event = self._timed(event)
             elif isinstance(event, RunFailed):
-                restart = self._restart(source, event.failure) if not out and self._log.added == before else None
+                restart = self._restart(source, event.failure) if not out and self._log.state.count == before else None
                 if restart is not None:
                     return restart
-                event = replace(event, failure=self._redacted(event.failure))
+                event = replace(event, failure=source.redacted(event.failure))
                 event = event if self._caller is not None else self._timed(event)
             if self._caller is not None:
                 shown, how = self._with_caller(self._caller, event)
@@ -244,9 +245,7 @@ class Driver:
         return end
 
     async def _publish(self, events: list[DocumentEvent]) -> None:
-        is_first = not self._log.added
-        if self._caller is not None:
-            self._said += map(source_text, events)
+        is_first = not self._log.state.count
         if is_first:
             self.first_event_at = self.heard_at
         self.is_storing = True
@@ -254,8 +253,8 @@ class Driver:
             await self._log.append(events)
         finally:
             self.is_storing = False
-        if is_first:
-            asyncio.get_running_loop().call_soon(self.first_event)
+        if is_first and self.owner is not None:
+            asyncio.get_running_loop().call_soon(self.owner.first_event_shown)
 
     def _with_caller(self, caller: CallerTools, event: AgentEvent) -> tuple[AgentEvent | None, TurnEnd | None]:
         """The event for readers, if they should see it, and whether it ends the turn but not the run."""
@@ -336,11 +335,14 @@ class Driver:
     # --- as the host of its open calls --------------------------------------------------------------
 
     def pause(self, fresh: Sequence[str], shown: Sequence[str]) -> None:
-        said, self._said = "".join(self._said), []
-        asked = self._caller.paused(fresh, said) if self._caller is not None else []
-        self._say([*asked, CallerAwaited(tuple(shown))])
-        if self._caller is not None and self._caller.takes_one_call:
-            self._waiting.end_agent()
+        caller, state = self._caller, self._log.state
+        before = state.paused_at
+        asked = caller.asked(fresh) if caller is not None else ()
+        self._say([*asked, CallerAwaited(tuple(shown), self._waiting.asks_others)])
+        if caller is not None:
+            caller.paused(fresh, state.reply_text(before))
+            if caller.takes_one_call:
+                self._waiting.end_agent()
 
     def end_agent(self) -> None:
         self._is_agent_ended = True
@@ -357,10 +359,11 @@ class Driver:
         """
         assert self._caller is not None
         new = self._caller.new(results)
+        state = self._log.state
         if not new:
-            return self._caller.pause_before(results)
-        paused_at = self._log.paused_at
-        events, given = self._caller.answer(new, paused_at, also, offer)
+            return state.pause_for(calls=results) or 0
+        paused_at = state.paused_at
+        events, given = self._caller.answer(new, also, offer)
         self._waiting.answer(given, says_more=bool(also))
         self._unused += given
         self._say(events)
@@ -370,8 +373,6 @@ class Driver:
         """Adds events of the gateway to those of the agent."""
         self.heard_at = asyncio.get_running_loop().time()
         if out := [shown for event in events for shown in self._assembler.push(event)]:
-            if self._caller is not None:
-                self._said += map(source_text, out)
             self._log.append_soon(out)
 
 

@@ -1,10 +1,20 @@
 """The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
-from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.document_events import Done, Paused
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from cursor_gateway.errors import GatewayError, HistoryDamaged, NotFound
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.readers import Reader, Readers
+from cursor_gateway.stages.run_state import RunState
+
+_INCONSISTENT = "This answer is damaged: parts of it are missing. Delete it, or restore the history from a backup."
+
+
+class Fold(Protocol):
+    def push(self, event: DocumentEvent, /) -> None: ...
 
 
 class RunHandle:
@@ -21,6 +31,11 @@ class RunHandle:
     def prompt(self) -> str:
         """What the agent was sent; empty where it is not known any more. For estimates."""
         return ""
+
+    @property
+    def source(self) -> str | None:
+        """The source that was requested; None where it is not known any more."""
+        return None
 
     @property
     def source_name(self) -> str:
@@ -60,6 +75,31 @@ class RunHandle:
     def reader(self, after: int = 0) -> Reader:
         return self.readers.reader(after)
 
+    async def events(self, after: int = 0) -> AsyncGenerator[list[DocumentEvent], None]:
+        """What there is now, after that event. Raises `NotFound` if the run is deleted meanwhile."""
+        reader, until = self.reader(after), self.count
+        while reader.place < until:
+            yield await reader.next()
+            if reader.has_left:
+                raise no_run(self.id)
+
+    async def state(self) -> RunState:
+        """What its events come to now, as `fold` finds them."""
+        state = RunState()
+        await self.fold(state)
+        return state
+
+    async def fold(self, state: RunState, *others: Fold) -> None:
+        """Pushes all events that there are now. Raises `HistoryDamaged` if some are missing."""
+        async for events in self.events():
+            try:
+                state.push_all(events)
+                for fold in others:
+                    for event in events:
+                        fold.push(event)
+            except LookupError as error:  # an event of a document that has no beginning
+                raise HistoryDamaged(_INCONSISTENT) from error
+
     async def pause(self, number: int) -> Paused | None:
         """The pause of that number. None: it is no pause."""
         match await self.readers.log.after(number - 1) if number else []:
@@ -76,3 +116,7 @@ class RunHandle:
     async def cancel(self, why: GatewayError) -> Envelope:
         """How it ended: now, or before."""
         raise NotImplementedError
+
+
+def no_run(id: str) -> NotFound:
+    return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")

@@ -8,14 +8,8 @@ from contextlib import suppress
 import msgspec
 
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.model.document_events import (
-    DocumentEnded,
-    DocumentEvent,
-    Done,
-    Paused,
-    says_something,
-    source_text,
-)
+from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import (
     FIRST_EPOCH,
     Behind,
@@ -32,7 +26,6 @@ from cursor_gateway.store.base import (
     Superseded,
     Written,
 )
-from cursor_gateway.store.search import Words
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
@@ -48,6 +41,7 @@ class Journal:
     ) -> None:
         """`must_store_seconds`: nothing is shown that is not stored, and the agent waits for the store that long."""
         self._store, self.new, self._now_ms, self._must_store_seconds = store, new, now_ms, must_store_seconds
+        self.state = RunState()  # which the log follows
         self._lease: Lease | None = None  # when the store has the run
         self._begins_at: asyncio.TimerHandle | None = None
         self._beginning: asyncio.Task[None] | None = None
@@ -58,12 +52,8 @@ class Journal:
         self.fenced: Fenced | None = None  # why not, if it refused the lease
         self.bug: Exception | None = None  # an internal error in the store: it costs the history, not the answer
         self._refused_ms = -_PAUSE_MS
-        self._words = Words()
         self._kept: deque[tuple[int, int]] = deque()  # stored batches that are not old: their events and their bytes
         self._kept_events = self._kept_bytes = 0
-        self._said: list[str] = []
-        self._replied = 0  # how much of it was in replies before the last one
-        self._has_output = False
         self._first_event_ms: int | None = None
         # Visible events after this number, as far as they are in memory: see `EventLog`.
         self.kept: Callable[[int], Sequence[DocumentEvent]] = lambda last: ()
@@ -116,7 +106,7 @@ class Journal:
                 await self.begin()
 
     async def read(self, after: int) -> list[DocumentEvent]:
-        """Events that are stored, about a megabyte of them."""
+        """A page of events that are stored."""
         return (await self._store.events(self.new.id, self.new.owner, after=after)).events
 
     def add(self, events: Sequence[DocumentEvent]) -> None:
@@ -124,24 +114,10 @@ class Journal:
         if self._first_event_ms is None:
             self._first_event_ms = self._now_ms()
         self._waiting += events
-        self._note(events)
 
-    def resume(self, lease: Lease, stored: Sequence[DocumentEvent], first_event_ms: int | None) -> None:
+    def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
-        self._lease, self.stored, self._first_event_ms = lease, len(stored), first_event_ms
-        self._note(stored)
-
-    def _note(self, events: Sequence[DocumentEvent]) -> None:
-        """Collects what the end of the run reports about these events."""
-        for event in events:
-            if text := source_text(event):
-                self._said.append(text)
-            if isinstance(event, DocumentEnded):
-                self._words.push(event.document)
-            elif isinstance(event, Paused):
-                self._replied = len(self._said)
-            elif not self._has_output:
-                self._has_output = says_something(event)
+        self._lease, self.state, self.stored, self._first_event_ms = lease, state, state.count, first_event_ms
 
     async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
         """Stores the events that were added last, and returns them for readers: `Done` reports whether the answer could
@@ -243,30 +219,30 @@ class Journal:
         self._refused_ms = self._now_ms()
 
     def _ended(self, done: Done) -> RunEnd:
-        answer = "".join(self._said)
+        words = self.state.words
         return RunEnd(
             envelope=done.envelope,
             failure_code=done.failure.code if done.failure is not None else None,
-            words=self._words.all,
-            tool_uses=self._words.tool_uses,
-            needs_decision=self._words.needs_decision,
-            answer=answer,
+            words=words.all,
+            tool_uses=words.tool_uses,
+            needs_decision=words.needs_decision,
+            answer=self.state.text,
             session_id=self.session_id,
-            fingerprint=self._fingerprint(done, "".join(self._said[self._replied :]) if self._replied else answer),
+            fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.new,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
 
-    def _fingerprint(self, done: Done, answer: str) -> str | None:
+    def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never
         began changes nothing.
         """
         if done.failure is not None:
             # After an interruption, the session and its caller have different texts.
-            return f"none {self.new.id}" if self._has_output else None
-        return self.fingerprint(answer) or f"none {self.new.id}"
+            return f"none {self.new.id}" if self.state.has_output else None
+        return self.fingerprint(self.state.last_reply) or f"none {self.new.id}"
 
 
 def _not_stored(done: Done) -> Done:

@@ -1,16 +1,19 @@
 """The `RunService` of a process that runs its agents itself."""
 
-import asyncio
 from collections.abc import Collection, Sequence, Set
+from functools import cached_property, partial
+
+from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, RunAnswer, ToolResults
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
-from cursor_gateway.runs.figures import Figure
+from cursor_gateway.runs.fair_threads import FairThreads, IsGone
+from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fits, revert
+from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fitting, revert
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import ServiceState
@@ -20,6 +23,8 @@ from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.runs.workspace_files import find_files
 from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import ConversationRecord, RunRecord
+
+_THREADS = 4
 
 
 class LocalRunService(Service):
@@ -36,6 +41,10 @@ class LocalRunService(Service):
         return await super().start(request)
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
+        continued = await self._answer(id, asker, given)
+        return replace(continued, is_repeat=continued.run.done is not None)  # a run that has just begun is not over
+
+    async def _answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         answering = Answering(self)
         match given:
             case ToolResults(results=results):
@@ -72,6 +81,7 @@ class LocalRunService(Service):
             running=self.runs.running,
             limit=self.runs.limit,
             workspace=str(self.workspaces.default),
+            problem=self.store.health.problem,
         )
 
     async def models(self) -> list[Model]:
@@ -80,21 +90,29 @@ class LocalRunService(Service):
     def check_model(self, model: str) -> None:
         self.source.check_model(model)
 
-    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
-        folder = self.workspaces.find(workspace)
-        return await asyncio.to_thread(find_files, folder, query, limit)
+    @cached_property
+    def _threads(self) -> FairThreads:
+        """For files of workspaces: their disks may be slow, and their folders large."""
+        return FairThreads("workspace", _THREADS)
 
-    async def folders(self, query: str, limit: int) -> list[str]:
-        return await asyncio.to_thread(self.workspaces.folders, query, limit)
+    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
+        def find(is_gone: IsGone) -> list[str]:
+            return find_files(self.workspaces.find(workspace), query, limit, is_gone=is_gone)
+
+        return await self._threads.run(owner, find)
+
+    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
+        return await self._threads.run(owner, lambda _: self.workspaces.folders(query, limit))
 
     async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
         folder = self.workspaces.allowed(conversation.workspace)
         if folder is None:
             return set()
-        return {file.path for file in files if await asyncio.to_thread(fits, folder, file)}
+        return await self._threads.run(conversation.owner, partial(fitting, folder, files))
 
     async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        return await asyncio.to_thread(revert, self.workspaces.find(conversation.workspace), files)
+        folder = self.workspaces.find(conversation.workspace)
+        return await self._threads.run(conversation.owner, lambda _: revert(folder, files))
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         try:
@@ -109,7 +127,7 @@ class LocalRunService(Service):
             raise unwritable(error) from error
 
     def figures(self) -> list[Figure]:
-        return []
+        return store_figures(self.store.health)
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -120,7 +138,12 @@ class LocalRunService(Service):
         self._is_retired = True
 
     async def drain(self, seconds: float) -> None:
+        await self.source.end_spares()
         await self.runs.close(seconds)
+
+    async def close(self, drain_seconds: float = 0) -> None:
+        self._threads.close()
+        await super().close(drain_seconds)
 
 
 def _check_needs(request: RunRequest) -> None:

@@ -40,6 +40,9 @@ class Questions:
 
     # --- the other side -----------------------------------------------------------------------------
 
+    def is_waiting(self) -> bool:
+        return self._waiting.is_waiting
+
     def take_answers(self, answers: Sequence[ClarificationAnswer]) -> bool:
         """False: no question is open. Raises `InvalidRequest` for answers that match no open question."""
         every: dict[str, ClarificationQuestion] = {}

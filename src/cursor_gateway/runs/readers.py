@@ -1,9 +1,9 @@
 """One log, any number of readers: each has its own position, and is woken when there are new events."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol
 
+from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent, Done
 
 
@@ -32,13 +32,35 @@ class Log(Protocol):
         ...
 
 
+class Owner(Protocol):
+    """The run that a log, its readers and its driver belong to: they report to it."""
+
+    def faulted(self, error: Exception) -> None:
+        """With an internal error, of the store or the driver."""
+        ...
+
+    def log_claimed(self) -> None:
+        """Another process has taken the run over."""
+        ...
+
+    def log_ended(self, failure: Failure | None) -> None:
+        """Before readers see the end."""
+        ...
+
+    def first_event_shown(self) -> None: ...
+
+    def readers_left(self) -> None:
+        """The last one is gone."""
+        ...
+
+
 class Readers:
     """The readers of one log."""
 
     def __init__(self, log: Log) -> None:
         self.count = 0
         self.read_up_to = 0  # the number of the last event that some reader has had
-        self.left_last: Callable[[], None] = lambda: None  # called when the last reader is gone
+        self.owner: Owner | None = None
         self.log = log
 
     def reader(self, after: int = 0) -> "Reader":
@@ -50,8 +72,8 @@ class Readers:
     def left(self, place: int) -> None:
         self.count -= 1
         self.read_up_to = max(self.read_up_to, place)
-        if self.count == 0:
-            self.left_last()
+        if self.count == 0 and self.owner is not None:
+            self.owner.readers_left()
 
 
 class Reader:

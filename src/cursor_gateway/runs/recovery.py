@@ -1,21 +1,24 @@
 """A store in; the runs that a dead gateway left unfinished, ended with their output so far, out."""
 
 from collections.abc import Callable
+from contextlib import suppress
 
-from cursor_gateway.errors import GatewayError, GatewayRestarted
-from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
+from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged
 from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Lease, RunEnd, RunRecord, Store, Stored
-from cursor_gateway.store.search import Words
 
 _WHY = "The gateway was killed during this run; partial output was kept. Send the message again."
 
 
 async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
     """Returns their number. `is_alive` says whether a gateway, given by name, still drives its runs."""
-    interrupted = [run for run in await store.unfinished_runs() if not is_alive(run.instance)]
-    return sum([await end_interrupted_run(store, run, now_ms) for run in interrupted])
+    ended = 0
+    for run in await store.unfinished_runs():
+        if not is_alive(run.instance):
+            with suppress(HistoryDamaged):  # the others are ended all the same
+                ended += await end_interrupted_run(store, run, now_ms)
+    return ended
 
 
 async def end_interrupted_run(store: Store, run: RunRecord, now_ms: int) -> bool:
@@ -26,23 +29,15 @@ async def end_interrupted_run(store: Store, run: RunRecord, now_ms: int) -> bool
 
 async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> bool:
     """False if another process has claimed it since."""
-    partial, words, said, last = PartialRun(), Words(), list[str](), 0
-    while (page := await store.events(run.id, run.owner, after=last)).events:
-        for event in page.events:
-            partial.push(event)
-            _note(words, event)
-            said.append(source_text(event))
-        last = page.last_number
+    state = await stored_state(store, run)
     messages = await store.messages(run.conversation_id, run.owner)
     prompt = next((message.text for message in messages if message.run_id == run.id), "")
-    end = partial.end(run_info(run), prompt, why.failure())
-    for event in end:
-        _note(words, event)
-    done = end[-1]
-    assert isinstance(done, Done)
+    first, end = state.count + 1, state.end(run_info(run), prompt, why.failure())
+    done, words = state.push_all(end).done, state.words
+    assert done is not None
     written = await store.end_run(
         lease,
-        last + 1,
+        first,
         end,
         RunEnd(
             envelope=done.envelope,
@@ -50,7 +45,7 @@ async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: Gatew
             words=words.all,
             tool_uses=words.tool_uses,
             needs_decision=words.needs_decision,
-            answer="".join(said),
+            answer=state.text,
             fingerprint=f"none {run.id}",
             first_event_ms=run.first_event_ms,
             ended_ms=now_ms,
@@ -58,6 +53,17 @@ async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: Gatew
         ),
     )
     return isinstance(written, Stored)
+
+
+async def stored_state(store: Store, run: RunRecord) -> RunState:
+    """Of a run that nobody drives. A damaged history may have lost the beginning of a document."""
+    state = RunState()
+    while (page := await store.events(run.id, run.owner, after=state.count)).events:
+        for event in page.events:
+            with suppress(LookupError):
+                state.push(event)
+        state.count = page.last_number
+    return state
 
 
 def run_info(run: RunRecord) -> RunInfo:
@@ -70,15 +76,3 @@ def run_info(run: RunRecord) -> RunInfo:
         fences=run.fences,
         include=run.include,
     )
-
-
-async def all_events(store: Store, run: RunRecord) -> list[DocumentEvent]:
-    events: list[DocumentEvent] = []
-    while found := (await store.events(run.id, run.owner, after=len(events))).events:
-        events += found
-    return events
-
-
-def _note(words: Words, event: DocumentEvent) -> None:
-    if isinstance(event, DocumentEnded):
-        words.push(event.document)

@@ -74,8 +74,8 @@ class Runs:
                 raise _all_taken(self._shares.max_runs)
             case "kept for others":
                 raise TooManyRuns(
-                    f"The last of the {self._shares.max_runs} run slots are reserved for other API keys that were "
-                    "active in the last minute; try again when one of this key's runs has ended, or raise `max_runs`."
+                    f"The last of the {self._shares.max_runs} run slots are reserved for other API keys; try again "
+                    "when one of this key's runs has ended, or raise `max_runs`."
                 )
             case "start" | "wait":
                 pass

@@ -7,7 +7,8 @@ calls that this gateway made. A request without such results counts as a repetit
 """
 
 import hashlib
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -21,7 +22,7 @@ from cursor_gateway.prompting.fingerprints import Scope, fingerprint
 from cursor_gateway.runs.run_request import RunRequest, scope_of
 from cursor_gateway.store.base import IdempotentRun, Store
 
-_MOST = 1000  # replies that are found without the store
+_MOST = 1000  # replies that are found without the store, or known to be delivered
 _CALL = "call_"
 _RUN = "chat_"
 _RUN_DIGITS = 32
@@ -90,3 +91,27 @@ class Repeats:
     def forget(self, owner: str, key: str) -> None:
         """The run failed: the next request with this key is a new attempt, which `note` records."""
         self._recent.pop((owner, key), None)
+
+
+class Deliveries:
+    """When replies were delivered: a client that repeats a request some time later wants another answer."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """For `seconds` after a reply, the same request counts as a retry: the reply may have been lost in transit."""
+        self._seconds, self._clock = seconds, clock
+        self._delivered: dict[tuple[str, str], float] = {}  # when, by owner and key; the latest last
+
+    def note(self, owner: str, key: str) -> None:
+        self._delivered.pop((owner, key), None)
+        self._delivered[owner, key] = self._clock()
+        if len(self._delivered) > _MOST:
+            del self._delivered[next(iter(self._delivered))]
+
+    def is_asked_again(self, owner: str, key: str) -> bool:
+        """Whether this question was answered long enough ago. It is then forgotten: the next one like it may be a retry
+        of this one."""
+        delivered = self._delivered.get((owner, key))
+        if delivered is None or self._clock() - delivered < self._seconds:
+            return False
+        del self._delivered[owner, key]
+        return True

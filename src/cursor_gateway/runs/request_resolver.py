@@ -7,14 +7,15 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentError, InvalidRequest, PreviousAnswerUnknown, unknown_model
 from cursor_gateway.model.caller_tools import NamedTool, RequiredTool
+from cursor_gateway.model.requests import INTERACTIVE
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.model_aliases import is_alias, resolve
-from cursor_gateway.runs.run_request import Defaults, RunRequest, scope_of
+from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, scope_of
 from cursor_gateway.runs.starter import TOOLS
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Model, Turn
-from cursor_gateway.sources.router import INTERACTIVE, SourceRouter
+from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import Store
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
@@ -38,6 +39,8 @@ class RequestResolver:
         """An interactive request goes to a source that can wait for answers, unless the default source has the
         conversation.
         """
+        if request.source is None and asks_others(request, self._defaults):
+            request = replace(request, source=INTERACTIVE)
         if request.source != INTERACTIVE:
             return request
         knows = self._source.interactive is not None and await self._default_knows(request)

@@ -6,13 +6,14 @@ by folder below the workspace, and a link among them is refused.
 
 import os
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from secrets import token_hex
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.errors import FileChanged
 from cursor_gateway.model.documents import ChatResponse, FileEditDocument
@@ -22,10 +23,12 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_BYTES = 20_000_000
+_SECONDS = 5.0
 _REASONS = {
     "changed": "it is no longer as the agent left it",
     "gone": "it does not exist any more",
     "unrecorded": "its earlier text was not recorded",
+    "large": "it is too large, or has too many edits",
 }
 
 
@@ -40,8 +43,10 @@ class FileEdits(Struct, frozen=True):
 class RevertedFile(Struct, frozen=True):
     """A reverted file."""
 
-    path: str
-    action: Literal["restored", "deleted"]  # deleted: the agent had created it
+    path: Annotated[str, Meta(description="Its path.")]
+    action: Annotated[
+        Literal["restored", "deleted"], Meta(description="`restored`, or `deleted` if the agent had created it.")
+    ]
 
 
 class _File(Struct, frozen=True):
@@ -62,14 +67,24 @@ def edits_of(responses: Sequence[tuple[ChatResponse, int]]) -> list[FileEdits]:
             if isinstance(document, FileEditDocument) and document.metadata.state is UNSET:
                 path = document.metadata.file_path
                 known = found[path].edits if path in found else []
-                found[path] = FileEdits(path, [*known, document], ended_ms)
+                known.append(document)
+                found[path] = FileEdits(path, known, ended_ms)
     return list(found.values())
 
 
-def fits(workspace: str, file: FileEdits) -> bool:
-    """Whether it can be reverted now."""
+def fitting(workspace: str, files: Sequence[FileEdits], is_gone: Callable[[], bool]) -> set[str]:
+    """The paths of those that can be reverted now. What cannot be found out in time is not one of them."""
+    until = time.monotonic() + _SECONDS
+
+    def is_over() -> bool:
+        return is_gone() or time.monotonic() > until
+
+    return {file.path for file in files if not is_over() and _fits(workspace, file, is_over)}
+
+
+def _fits(workspace: str, file: FileEdits, is_over: Callable[[], bool]) -> bool:
     try:
-        _before(workspace, file)
+        _before(workspace, file, is_over)
     except FileChanged:
         return False
     return True
@@ -81,10 +96,10 @@ def revert(workspace: str, files: Sequence[FileEdits]) -> list[RevertedFile]:
     return [_written(workspace, file, now, was) for file, now, was in planned]
 
 
-def _before(workspace: str, file: FileEdits) -> tuple[_File, Before]:
+def _before(workspace: str, file: FileEdits, is_over: Callable[[], bool] = lambda: False) -> tuple[_File, Before]:
     with _folder_of(workspace, file.path) as (folder, name):
         now = _read(folder, name, file.path)
-    was = before(now.text, file.edits, is_untouched=now.modified_ms <= file.ended_ms)
+    was = before(now.text, file.edits, is_untouched=now.modified_ms <= file.ended_ms, is_over=is_over)
     if isinstance(was, Misfit):
         raise _refusal(file.path, _REASONS[was.reason])
     return now, was

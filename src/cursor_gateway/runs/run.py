@@ -21,6 +21,7 @@ from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.run_state import RunState
 
 
 class Observer(Protocol):
@@ -61,10 +62,11 @@ class Run(RunHandle):
         self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
-        self.readers.left_last = self._reader_left
         self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
         self.questions = questions if questions is not None else Questions(self.waiting)
         self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler)
+        self.log.owner = self.readers.owner = self.driver.owner = self
+        self.when_ended: Callable[[Failure | None], None] | None = None  # called before readers see the end
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start
 
@@ -79,6 +81,10 @@ class Run(RunHandle):
     @property
     def session_id(self) -> str | None:
         return self.driver.session_id
+
+    @property
+    def source(self) -> str | None:
+        return self.driver.turn.source
 
     @property
     def source_name(self) -> str:
@@ -103,16 +109,6 @@ class Run(RunHandle):
         """
         loop = asyncio.get_running_loop()
         self._observers = self._not_notified = observers
-        self.log.failed = self._fault
-        self.log.claimed = lambda: self.stop(
-            GatewayRestarted(
-                "Another gateway took this run over, because this one had stopped; send the message again."
-            )
-        )
-
-        def first_event() -> None:
-            for observer in observers:
-                observer.first_event(self)
 
         def settle(_: object) -> None:
             watch.cancel()
@@ -123,18 +119,14 @@ class Run(RunHandle):
             for observer in observers:
                 observer.ended(self)
 
-        self.driver.first_event = first_event
-        task = self.driver.start(routed(source), after, self._fault)
+        task = self.driver.start(routed(source), after)
         watch = TimeoutWatch(self.driver, self.waiting, limits, loop)
         task.add_done_callback(settle)
         loop.call_soon(self._notify_started)  # while the agent starts
 
     def _release(self) -> None:
         """Without these references the run's memory is freed at once, not with the next garbage collection."""
-        self.readers.left_last = self.driver.first_event = _nothing
-        self.log.failed = lambda error: None
-        self.log.claimed = _nothing
-        self.log.ended = lambda failure: None
+        self.log.owner = self.readers.owner = self.driver.owner = self.when_ended = None
         if self.journal.is_complete:
             self.journal.kept = lambda last: ()
 
@@ -144,10 +136,26 @@ class Run(RunHandle):
         for observer in observers:
             observer.started(self)
 
-    def _fault(self, error: Exception) -> None:
+    # --- what its parts report ----------------------------------------------------------------------
+
+    def first_event_shown(self) -> None:
+        for observer in self._observers:
+            observer.first_event(self)
+
+    def faulted(self, error: Exception) -> None:
         self._notify_started()
         for observer in self._observers:
             observer.fault(self, error)
+
+    def log_claimed(self) -> None:
+        why = "Another gateway took this run over, because this one had stopped; send the message again."
+        self.stop(GatewayRestarted(why))
+
+    def log_ended(self, failure: Failure | None) -> None:
+        if self.when_ended is not None:
+            self.when_ended(failure)
+
+    # --- stopping -----------------------------------------------------------------------------------
 
     def stop(self, why: GatewayError) -> None:
         """Ends the agent, unless the run is done; readers see why."""
@@ -155,7 +163,7 @@ class Run(RunHandle):
 
     @property
     def is_ending(self) -> bool:
-        return self.log.is_ended or self.driver.stop_reason is not None
+        return self.log.state.done is not None or self.driver.stop_reason is not None
 
     async def gone(self) -> None:
         """Waits until nothing of the run is left."""
@@ -177,13 +185,17 @@ class Run(RunHandle):
 
     @property
     def added(self) -> int:
-        return self.log.added
+        return self.log.state.count
 
     async def entered(self) -> None:
         await self.journal.entered()
 
     async def pause(self, number: int) -> Paused | None:
-        return self.log.pauses.get(number)
+        found = self.log.state.next_pause(number - 1)
+        return found.event if found is not None and found.number == number else None
+
+    async def state(self) -> RunState:
+        return self.log.state
 
     # --- readers that leave -------------------------------------------------------------------------
 
@@ -192,7 +204,7 @@ class Run(RunHandle):
         if when is not None:
             self.needs_readers = when == "cancel"
 
-    def _reader_left(self) -> None:
+    def readers_left(self) -> None:
         if not self.needs_readers or self._waits_for_its_reader:
             return
         if self.reconnect_seconds:
@@ -207,8 +219,4 @@ class Run(RunHandle):
     @property
     def _waits_for_its_reader(self) -> bool:
         """A client has the open calls, and its next request contains their results."""
-        return self.waiting.is_waiting and self.readers.read_up_to >= self.log.paused_at
-
-
-def _nothing() -> None:
-    pass
+        return self.waiting.is_waiting and self.readers.read_up_to >= self.log.state.paused_at

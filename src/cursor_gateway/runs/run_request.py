@@ -20,11 +20,13 @@ class RunRequest(AgentRequest, frozen=True, kw_only=True):
 
     owner: str
     request_id: str = ""
+    client: str = ""  # the name of the program that sent it, for people
     forgets_session: bool = False  # the agent begins a new session with the whole conversation
     allow: Sequence[str] = ()  # rules for this run alone
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
     repeat_key: str = ""  # identifies a request by its content; see `repeats`
+    question_key: str = ""  # the same for requests that may be retries; see `failed_questions`
     claim: Claim | None = None  # in a cluster: the command that it came with
 
     @property
@@ -40,6 +42,8 @@ class Defaults(Struct, frozen=True, kw_only=True):
     model_aliases: Mapping[str, str] = {}  # see `model_aliases`
     mode: Mode = "agent"
     fences: Fences = "split"
+    wait_for_approval_seconds: float = 0  # for others than the caller
+    page_url: str = ""  # where people open the page; empty: not known
     when_busy: WhenBusy = "refuse"
     when_client_leaves: WhenClientLeaves = "cancel"
     reconnect_seconds: float = 5  # for clients that retry by themselves
@@ -54,6 +58,11 @@ def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
         tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
         client_session=request.client_session,
     )
+
+
+def asks_others(request: RunRequest, defaults: Defaults) -> bool:
+    """Whether somebody else than the caller, who cannot be asked, decides about what no rule allows."""
+    return defaults.wait_for_approval_seconds > 0 and request.may_be_asked is False and request.offer is None
 
 
 def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:

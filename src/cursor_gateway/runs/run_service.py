@@ -8,6 +8,7 @@ from msgspec import Struct
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
+from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure
@@ -27,6 +28,7 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     running: int
     limit: int  # how many may run at once
     workspace: str = ""  # the default folder
+    problem: str = ""  # what does not work although runs can be started
 
 
 class RunService(Protocol):
@@ -87,11 +89,11 @@ class RunService(Protocol):
         """Raises `ModelUnavailable` for a name that is known to be wrong."""
         ...
 
-    async def files(self, workspace: str | None, query: str, limit: int) -> list[str]:
+    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
         """Paths below the workspace, best match first."""
         ...
 
-    async def folders(self, query: str, limit: int) -> list[str]:
+    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
         """Folders that a conversation may use as its workspace."""
         ...
 
@@ -131,10 +133,14 @@ class RunService(Protocol):
 
 
 async def delete_answer(service: RunService, run_id: str, owner: str, after: int) -> bool:
-    """So that it cannot be looked up any more; a conversation of one answer is removed. False: there is none."""
+    """So that it is neither found nor continued; a conversation of one answer is removed. False: there is none."""
     stored = await service.store.run(run_id, owner)
-    if stored is None or not await service.store.forget_request(run_id, owner, after):
+    if stored is None or await service.store.kept_request(run_id, owner, after) == NOT_STORED:
+        return False
+    if not await service.store.forget_request(run_id, owner, after):
         return False
     if len(await service.store.runs_of(stored.conversation_id, owner)) == 1:
         await service.remove(stored.conversation_id, owner)
+    else:
+        await service.store.keep_request(run_id, owner, after, NOT_STORED)
     return True

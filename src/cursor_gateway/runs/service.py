@@ -9,41 +9,47 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 """
 
 import asyncio
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
+    CallerGone,
     ConversationBusy,
+    Failure,
     GatewayError,
     KeyQuotaExhausted,
+    NotFound,
     RunCancelled,
     RunnerLost,
     StoreUnavailable,
     TooManyRuns,
+    error_of,
 )
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.images import Image
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.deliveries import Deliveries
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.failed_questions import FailedQuestions, Question
+from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.keyed_locks import KeyedLocks
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_run
 from cursor_gateway.runs.registry import Place, Runs
 from cursor_gateway.runs.removal import Removals
-from cursor_gateway.runs.repeats import Repeats
+from cursor_gateway.runs.repeats import Deliveries, Repeats
 from cursor_gateway.runs.request_resolver import RequestResolver
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest, check_body
+from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, check_body
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.runs.waiting import WaitLimits
-from cursor_gateway.runs.whole_answers import no_run
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
@@ -72,6 +78,7 @@ class Service:
         permissions: Permissions | None = None,
         is_alive: Callable[[str], bool] = lambda instance: True,
         must_store_seconds: float | None = None,
+        lost_agents: LostAgents | None = None,
     ) -> None:
         """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
         a cluster, a run is nowhere but in the store; see `Journal`."""
@@ -79,6 +86,7 @@ class Service:
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
         self.deliveries = Deliveries(defaults.reconnect_seconds)
+        self._questions = FailedQuestions(defaults.reconnect_seconds, time.monotonic)
         self.decisions = permissions or Permissions(conversations.data, now_ms)
         self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
         self.removals = Removals(self.source, conversations, self.decisions)
@@ -96,6 +104,7 @@ class Service:
             secret,
             must_store_seconds,
             workspaces.volume_of,
+            lost_agents,
         )
         self._now_ms, self._account_errors = now_ms, account_errors
         self._instance, self._is_alive = instance, is_alive
@@ -202,8 +211,7 @@ class Service:
         needs_lease: bool,
     ) -> Run | Refused:
         """Holds the conversation's lock: no other run starts in it meanwhile."""
-        can_ask = request.may_be_asked and self.source.named(request.source).holds_questions
-        if request.offer is not None or can_ask:
+        if request.offer is not None or self.starter.can_ask(request):
             self.runs.make_room(request.owner)
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
@@ -234,22 +242,54 @@ class Service:
         return True
 
     async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
-        if self._account_errors is not None and asked is not None:
-            run.log.ended = partial(self._account_errors.record, asked)
+        if request.question_key:
+            self._questions.begin(run.id, Question(asked, request.question_key))
+        run.when_ended = partial(self._note_end, run, asked)
         if request.repeat_key:
             await self.note_reply(request.owner, request.repeat_key, IdempotentRun(run.id, ""))
         return run
+
+    def _note_end(self, run: Run, asked: Asked | None, failure: Failure | None) -> None:
+        if self._account_errors is not None and asked is not None:
+            self._account_errors.record(asked, failure)
+        has_waited = run.waiting.asks_others and run.log.state.paused_at > 0
+        self._questions.end(run.id, failure, is_unread=has_waited and run.readers.count == 0)
+
+    async def still_asked(self, request: RunRequest) -> RunHandle | None:
+        """The run that answers the same question, if it has waited for somebody to allow a command: its client may have
+        given up meanwhile, and ask again."""
+        if not request.question_key or not asks_others(request, self.defaults):
+            return None
+        for run_id in self._questions.runs_of(request.question_key):
+            run = self.runs.find(run_id, request.owner)
+            if run is None:
+                with suppress(NotFound, StoreUnavailable):
+                    return await self.find(run_id, request.owner)
+            elif run.log.state.paused_at and not (run.is_ending and run.done is None):
+                return run
+        return None
+
+    def ask_next(self, run: Run, request: RunRequest) -> None:
+        """The request continues the run, which answers it from now on."""
+        before = self._questions.asked_by(run.id)
+        if before is not None:
+            self._questions.begin(run.id, replace(before, key=request.question_key))
 
     async def note_reply(self, owner: str, key: str, reply: IdempotentRun) -> None:
         """If a request with this key is repeated, it gets this reply."""
         await self.repeats.note(owner, key, reply, self._now_ms())
 
     def _asked(self, request: RunRequest) -> Asked | None:
-        """Raises the cached `AgentError` if an agent would only report it again."""
-        if self._account_errors is None:
-            return None
-        asked = self._account_errors.asked(request.owner, request.source, request.model or "")
-        if (error := self._account_errors.known(asked)) is not None:
+        """Raises the remembered error if a client repeats its request, or an agent would only report it again."""
+        errors = self._account_errors
+        asked = errors.asked(request.owner, request.source, request.model or "") if errors is not None else None
+        if not request.clients_retry:
+            return asked
+        failure = self._questions.known(Question(asked, request.question_key)) if request.question_key else None
+        error = error_of(failure) if failure is not None else None
+        if error is None and errors is not None and asked is not None:
+            error = errors.known(asked)
+        if error is not None:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
@@ -275,10 +315,19 @@ class Service:
         return await self.find(found.run_id, request.owner)
 
     async def _has_waited(self, id: str) -> bool:
-        """Waits for its turn if the conversation has an active run. False: it may start."""
+        """Waits for its turn if the conversation has an active run. False: it may start.
+
+        A run that waits for its caller's tool results ends: the caller has sent another message instead of them.
+        """
         latest = self.conversations.latest(id)
         if latest is None or latest.is_ending:
             return False
+        if latest.caller is not None and latest.waiting.is_waiting:
+            latest.stop(
+                CallerGone("The caller sent another message instead of the tool's result; the call was not answered.")
+            )
+            await latest.finished()
+            return True
         self._check_may_wait()
         await latest.finished()
         return True

@@ -1,17 +1,19 @@
 """Decides who gets a place when more runs are requested than may run at once: the policy, without waiting or clocks.
 
 The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
-of places divided by the number of such owners, rounded up. One owner alone can use all places. When others were active
-recently, the last free places are kept for them: one for each of them that has less than its share, and at most a
-quarter of all. An owner that has less than its share itself may take these too. When no place is left for an owner:
+of places divided by the number of such owners, rounded up. When others were active recently, the last free places are
+kept for them: one for each of them that has less than its share, and at most a quarter of all. An owner that has less
+than its share itself may take these too. The very last one is only for an owner that has none, as long as there is
+another API key that has none: whose runs never end can have all places but one. When no place is left for an owner:
 
 - if it holds its share or more, it is refused at once, with `Retry-After`;
 - if it holds less, it waits, for a bounded time, for the next place that becomes free;
 - the next place goes to the waiting owner that holds the fewest, and among equals to the one that has waited longest.
 
 So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
-been away waits for the next run to end: a greedy owner keeps what it has, but every place that it gives back goes to
-others until they have their shares. As long as runs end, no key starves. No active run is stopped for this.
+been away gets the last place, or waits for the next run to end: a greedy owner keeps what it has, but every place that
+it gives back goes to others until they have their shares. As long as the runs of all but one key end, no key starves.
+No active run is stopped for this.
 
 Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
 limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.
@@ -36,6 +38,7 @@ class Shares(Struct, frozen=True, kw_only=True):
     max_runs_per_key: int = 0
     max_waiting_per_key: int = 0
     queue_seconds: float = 30.0
+    api_keys: Collection[str] = ()  # the owners that may come at any time
 
 
 def fair_share(places: int, owners: Collection[str]) -> int:
@@ -44,13 +47,18 @@ def fair_share(places: int, owners: Collection[str]) -> int:
 
 def has_place(owner: str, held: Mapping[str, int], recent: Set[str], shares: Shares) -> bool:
     """Whether there is a free place that is not kept for other owners. `recent` are those that were active recently."""
-    free = shares.max_runs - sum(held.values())
+    own, free = held.get(owner, 0), shares.max_runs - sum(held.values())
     active = {name for name, count in held.items() if count} | recent | {owner}
     share = shares.max_runs // len(active)  # rounded down: all of them can have it at the same time
-    if held.get(owner, 0) < share:
-        return free > 0
+    if own < share:
+        return free > (own > 0 and _others_have_none(owner, held, shares))
     wanting = sum(held.get(other, 0) < share for other in active - {owner})
-    return free > min(wanting, max(1, shares.max_runs // 4))
+    kept = min(wanting, max(1, shares.max_runs // 4))
+    return free > max(kept, own > 0 and _others_have_none(owner, held, shares))
+
+
+def _others_have_none(owner: str, held: Mapping[str, int], shares: Shares) -> bool:
+    return any(not held.get(key) for key in shares.api_keys if key != owner)
 
 
 def has_plenty(busy: int, shares: Shares) -> bool:
@@ -68,7 +76,8 @@ def decide(
     if not queued and has_place(owner, held, recent, shares):
         return "start"
     owners = {name for name, count in held.items() if count} | {*queued, owner}
-    if own + queued.count(owner) >= fair_share(shares.max_runs, owners):
+    places = shares.max_runs - _others_have_none(owner, held, shares)
+    if own + queued.count(owner) >= max(1, min(places, fair_share(shares.max_runs, owners))):
         return "all taken" if sum(held.values()) >= shares.max_runs else "kept for others"
     return "wait"
 

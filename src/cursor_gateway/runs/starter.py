@@ -2,49 +2,62 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from os import urandom
+from os.path import basename
 from secrets import token_bytes
 
 import msgspec
 from msgspec.structs import replace
 
-from cursor_gateway.errors import GatewayError, GatewayFault, host_exhausted
+from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, host_exhausted
 from cursor_gateway.model.caller_tools import preamble, usable
-from cursor_gateway.model.document_events import source_text
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.continuation import continuation_of
+from cursor_gateway.runs.conversations import Conversations, new_conversation_id
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.recovery import all_events, run_info
+from cursor_gateway.runs.recovery import run_info, stored_state
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest, body_hash, scope_of
+from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
 from cursor_gateway.runs.waiting import Waiting, WaitLimits
-from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.stages.partial_run import PartialRun
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from cursor_gateway.store.base import Idempotency, KeyTaken, Lease, NewMessage, NewRun, Refused, RunRecord, Store
+from cursor_gateway.store.base import (
+    CONTINUATION,
+    Idempotency,
+    KeyTaken,
+    Lease,
+    NewMessage,
+    NewRun,
+    Refused,
+    RunRecord,
+    Store,
+)
 
+TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
 _GO_ON = (
     "You were interrupted: the machine that you worked on was lost. What you had said until then is above. Some of the "
     "work may be done. Look at the state of the files before you repeat anything, then continue."
 )
-TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 
 _SHORT_REQUEST = 64 * 1024  # bytes: a longer one is stored by a thread, after the run has begun
+_LARGE_REQUEST = 256 * 1024  # bytes of its body
 
 
 class RunStarter:
@@ -63,6 +76,7 @@ class RunStarter:
         secret: bytes | None,
         must_store_seconds: float | None = None,
         volume_of: Callable[[str], str] = lambda workspace: "",
+        lost_agents: LostAgents | None = None,
     ) -> None:
         """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
         where it is, in a cluster; see `Journal` for `must_store_seconds`."""
@@ -71,7 +85,7 @@ class RunStarter:
         self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
         self._endpoint, self._wait_limits = endpoint, wait_limits
         self._secret = token_bytes() if secret is None else secret
-        self._must_store_seconds, self._volume_of = must_store_seconds, volume_of
+        self._must_store_seconds, self._volume_of, self._lost_agents = must_store_seconds, volume_of, lost_agents
 
     async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """Everything that takes time: the request's images, written to files of the conversation.
@@ -102,6 +116,10 @@ class RunStarter:
     ) -> Run | Refused:
         """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         needs_lease = needs_lease or self._must_store_seconds is not None
+        continuation = await _continuation(request)
+        source = self._source.named(request.source)
+        if source.has_spares and not conversation.version and not images and request.offer is None:
+            conversation = self._with_spare(source, request, conversation)
         info = RunInfo(
             id=new_run_id() if request.claim is None else request.claim.run_id,
             created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -110,20 +128,26 @@ class RunStarter:
             conversation_id=conversation.id,
             fences=request.fences or self._defaults.fences,
             include=request.include,
+            page_url=self._page_url,
         )
         folder = self._conversations.make_folder(conversation)
-        waiting = Waiting(self._wait_limits)
+        waiting = self._waiting(request)
         caller, offered = self._offered(request, info.id, folder, waiting)
-        questions = self._questions(request, waiting)
+        questions = Questions(waiting) if self.can_ask(request) else None
         if caller is not None:
             images = list(zip(request.images, caller.show(request.images), strict=True))
         turns = self._turns(request, info, conversation, images, folder, offered, questions)
-        new = self._new_run(request, info, conversation)
+        new = self._new_run(request, info, conversation, continuation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
-        is_kept_later = len(request.kept) > len(new.request)
+        is_kept_later = len(request.kept) > len(new.request) or len(continuation) > len(new.continuation)
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
             refused = await journal.begin() if must_begin else None
+            if refused is None:
+                await self._end_lost_agents()
+                if len(continuation) > len(new.continuation):
+                    with suppress(StoreUnavailable):  # without it, only a late result finds no agent
+                        await self._store.keep_request(info.id, request.owner, CONTINUATION, continuation)
         except BaseException:
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
@@ -151,18 +175,19 @@ class RunStarter:
         self, request: RunRequest, stored: RunRecord, conversation: Conversation, images: Sequence[tuple[Image, str]]
     ) -> Run:
         """Continues a run that another process began, and that this one has the lease of. Raises `OSError`."""
-        info, events = run_info(stored), await all_events(self._store, stored)
+        await self._end_lost_agents()
+        info = replace(run_info(stored), page_url=self._page_url)
+        state = await stored_state(self._store, stored)
         folder = self._conversations.make_folder(conversation)
-        waiting = Waiting(self._wait_limits)
-        questions = self._questions(request, waiting)
-        said = "".join(map(source_text, events))
-        interrupted = _interrupted(conversation, said)
+        waiting = self._waiting(request)
+        questions = Questions(waiting) if self.can_ask(request) else None
+        interrupted = _interrupted(conversation, state.text)
         turns = self._turns(request, info, interrupted, images, folder, None, questions)
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
-        assembler, closing = PartialRun(events).interrupt(info, prompt, _RESUMED)
+        assembler, closing = state.interrupt(info, prompt, _RESUMED)
         new = self._new_run(request, info, conversation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
-        journal.resume(Lease(stored.id, stored.epoch), events, stored.first_event_ms)
+        journal.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
         run = Run(
             info,
             turns.fresh(),
@@ -174,10 +199,18 @@ class RunStarter:
             questions=questions,
             assembler=assembler,
         )
-        run.log.resume(events)
         run.log.append_soon(closing)
         self._start(run, request, conversation.id, None)
         return run
+
+    @property
+    def _page_url(self) -> str | None:
+        return self._defaults.page_url if self._permissions.can_allow else None
+
+    async def _end_lost_agents(self) -> None:
+        """After the run has begun: what has lost the conversation has lost it by now."""
+        if self._lost_agents is not None:
+            await self._lost_agents.end()
 
     def _start(self, run: Run, request: RunRequest, conversation_id: str, offered: Offered | None) -> None:
         self.quote(run, request)
@@ -192,9 +225,16 @@ class RunStarter:
         self._runs.start(run, after=self._conversations.latest(conversation_id), ended=ended)
         self._conversations.begin(conversation_id, run)
 
-    def _questions(self, request: RunRequest, waiting: Waiting) -> Questions | None:
-        can_wait = request.may_be_asked and self._source.named(request.source).holds_questions
-        return Questions(waiting) if can_wait else None
+    def can_ask(self, request: RunRequest) -> bool:
+        """Whether its agent can ask the caller or others, and wait."""
+        wanted = asks_others(request, self._defaults) or request.may_be_asked
+        return wanted is not False and self._source.may_ask(request.source, wanted)
+
+    def _waiting(self, request: RunRequest) -> Waiting:
+        if not asks_others(request, self._defaults):
+            return Waiting(self._wait_limits)
+        seconds = self._defaults.wait_for_approval_seconds
+        return Waiting(replace(self._wait_limits, answer_seconds=seconds), asks_others=True)
 
     def _turns(
         self,
@@ -216,8 +256,12 @@ class RunStarter:
             folder=folder,
             session_id=conversation.session_id,
             offered=offered,
-            person=questions,
+            person=None if asks_others(request, self._defaults) else questions,
+            approver=questions,
+            is_waiting=questions.is_waiting if questions is not None else never,
             allow=self._allowed(request, conversation),
+            owner=request.owner,
+            next_folder=f"{self._conversations.directory}/{new_conversation_id()}",
         )
         return TurnBuilder(
             conversation=conversation,
@@ -227,6 +271,25 @@ class RunStarter:
             prompts=Prompts(self._secret, folder),
             knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
+
+    def _with_spare(self, source: Source, request: RunRequest, conversation: Conversation) -> Conversation:
+        """A new conversation, in the folder of an agent that waits for it, if there is one."""
+        if self._source.may_ask(request.source, request.may_be_asked):
+            return conversation
+        folder = source.claim_spare(
+            Turn(
+                run_id="",
+                source=request.source,
+                prompt="",
+                model=request.model or "",
+                mode=request.mode or self._defaults.mode,
+                workspace=conversation.workspace,
+                folder="",
+                allow=self._allowed(request, conversation),
+                owner=request.owner,
+            )
+        )
+        return conversation if folder is None else replace(conversation, id=basename(folder))
 
     def _allowed(self, request: RunRequest, conversation: Conversation) -> list[str]:
         """With the caller's tools nothing else is allowed."""
@@ -253,7 +316,9 @@ class RunStarter:
             scope = scope_of(request, run.turn.workspace, self._defaults.mode)
             run.journal.fingerprint = lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)])
 
-    def _new_run(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> NewRun:
+    def _new_run(
+        self, request: RunRequest, info: RunInfo, conversation: Conversation, continuation: bytes = b""
+    ) -> NewRun:
         is_new = not conversation.known
         key, claim = request.idempotency_key, request.claim
         if claim is not None and request.repeat_key:  # which is stored later, and must be when the command is done
@@ -273,9 +338,18 @@ class RunStarter:
             started_ms=self._now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
             volume=self._volume_of(conversation.workspace),
+            client=request.client,
             claim=claim,
             request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",
+            continuation=continuation if len(continuation) <= _SHORT_REQUEST else b"",
         )
+
+
+async def _continuation(request: RunRequest) -> bytes:
+    """Compressing the tools of a large request takes a while."""
+    if request.offer is None or len(request.body) <= _LARGE_REQUEST:
+        return continuation_of(request)
+    return await asyncio.to_thread(continuation_of, request)
 
 
 def _interrupted(conversation: Conversation, said: str) -> Conversation:

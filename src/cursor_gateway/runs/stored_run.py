@@ -3,7 +3,7 @@
 import asyncio
 from contextlib import suppress
 
-from cursor_gateway.errors import GatewayError, NotFound
+from cursor_gateway.errors import GatewayError, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.runs.handle import RunHandle
@@ -11,6 +11,7 @@ from cursor_gateway.runs.readers import Readers
 from cursor_gateway.runs.recovery import run_info
 from cursor_gateway.store.base import RunRecord, Store
 
+_NO_END = "This answer is damaged: its end is missing. Restart the gateway to recover what can be read, or delete it."
 _POLL_SECONDS = 0.25  # a run that another gateway drives
 
 
@@ -38,6 +39,8 @@ class StoredLog:
         if self.stored.state != "running":
             last = (await self.after(self.stored.event_count - 1))[-1:]
             self.done = last[0] if last and isinstance(last[0], Done) else None
+            if last and self.done is None:
+                raise HistoryDamaged(_NO_END)
 
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
         loop, count = asyncio.get_running_loop(), self.count

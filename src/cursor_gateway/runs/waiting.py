@@ -53,7 +53,9 @@ class Host(Protocol):
 class Waiting:
     """Whether a run waits, for what, since when, and for how long it has waited so far."""
 
-    def __init__(self, limits: WaitLimits) -> None:
+    def __init__(self, limits: WaitLimits, *, asks_others: bool = False) -> None:
+        """`asks_others`: not the caller answers, but for example a person at the page."""
+        self.asks_others = asks_others
         self.since: float | None = None  # by the loop's clock
         self.seconds = 0.0  # that it has waited, up to the last answer
         self.most: int | None = None  # calls that are shown at once

@@ -4,26 +4,23 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from cursor_gateway.errors import NotFound, StoreUnavailable
+from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Mode
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.replies import with_later_answers
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest, scope_of
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.base import Store
 
 
 async def response_of(run: RunHandle) -> ChatResponse:
     """The whole answer, or what there is of it now."""
-    partial, reader, until = PartialRun(), run.reader(), run.count
-    while reader.place < until and not reader.has_left:
-        for event in await reader.next():
-            partial.push(event)
-    if reader.has_left:  # it was deleted meanwhile
-        raise no_run(run.id)
-    return partial.response(run.info, run.prompt)
+    state, transcript = RunState(), Transcript()
+    await run.fold(state, transcript)
+    return state.response(transcript.documents, run.info, run.prompt)
 
 
 async def answered_response_of(store: Store, run: RunHandle) -> ChatResponse:
@@ -43,10 +40,6 @@ async def prompt_of(store: Store, run: RunHandle) -> str:
     """The prompt of this run."""
     stored = await store.messages(run.info.conversation_id or "", run.owner)
     return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")
-
-
-def no_run(id: str) -> NotFound:
-    return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
 
 
 async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer: str, default_mode: Mode) -> None:

@@ -1,25 +1,54 @@
-"""A folder and part of a path in; the files below it that match, without those that git ignores, out."""
+"""A folder and part of a path in; the files below it that match, without those that git ignores, out.
+
+The folder may be somebody else's work, so no program is started in it, and what is read is limited. See
+docs/decisions for what the list contains.
+"""
 
 import os
-import subprocess
-from collections.abc import Iterator
-from pathlib import Path
+import stat
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
-from cursor_gateway.wire.surrogates import has_surrogates
+from msgspec import Struct
 
-_MOST_FILES = 20_000  # that are looked at
-_SECONDS = 5
-_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "dist", "build"})  # where there is no git
+from cursor_gateway.runs.ignore_rules import IgnoreRules
+
+_MOST_ENTRIES = 100_000  # that are looked at
+_MOST_DEPTH = 64
+_MOST_BYTES = 64_000  # of an ignore file
+_SECONDS = 5.0
+_SKIPPED = frozenset({b"node_modules", b"__pycache__", b"venv", b"target", b"dist", b"build"})  # outside repositories
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 
-def find_files(folder: str, query: str, limit: int) -> list[str]:
+class _Rules(Struct, frozen=True):
+    """Of an ignore file: they are about paths below its folder."""
+
+    base: bytes  # ends with a slash
+    rules: IgnoreRules
+
+
+class _Folder(Struct, frozen=True):
+    path: bytes  # from the folder that is searched; ends with a slash, unless it is that folder itself
+    depth: int
+    rules: tuple[_Rules, ...]  # the nearest first
+    is_in_repository: bool
+
+
+def find_files(
+    folder: str, query: str, limit: int, *, seconds: float = _SECONDS, is_gone: Callable[[], bool] = lambda: False
+) -> list[str]:
     """Best first: the name begins with the query, contains it, the path contains it; then by depth and name.
 
-    Names that are not UTF-8 are left out: neither JSON nor a prompt can contain them.
+    Names that are not UTF-8 are left out: neither JSON nor a prompt can contain them. After `seconds`, or when nobody
+    waits for them any more, it is those that were found so far.
     """
     words = query.lower()
     ranked = []
-    for path in _listed(folder):
+    until = time.monotonic() + seconds
+    for path in _files(os.fsencode(folder), lambda: is_gone() or time.monotonic() > until):
         low = path.lower()
         name = low.rpartition("/")[2]
         if words not in low:
@@ -29,30 +58,98 @@ def find_files(folder: str, query: str, limit: int) -> list[str]:
     return [path for _, _, path in sorted(ranked)[:limit]]
 
 
-def _listed(folder: str) -> list[str]:
-    try:
-        return _known_to_git(folder)
-    except (OSError, subprocess.SubprocessError):
-        return list(_walked(Path(folder)))
-
-
-def _known_to_git(folder: str) -> list[str]:
-    """Tracked files, and new ones that are not ignored. Nothing in the repository's configuration is run."""
-    command = ["git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    listed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=_SECONDS, check=True)
-    names = dict.fromkeys(listed.stdout.decode("utf-8", "replace").split("\0")[:_MOST_FILES])
-    return [name for name in names if name and os.path.exists(os.path.join(folder, name))]
-
-
-def _walked(folder: Path) -> Iterator[str]:
-    count = 0
-    for parent, folders, names in os.walk(folder):
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in _SKIPPED)
-        for name in sorted(names):
-            count += 1
-            if count > _MOST_FILES:
+def _files(root: bytes, is_over: Callable[[], bool]) -> Iterator[str]:
+    """The nearest first."""
+    waiting = deque([_first(root)])
+    left = _MOST_ENTRIES
+    while waiting:
+        folder = _entered(root, waiting.popleft())
+        for entry in _entries(os.path.join(root, folder.path)):
+            left -= 1
+            if left < 0 or is_over():
                 return
-            path = (Path(parent) / name).relative_to(folder).as_posix()
-            if not has_surrogates(path):
-                yield path
+            path = folder.path + entry.name
+            if entry.name == b".git" or _is_skipped(root, folder, entry):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if folder.depth < _MOST_DEPTH:
+                    below = _Folder(path + b"/", folder.depth + 1, folder.rules, folder.is_in_repository)
+                    waiting.append(below)
+            elif _is_file(entry):
+                with suppress(UnicodeDecodeError):
+                    yield path.decode()
+
+
+def _first(root: bytes) -> _Folder:
+    """It may be inside of a repository: then the rules of the folders above it count as well."""
+    above = [root]
+    while above[-1] != os.path.dirname(above[-1]) and not _is_repository(above[-1]):
+        above.append(os.path.dirname(above[-1]))
+    if not _is_repository(above[-1]):
+        return _Folder(b"", 0, (), False)
+    rules = _rules_of_repository(above[-1])
+    for folder in above[:0:-1]:
+        rules = _rules_in(folder, b".gitignore") + rules
+    return _Folder(b"", 0, rules, True)
+
+
+def _entered(root: bytes, folder: _Folder) -> _Folder:
+    """With the rules in it. A repository inside of another folder has its own."""
+    path = os.path.join(root, folder.path)
+    rules, is_in_repository = folder.rules, folder.is_in_repository
+    if folder.path and _is_repository(path):
+        rules, is_in_repository = _rules_of_repository(path), True
+    if is_in_repository:
+        rules = _rules_in(path, b".gitignore") + rules
+    return _Folder(folder.path, folder.depth, rules, is_in_repository)
+
+
+def _is_repository(folder: bytes) -> bool:
+    return os.path.lexists(os.path.join(folder, b".git"))
+
+
+def _rules_of_repository(top: bytes) -> tuple[_Rules, ...]:
+    """Besides its `.gitignore` files: the user's own rules come last."""
+    home = os.path.join(os.fsencode(os.path.expanduser("~")), b".config")
+    users = os.path.join(os.fsencode(os.environ.get("XDG_CONFIG_HOME", "")) or home, b"git/ignore")
+    return _rules_in(top, b".git/info/exclude") + _rules_in(top, users)
+
+
+def _rules_in(folder: bytes, name: bytes) -> tuple[_Rules, ...]:
+    rules = IgnoreRules(_read(os.path.join(folder, name)))
+    return (_Rules(os.path.join(folder, b""), rules),) if rules else ()
+
+
+def _read(path: bytes) -> bytes:
+    """A regular file, and no link: as git has it. Nothing otherwise."""
+    try:
+        with open(os.open(path, _FILE), "rb") as file:
+            is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+            return file.read(_MOST_BYTES) if is_regular else b""
+    except OSError:
+        return b""
+
+
+def _entries(folder: bytes) -> Iterator["os.DirEntry[bytes]"]:
+    with suppress(OSError), os.scandir(folder) as entries:  # it may be gone, or not for us to see
+        yield from entries
+
+
+def _is_skipped(root: bytes, folder: _Folder, entry: "os.DirEntry[bytes]") -> bool:
+    is_folder = entry.is_dir(follow_symlinks=False)
+    if not folder.is_in_repository:
+        return is_folder and (entry.name.startswith(b".") or entry.name in _SKIPPED)
+    mark = b"/" if is_folder else b""
+    path = os.path.join(root, folder.path, entry.name)
+    for one in folder.rules:
+        verdict = one.rules.verdict(mark + path[len(one.base) :], mark + entry.name)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _is_file(entry: "os.DirEntry[bytes]") -> bool:
+    try:
+        return entry.is_file()
+    except OSError:  # a loop of links
+        return False

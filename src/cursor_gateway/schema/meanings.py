@@ -21,12 +21,23 @@ MEANINGS: dict[str, str] = {
     "UsageInfo.completionTokens": "Tokens written.",
     "UsageInfo.totalTokens": "The sum of both.",
     "UsageInfo.cachedTokens": "Extension: the part of `promptTokens` that came from the cache.",
+    "UsageInfo.reasoningTokens": "Extension: the part of `completionTokens` that was thinking.",
     "UsageInfo.estimated": "Extension: true if the agent reported no usage and the tokens are estimated from the text.",
     "ResponseMetadata": "Figures about a run.",
     "ResponseMetadata.duration_ms": "How long the run took; 0 if unknown.",
     "ResponseMetadata.toolCallCount": "The number of `tool_call` documents.",
     "ResponseMetadata.turnCount": "The number of model turns.",
     "ResponseMetadata.unrecognized": "Extension: the number of unknown lines and events in the agent's output.",
+    "ResponseMetadata.refusedCount": "Extension: the number of tool calls that were not run because nothing allowed "
+    "them, whatever the answer claims.",
+    "ResponseMetadata.refused": "Extension: the first 20 of these tool calls.",
+    "RefusedCall": "Extension: a tool call that was not run because nothing allowed it.",
+    "RefusedCall.document": "The id of its document; decide about it with `POST /v1/chat/{id}/answer`.",
+    "RefusedCall.subject": "The command line, the address, the file or the tool; shortened if it is long.",
+    "RefusedCall.rules": "Extension: the rules that would allow it; omitted if no rule can.",
+    "RefusedCall.reason": "Extension: why it was not run.",
+    "RefusedCall.link": "Extension: where a person can allow it, if anybody can: the path on this gateway's page.",
+    "RefusedCall.url": "Extension: the same with the gateway's address, if it is known (setting `page_url`).",
     "ResponseMetadata.resultDiffers": "Extension: true if the agent's final result differs from the text it streamed.",
     "ResponseMetadata.stored": "Extension: false if the answer could not be stored. The answer itself is complete.",
     "ResponseMetadata.waitingFor": "Extension: the tool calls that the caller has to run. The run continues when "
@@ -34,6 +45,7 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.recording": "Extension: the recording that was replayed; no agent ran.",
     "ResponseMetadata.fallback": "Extension: the backend that answered, because the chosen one failed before its first "
     "event.",
+    "ResponseMetadata.warm": "Extension: true if the agent was ready before the run; nothing had to be started.",
     "ReplayedRecording.name": "The recording's name: its file name without the extension.",
     "ReplayedRecording.reason": "Why it was chosen: the prompt names it, equals its prompt, or shares words with "
     "it; or nothing matches, and it is the demo's default.",
@@ -93,6 +105,7 @@ MEANINGS: dict[str, str] = {
     "PlanMetadata.overview": "The plan in a sentence or two.",
     "PlanMetadata.todos": "The steps.",
     "PlanMetadata.format": "The format of the content.",
+    "PlanMetadata.accepted": "Extension: `true` if somebody accepted the plan while the run waited.",
     "PlanTodo": "One step of a plan.",
     "PlanTodo.id": "The step's id; later `todo_update` documents use it.",
     "PlanTodo.content": "A description of the step.",
@@ -129,8 +142,11 @@ MEANINGS: dict[str, str] = {
     ".permission": "Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` "
     "to decide.",
     "PermissionRequest.subject": "The command line, the URL or the tool.",
+    "PermissionRequest.warning": "Extension: why the rules would allow more than they seem to: the program can run any "
+    "other. Show it beside `conversation` and `workspace`.",
     "PermissionRequest.rules": "The rules that `conversation` and `workspace` add, in the form of the agent's own "
     "configuration.",
+    ".parentId": "Extension: for what a sub-agent did, the id of the `task` document that started it.",
     ".raw": 'Extension: the agent\'s own payload, with `include: ["raw"]`.',
     # --- streaming
     "StreamEvent": "One line of an NDJSON stream. In a Server-Sent Event, `type` is the event name and `data` its "
@@ -162,6 +178,7 @@ MEANINGS: dict[str, str] = {
     "KnownMetadata.questions": "The questions, each with its options.",
     "KnownMetadata.state": "`waiting`: the caller has to run the tool or answer.",
     "KnownMetadata.ranBy": "`caller`: the caller, not the agent, runs the tool.",
+    "KnownMetadata.parentId": "The `task` document of the sub-agent that does this.",
     "DonePayload.id": "The id of the answer.",
     "DonePayload.metadata": "Figures about the run.",
 }

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.dialects.base import Form, Whole
 from cursor_gateway.dialects.deltas import Answer, AnswerFold, add_usage
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
+from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import AnswerUnfit, Failure, GatewayError, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import UserMessage
@@ -141,7 +141,7 @@ class LateStream:
         form: Form,
         headers: Callable[[], Mapping[str, str]],
         reading: Reading,
-        errors: Errors = OPENAI_ERRORS,
+        errors: Errors = OWN_ERRORS,
         *,
         streams_failures: bool = False,
     ) -> None:

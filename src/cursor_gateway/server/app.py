@@ -57,7 +57,7 @@ def build_app(
         endpoints[route.path] = {"POST": RouteEndpoint(route, errors, known, service, settings, reading)}
         errors_by_path[route.path] = errors
     for computed, errors in known.computed:
-        endpoints.setdefault(computed.path, {})[computed.method] = ComputedEndpoint(computed, settings)
+        endpoints.setdefault(computed.path, {})[computed.method] = ComputedEndpoint(computed, settings, reading)
         errors_by_path[computed.path] = errors
     for answers, errors in known.answers:
         found = StoredAnswerEndpoints(answers, known, service, reading, errors).endpoints
@@ -100,6 +100,7 @@ def build_app(
         },
         errors_by_path,
         known.errors_by_header,
+        reading.unread,
     )
     if not serves_clients:
         routes = Routes(operated, {})

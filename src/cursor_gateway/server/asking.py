@@ -7,6 +7,7 @@ from operator import attrgetter
 from typing import Any
 
 from msgspec.structs import replace
+from starlette.background import BackgroundTask
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,7 +26,7 @@ from cursor_gateway.dialects.base import (
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.requests import AgentRequest
+from cursor_gateway.model.requests import NOT_STORED, AgentRequest
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.run_request import RunRequest
@@ -33,9 +34,10 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer, fold_run
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
+from cursor_gateway.server.client_names import client_name
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import run_response
-from cursor_gateway.server.stored_answers import answer_now, reply_stream, text_of
+from cursor_gateway.server.stored_answers import answer_now, reply_stream
 from cursor_gateway.server.streaming import Reading, run_headers, view_of
 from cursor_gateway.settings import Settings
 
@@ -59,12 +61,16 @@ class RouteEndpoint:
 
     async def __call__(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings)
-        asked = await parse_body(body, lambda body: self._route.read(body, request.headers))
+        turn = self._reading.unread.turn(request.state.owner)
+        asked = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
+        if asked.stream:
+            self._reading.unread.check(request.state.owner)
         match asked:
             case StartRun(reply=reply):
                 messages = await self._with_references(asked, request.state.owner)
                 run_request = self._run_request(asked, messages, request, body)
                 try:
+                    await self._check_followed(asked, request.state.owner)
                     continued = await self._service.take(run_request)
                 except GatewayError as error:
                     # Clients act on this one's code, and send the whole conversation.
@@ -90,8 +96,18 @@ class RouteEndpoint:
         for number, answer in asked.references.items():
             with suppress(NotFound, StoreUnavailable):
                 run = await self._service.find(answer.run_id, owner)
-                messages[number] = replace(messages[number], text=await text_of(run, answer.after))
+                messages[number] = replace(messages[number], text=(await run.state()).reply_text(answer.after))
         return messages
+
+    async def _check_followed(self, asked: StartRun, owner: str) -> None:
+        """What its client did not want to be stored, or deleted, cannot be continued by its id in the dialect."""
+        if asked.follows is None or (answer := self._dialects.answer(asked.follows)).run_id == asked.follows:
+            return
+        if await self._service.store.kept_request(answer.run_id, owner, answer.after) == NOT_STORED:
+            raise PreviousAnswerUnknown(
+                "The previous answer was not stored, or was deleted; send the whole conversation instead.",
+                param="previous_response_id",
+            )
 
     def _run_request(self, asked: StartRun, messages: Sequence[Message], request: Request, body: bytes) -> RunRequest:
         wanted = dict(zip(_FIELDS, _values(asked), strict=True))
@@ -104,6 +120,7 @@ class RouteEndpoint:
             **wanted,
             owner=request.state.owner,
             request_id=request.state.request_id,
+            client=client_name(request.headers),
             idempotency_key=idempotency_key(request),
             body=body,
         )
@@ -127,12 +144,14 @@ class RouteEndpoint:
             snapshot = await response_of(run)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
         if asked.stream:
-            return reply_stream(run, reply, start, self._reading, self._errors)
+            return reply_stream(run, reply, start, self._reading, self._errors, is_replay=continued.is_repeat)
         whole = reply.whole(view_of(run), start)
         if (has_begun := await fold_run(run, whole, request.receive, whole.after, start.after)) is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:
+            if continued.is_repeat:  # the status of a failure would be retried, and nothing more can come
+                return run_response(await response_of(run), headers=headers)
             shown = failure.final() if has_begun else failure
             return error_response(shown, headers, whole.error_body(failure), self._errors)
         return Response(whole.body(), media_type=reply.media_type, headers=headers)
@@ -164,6 +183,13 @@ class RouteEndpoint:
 
 def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
     """The reply; `sent` is called when the last of it was written."""
+    if isinstance(app, Response):
+
+        async def note() -> None:  # in the event loop, not in a thread: the client may ask again at once
+            sent()
+
+        app.background = BackgroundTask(note)
+        return app
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         async def noting(message: MutableMapping[str, Any]) -> None:

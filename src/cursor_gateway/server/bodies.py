@@ -1,8 +1,9 @@
 """Read request bodies within the limits of size and time, and encode JSON replies."""
 
 import asyncio
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -48,8 +49,31 @@ def _too_large(max_bytes: int) -> RequestTooLarge:
     return RequestTooLarge(f"The body is larger than {max_bytes} bytes; send less, or raise `max_body_bytes`.")
 
 
-async def parse_body(body: bytes, read: Callable[[bytes], T]) -> T:
-    return read(body) if len(body) <= _LARGE else await asyncio.to_thread(read, body)
+async def parse_body(body: bytes, read: Callable[[bytes], T], turn: AbstractAsyncContextManager[None]) -> T:
+    """`turn`: of the owner, whose large bodies are parsed one after the other."""
+    if len(body) <= _LARGE:
+        return read(body)
+    async with turn:
+        return await asyncio.to_thread(read, body)
+
+
+async def while_connected(request: Request, answer: Coroutine[Any, Any, T]) -> T:
+    """Cancelled when the client disconnects. The body of the request has been read. Raises `ClientDisconnect`."""
+
+    async def disconnected() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    loop = asyncio.get_running_loop()
+    working, watch = loop.create_task(answer), loop.create_task(disconnected())
+    try:
+        await asyncio.wait((working, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        watch.cancel()
 
 
 def idempotency_key(request: Request) -> str | None:

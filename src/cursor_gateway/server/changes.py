@@ -1,7 +1,10 @@
 """The files that the agent changed in a conversation, over HTTP: list and revert them."""
 
+from collections.abc import Set
+from typing import Annotated
+
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -11,12 +14,12 @@ from cursor_gateway.model.history import RevertRequest
 from cursor_gateway.runs.reverting import RevertedFile, edits_of
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.bodies import json_response, read_body
+from cursor_gateway.server.bodies import json_response, read_body, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.settings import Settings
-from cursor_gateway.stages.changes import FileChange, file_changes
+from cursor_gateway.stages.changes import FileChange, edited_files
 from cursor_gateway.store.base import ConversationRecord, RunRecord
 from cursor_gateway.wire.json_body import read_json
 
@@ -24,13 +27,13 @@ from cursor_gateway.wire.json_body import read_json
 class ConversationChanges(Struct, frozen=True):
     """The files that the agent changed in a conversation."""
 
-    files: list[FileChange]
+    files: Annotated[list[FileChange], Meta(description="In the order in which they were first changed.")]
 
 
 class RevertedFiles(Struct, frozen=True):
     """The files that were reverted."""
 
-    files: list[RevertedFile]
+    files: Annotated[list[RevertedFile], Meta(description="In the order in which they were first changed.")]
 
 
 class ChangeEndpoints:
@@ -44,14 +47,12 @@ class ChangeEndpoints:
             raise InvalidRequest("`dialect` must be json or html.", param="dialect")
         conversation = await find_conversation(self._service, request)
         responses = await self._responses(request.state.owner, await self._runs(conversation))
-        found = file_changes(document for response, _ in responses for document in response.documents)
         edits = edits_of(responses)
-        fitting = await self._service.revertible(conversation, edits) if edits else set()
-        files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in found]
-        if form == "json":
-            return json_response(ConversationChanges(files))
+        fitting = set[str]()
+        if edits:
+            fitting = set(await while_connected(request, self._service.revertible(conversation, edits)))
         renderings = self._renderings
-        return await renderings.run_for(request, lambda: _as_html(files, renderings))
+        return await renderings.run_for(request, lambda: _reply(form, responses, fitting, renderings))
 
     async def revert(self, request: Request) -> Response:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)
@@ -77,7 +78,12 @@ class ChangeEndpoints:
         return [(await response_of(await self._service.find(run.id, owner)), run.ended_ms or 0) for run in runs]
 
 
-def _as_html(changes: list[FileChange], renderings: Renderings) -> Response:
+def _reply(form: str, responses: list[tuple[ChatResponse, int]], fitting: Set[str], renderings: Renderings) -> Response:
+    found = edited_files(document for response, _ in responses for document in response.documents)
+    combined = [renderings.combine(file) for file in found]
+    files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in combined]
+    if form == "json":
+        return json_response(ConversationChanges(files))
     from cursor_gateway.render.html import render_changes
 
-    return Response(render_changes(changes, renderings.do), media_type="text/html", headers=HTML_HEADERS)
+    return Response(render_changes(files, renderings.do), media_type="text/html", headers=HTML_HEADERS)

@@ -1,7 +1,7 @@
 """Checks every request first: its key, origin, host and content type. Refused requests get their error here.
 
 This API runs programs on this machine, so web pages must not be able to use it: neither with a form or a script
-(Origin, Sec-Fetch-Site, Content-Type), nor through a name that they have pointed to this machine (Host).
+(Origin, Sec-Fetch-Site, Referer, Content-Type), nor through a name that they have pointed to this machine (Host).
 """
 
 import ipaddress
@@ -16,7 +16,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
+from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import (
     Failure,
     GatewayError,
@@ -34,6 +34,7 @@ from cursor_gateway.runs.shares import Rate
 from cursor_gateway.server.logs import Log
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback
+from cursor_gateway.store.base import OWNER
 
 _log = Log()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -41,6 +42,7 @@ _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?"
 # Without a key: they reveal nothing and start nothing.
 _OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
 _OPEN_PREFIX = "/page/"
+_EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {
     "x-content-type-options": "nosniff",
@@ -50,7 +52,7 @@ _STATIC_HEADERS = {
     "cross-origin-opener-policy": "same-origin",
 }
 
-Headers: TypeAlias = Mapping[bytes, bytes]  # the first of each name
+_Headers: TypeAlias = Mapping[bytes, bytes]  # the first of each name
 Pairs: TypeAlias = list[tuple[bytes, bytes]]
 
 
@@ -62,7 +64,7 @@ class Guard:
         metrics: Metrics,
         more_headers: dict[str, str],
         keys: KeyRing,
-        errors_for: Callable[[Scope], Errors] = lambda scope: OPENAI_ERRORS,
+        errors_for: Callable[[Scope], Errors] = lambda scope: OWN_ERRORS,
     ) -> None:
         """`errors_for`: how the errors of a request are encoded."""
         self._keys = keys
@@ -73,7 +75,7 @@ class Guard:
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = dict(reversed(scope["headers"]))
+        headers: _Headers = dict(reversed(scope["headers"]))
         given = headers.get(b"x-request-id", b"").decode("latin-1")
         request_id = given if _REQUEST_ID.fullmatch(given) else _new_id()
         origin = _text(headers, b"origin")
@@ -83,11 +85,12 @@ class Guard:
         state["request_id"] = request_id
         try:
             self._check_host(scope)
-            self._check_page(method, origin, headers)
+            self._check_page(method, scope["path"], origin, headers)
             if method == "OPTIONS" and origin is not None:
                 await _preflight(headers)(scope, receive, reply)
                 return
             state["owner"] = owner = self._owner(scope["path"], headers)
+            OWNER.set(owner)
             if not _is_open(scope["path"]):
                 self._check_rate(owner)
             await self._app(scope, receive, reply)
@@ -132,18 +135,29 @@ class Guard:
             f"The host name {host!r} is not allowed; use the gateway's address, or add the name to `allowed_hosts`."
         )
 
-    def _check_page(self, method: str, origin: str | None, headers: Headers) -> None:
+    def _check_page(self, method: str, path: str, origin: str | None, headers: _Headers) -> None:
         if origin is not None and origin not in self._settings.allowed_origins:
             host = _text(headers, b"host")
             if origin not in (f"http://{host}", f"https://{host}"):
                 raise RequestForbidden(
                     "Web pages from other origins are not allowed; add the origin to `allowed_origins` if you trust it."
                 )
-        is_link = method in _READING and headers.get(b"sec-fetch-mode") == b"navigate"
-        if headers.get(b"sec-fetch-site") == b"cross-site" and origin is None and not is_link:
+        elif origin is None and self._is_foreign(headers) and not _is_link(method, path, headers):
             raise RequestForbidden("Cross-site requests are not allowed; open the gateway's own page.")
 
-    def _owner(self, path: str, headers: Headers) -> str:
+    def _is_foreign(self, headers: _Headers) -> bool:
+        """Sent by a page of another site or port, without an `Origin`: a link, a frame, an image, a prefetch."""
+        site, referer = headers.get(b"sec-fetch-site"), _text(headers, b"referer")
+        if site is not None:
+            return site not in (b"same-origin", b"none")
+        # An old browser, or a program. No page can make a browser send a key with a link.
+        if referer is None or b"authorization" in headers or b"x-api-key" in headers:
+            return False
+        host = _text(headers, b"host")
+        own = (f"http://{host}", f"https://{host}", *self._settings.allowed_origins)
+        return not any(referer == one or referer.startswith(f"{one}/") for one in own)
+
+    def _owner(self, path: str, headers: _Headers) -> str:
         if not self._keys.are_required or _is_open(path):
             return LOCAL_OWNER
         scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
@@ -214,6 +228,13 @@ def _is_open(path: str) -> bool:
     return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX)
 
 
+def _is_link(method: str, path: str, headers: _Headers) -> bool:
+    """A link to something that other sites may link to: the page, or a conversation as a file."""
+    is_opened = headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
+    is_whole = headers.get(b"sec-fetch-dest", b"document") == b"document"  # not in a frame
+    return method in _READING and is_opened and is_whole and (_is_open(path) or bool(_EXPORT.fullmatch(path)))
+
+
 def _new_id() -> str:
     return f"req_{token_hex(16)}"
 
@@ -222,7 +243,7 @@ def _encoded(headers: Mapping[str, str]) -> Pairs:
     return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
-def _text(headers: Headers, name: bytes) -> str | None:
+def _text(headers: _Headers, name: bytes) -> str | None:
     value = headers.get(name)
     return None if value is None else value.decode("latin-1")
 
@@ -231,20 +252,20 @@ def error_response(
     failure: Failure,
     headers: Mapping[str, str] | None = None,
     body: bytes | None = None,
-    errors: Errors = OPENAI_ERRORS,
+    errors: Errors = OWN_ERRORS,
 ) -> ASGIApp:
     """`body` is for replies that contain more than the error."""
-    retries = errors.is_worth_retrying(failure)
-    more = {"x-should-retry": "true" if retries else "false"}  # OpenAI's and Anthropic's own clients obey it
-    if retries and failure.retry_after is not None:
-        more["retry-after"] = str(failure.retry_after)
+    shown = errors.shown(failure)
+    more = {"x-should-retry": "true" if shown.retryable else "false"}  # OpenAI's and Anthropic's own clients obey it
+    if shown.retryable and shown.retry_after is not None:
+        more["retry-after"] = str(shown.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"
     all_headers = {**more, **(headers or {})}
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        content = errors.encode(failure, scope["state"]["request_id"]) if body is None else body
-        await Response(content, failure.status, all_headers, media_type=errors.media_type)(scope, receive, send)
+        content = errors.encode(shown, scope["state"]["request_id"]) if body is None else body
+        await Response(content, shown.status, all_headers, media_type=errors.media_type)(scope, receive, send)
 
     return respond
 
@@ -260,11 +281,16 @@ def _host(value: bytes) -> str:
 
 
 def check_media_type(scope: Scope) -> None:
-    """A form on any web page can send a POST, but not JSON. Raises `MediaTypeRefused`."""
+    """A form on any web page can send a POST, but not JSON. Raises `MediaTypeRefused`.
+
+    A request without a body needs no type: clients send none to cancel something. From a foreign page, it is refused by
+    its `Origin`, which browsers add.
+    """
     if scope["method"] not in ("POST", "PUT", "PATCH"):
         return
-    headers: Headers = dict(reversed(scope["headers"]))
-    if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
+    headers: _Headers = dict(reversed(scope["headers"]))
+    type = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if type != b"application/json" and (type or _has_body(headers)):
         raise MediaTypeRefused("The body must be JSON; send it with `Content-Type: application/json`.")
     coding = (
         headers.get(b"content-encoding", b"identity").lower(),
@@ -276,7 +302,11 @@ def check_media_type(scope: Scope) -> None:
         )
 
 
-def _preflight(headers: Headers) -> Response:
+def _has_body(headers: _Headers) -> bool:
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b""
+
+
+def _preflight(headers: _Headers) -> Response:
     return Response(
         status_code=204,
         headers={

@@ -7,7 +7,14 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.base import SSE
-from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, Done, Paused
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    Done,
+    Paused,
+    TerminalOutput,
+)
 from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
 from cursor_gateway.wire.sse import frame
 
@@ -59,6 +66,8 @@ class HtmlEncoder:
         match event:
             case ContentDelta(id=id, text=text) if id in self._open:
                 self._open[id].text.append(text)
+            case TerminalOutput(id=id, text=text) if id in self._open:
+                self._open[id].output.append(text)
             case DocumentEnded(document=document):
                 open = self._open.pop(document.id, None)
                 if open is not None and open.text:
@@ -73,6 +82,8 @@ class HtmlEncoder:
         for id, open in self._open.items():
             shown = [Replaced(id, "", one.html) if isinstance(one, Added) else one for one in open.shown]
             grown = self._renderer.push(ContentDelta(id, "".join(open.text))) if open.text else []
+            if open.output:
+                grown += self._renderer.push(TerminalOutput(id, "".join(open.output)))
             fragments += [*shown, *grown]
         self._open = {}
         return fragments
@@ -81,6 +92,7 @@ class HtmlEncoder:
 class _Open(Struct):
     shown: list[Fragment] = []
     text: list[str] = []
+    output: list[str] = []
 
 
 def _frame(name: str, value: object, number: int) -> bytes:
@@ -88,12 +100,17 @@ def _frame(name: str, value: object, number: int) -> bytes:
 
 
 def _joined(events: Iterable[DocumentEvent]) -> Iterator[DocumentEvent]:
-    """Pieces of a text that arrived together are rendered together."""
-    for id, group in groupby(events, lambda event: event.id if isinstance(event, ContentDelta) else None):
-        if id is None:
+    """Pieces of a text, or of a command's output, that arrived together are rendered together."""
+    for place, group in groupby(events, _place):
+        if place is None:
             yield from group
         else:
-            yield ContentDelta(id, "".join(event.text for event in group if isinstance(event, ContentDelta)))
+            kind, id = place
+            yield kind(id, "".join(event.text for event in group if isinstance(event, kind)))
+
+
+def _place(event: DocumentEvent) -> tuple[type[ContentDelta | TerminalOutput], str] | None:
+    return (type(event), event.id) if isinstance(event, ContentDelta | TerminalOutput) else None
 
 
 def _condensed(fragments: Iterable[Fragment]) -> Iterator[Fragment]:

@@ -97,6 +97,11 @@ def outcome(run: Run) -> Outcome:
     return "cancelled" if failure is not None and failure.code == "cancelled" else "failed"
 
 
+def start_of(run: Run) -> Literal["warm", "cold"]:
+    """Warm: the agent was ready before the run."""
+    return "warm" if run.driver.is_warm else "cold"
+
+
 class RunLog:
     """An observer of runs: all lines about one have its `run_id`."""
 
@@ -108,7 +113,7 @@ class RunLog:
 
     def first_event(self, run: Run) -> None:
         seconds = round(run.driver.first_event_at - run.driver.started_at, 3)
-        _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds})
+        _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start_of(run)})
 
     def ended(self, run: Run) -> None:
         status, seconds = outcome(run), round(run.ended_at - run.driver.started_at, 3)
@@ -126,14 +131,14 @@ class RunLog:
                 facts["cached_tokens"] = usage.cached_tokens
             if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
-        facts["documents"] = run.log.documents
+        facts["documents"] = run.log.state.documents
         _write(logging.WARNING if status == "failed" else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
         Log(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
-        Log().info("account error repeated", request_id=request_id, owner=owner, code=failure.code)
+        Log().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)
 
 
 def _why(failure: Failure) -> dict[str, object]:
@@ -184,7 +189,7 @@ class _QueuedLines(logging.Handler):
         """A library's message may contain prompts and answers, so only the fact is logged."""
         try:
             is_ours = _is_ours(record)
-            facts: dict[str, object] = {"logger": record.name}
+            facts: dict[str, object] = {"logger": record.name, **getattr(record, "facts", {})}
             if record.exc_info and record.exc_info[1] is not None:
                 facts["exception"] = "\n".join(_described(record.exc_info[1], with_message=is_ours))
             self.put(record.created, record.levelno, record.getMessage() if is_ours else _first_line(record), facts)

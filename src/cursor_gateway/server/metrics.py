@@ -2,14 +2,14 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.logs import lost_lines, outcome
+from cursor_gateway.server.logs import lost_lines, outcome, start_of
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
@@ -36,7 +36,8 @@ class Metrics:
         self._failures, self._requests = Counter[_Labels](), Counter[_Labels]()
         self._repeated = Counter[_Labels]({(code,): 0 for code in ("agent_unauthenticated", "insufficient_quota")})
         self._running = self._streams = 0
-        self._first_event, self._run, self._loop_lag = _Times(_FIRST_EVENT), _Times(_RUN), _Times(_LAG)
+        self._first_event = {start: _Times(_FIRST_EVENT) for start in ("warm", "cold")}
+        self._run, self._loop_lag = _Times(_RUN), _Times(_LAG)
 
     # --- an observer of runs ------------------------------------------------------------------------
 
@@ -44,7 +45,7 @@ class Metrics:
         self._running += 1
 
     def first_event(self, run: Run) -> None:
-        self._first_event.add(run.driver.first_event_at - run.driver.started_at)
+        self._first_event[start_of(run)].add(run.driver.first_event_at - run.driver.started_at)
 
     def ended(self, run: Run) -> None:
         self._running -= 1
@@ -99,15 +100,18 @@ class Metrics:
                 family.add_metric(values, count)
             return family
 
-        def histogram(name: str, help: str, times: _Times) -> HistogramMetricFamily:
-            return HistogramMetricFamily(_SPACE + name, help, times.buckets(), times.sum)
+        def histogram(name: str, help: str, times: Mapping[_Labels, _Times], *labels: str) -> HistogramMetricFamily:
+            family = HistogramMetricFamily(_SPACE + name, help, labels=labels)
+            for values, counted in times.items():
+                family.add_metric(values, counted.buckets(), counted.sum)
+            return family
 
         yield counters("runs", "Ended runs by state.", self._runs, "state")
         yield counters("tokens", "Tokens of ended runs; `cached` is part of `prompt`.", self._tokens, "kind")
         yield counters("agent_failures", "Runs in which the agent failed, by error code.", self._failures, "code")
         yield counters(
             "account_errors_repeated",
-            "Requests answered with a remembered account error.",
+            "Requests answered with a remembered failure of the agent.",
             self._repeated,
             "code",
         )
@@ -116,9 +120,14 @@ class Metrics:
         yield counters("log_lines_lost", "Log lines that were dropped.", Counter({(): lost_lines()}))
         yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs with a running agent.", self._running)
         yield GaugeMetricFamily(f"{_SPACE}open_streams", "Event streams with a reader.", self._streams)
-        yield histogram("first_event_seconds", "Time from the start of a run to its first event.", self._first_event)
-        yield histogram("event_loop_lag_seconds", "Delay of the event loop's timer.", self._loop_lag)
-        yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", self._run)
+        yield histogram(
+            "first_event_seconds",
+            "Time from the start of a run to its first event; `warm`: its agent was ready before.",
+            {(start,): times for start, times in self._first_event.items()},
+            "start",
+        )
+        yield histogram("event_loop_lag_seconds", "Delay of the event loop's timer.", {(): self._loop_lag})
+        yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", {(): self._run})
 
 
 class _Rendered:

@@ -2,9 +2,9 @@
 
 import time
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -19,64 +19,78 @@ _MOST = 1000  # models of one page
 
 
 class ModelEntry(Struct, frozen=True, kw_only=True):
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: str = "cursor"
-    name: str  # gateway extension: the display name
+    """A model."""
+
+    id: Annotated[str, Meta(description="Its name in requests.")]
+    object: Annotated[Literal["model"], Meta(description="The object type.")] = "model"
+    created: Annotated[
+        int, Meta(description="When the gateway started, in seconds since 1970. The real date is unknown.")
+    ]
+    owned_by: Annotated[str, Meta(description="The provider.")] = "cursor"
+    name: Annotated[str, Meta(description="Gateway extension: the display name.")]
     # Anthropic's:
-    type: Literal["model"] = "model"
-    display_name: str
-    created_at: str
+    type: Annotated[Literal["model"], Meta(description="The object type.")] = "model"
+    display_name: Annotated[str, Meta(description="The display name.")]
+    created_at: Annotated[str, Meta(description="When the gateway started.")]
     lifecycle: Literal["active"] = "active"
-    max_input_tokens: int = _WINDOW
-    max_tokens: int = 64_000
+    max_input_tokens: Annotated[int, Meta(description="An assumption.")] = _WINDOW
+    max_tokens: Annotated[int, Meta(description="An assumption.")] = 64_000
 
 
 class TruncationPolicy(Struct, frozen=True):
-    mode: Literal["bytes"] = "bytes"
-    limit: int = 10_000
+    """How Codex shortens the output of tools."""
+
+    mode: Annotated[Literal["bytes"], Meta(description="The unit of the limit.")] = "bytes"
+    limit: Annotated[int, Meta(description="The limit.")] = 10_000
 
 
 class CodexModel(Struct, frozen=True, kw_only=True):
     """A model in Codex's catalogue."""
 
-    slug: str
-    display_name: str
-    description: str
-    supported_reasoning_levels: list[Any] = []
-    shell_type: str = "shell_command"
-    visibility: Literal["list"] = "list"
-    supported_in_api: bool = True
-    priority: int
+    slug: Annotated[str, Meta(description="Its name in requests.")]
+    display_name: Annotated[str, Meta(description="The display name.")]
+    description: Annotated[str, Meta(description="A description.")]
+    supported_reasoning_levels: Annotated[
+        list[Any], Meta(description="Empty: effort is part of Cursor's model names.")
+    ] = []
+    shell_type: Annotated[str, Meta(description="The shell tool that Codex offers.")] = "shell_command"
+    visibility: Annotated[Literal["list"], Meta(description="Whether Codex lists it.")] = "list"
+    supported_in_api: Annotated[bool, Meta(description="Always true.")] = True
+    priority: Annotated[int, Meta(description="Its position in the list.")]
     availability_nux: None = None
     upgrade: None = None
-    support_verbosity: bool = False
+    support_verbosity: Annotated[bool, Meta(description="Always false.")] = False
     default_verbosity: None = None
     apply_patch_tool_type: None = None
     truncation_policy: TruncationPolicy = TruncationPolicy()
-    context_window: int = _WINDOW
-    experimental_supported_tools: list[str] = []
-    input_modalities: tuple[str, ...] = ("text", "image")
-    base_instructions: str = "You are a coding agent. Use the tools to work in the user's project."
+    context_window: Annotated[int, Meta(description="Tokens (an assumption).")] = _WINDOW
+    experimental_supported_tools: Annotated[list[str], Meta(description="Always empty.")] = []
+    input_modalities: Annotated[tuple[str, ...], Meta(description="The supported inputs.")] = ("text", "image")
+    base_instructions: Annotated[str, Meta(description="The instructions that Codex sends.")] = (
+        "You are a coding agent. Use the tools to work in the user's project."
+    )
 
 
 class ModelList(Struct, frozen=True, kw_only=True):
-    object: Literal["list"] = "list"
-    data: list[ModelEntry]
-    models: list[CodexModel]
-    has_more: bool = False
-    first_id: str | None
-    last_id: str | None
+    """The agent's models."""
+
+    object: Annotated[Literal["list"], Meta(description="The object type.")] = "list"
+    data: Annotated[list[ModelEntry], Meta(description="The models in OpenAI's form.")]
+    models: Annotated[list[CodexModel], Meta(description="The models in Codex's form.")]
+    has_more: Annotated[bool, Meta(description="Whether there is another page.")] = False
+    first_id: Annotated[str | None, Meta(description="The first id on the page.")]
+    last_id: Annotated[str | None, Meta(description="The last id on the page.")]
 
 
 class ModelPage(Struct, frozen=True, kw_only=True):
     """The models in Anthropic's form, for requests with `anthropic-version`."""
 
-    data: list[ModelEntry]
-    has_more: bool
-    first_id: str | None
-    last_id: str | None
+    data: Annotated[
+        list[ModelEntry], Meta(description="The models. All ids contain `claude`, because Claude Code shows no others.")
+    ]
+    has_more: Annotated[bool, Meta(description="Whether there is another page.")]
+    first_id: Annotated[str | None, Meta(description="The first id on the page.")]
+    last_id: Annotated[str | None, Meta(description="The last id on the page.")]
 
 
 class ModelEndpoints:

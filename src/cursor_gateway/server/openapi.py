@@ -22,7 +22,7 @@ Cursor's agent over HTTP. The agent works in a folder on the gateway's machine. 
 - Every reply has an `X-Request-Id`, which is also in the log. A request may send its own.
 - Errors have OpenAI's form (Anthropic's below `/v1/messages`), a stable `code` and a message that says what to do.
 - A streaming reply starts when the agent produces output, so a run that cannot start has its own status. After that, \
-an error ends the stream. Comments keep a silent stream open; in NDJSON, white space before the next line does.
+an error ends the stream. While the agent is silent, comments keep the connection open; in NDJSON, spaces do.
 """
 
 

@@ -190,7 +190,7 @@ def _models() -> dict[str, Json]:
                 "The models.", api.json_content({"anyOf": [api.ref("ModelList"), api.ref("ModelPage")]}, models)
             ),
             errors=failures,
-            envelope=api.Envelope(api.OPENAI_ENVELOPE.schema, api.OPENAI_ENVELOPE.example, "MessagesError"),
+            envelope=api.Envelope(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
             parameters=[
                 api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
                 api.query(

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -27,29 +27,41 @@ _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; ba
 class HealthSource(Struct, frozen=True):
     """The backend."""
 
-    name: str
-    detail: str
-    demo: bool
+    name: Annotated[
+        str, Meta(description="`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.")
+    ]
+    detail: Annotated[
+        str, Meta(description="The program and version, or the recordings; empty if API keys are configured.")
+    ]
+    demo: Annotated[bool, Meta(description="Whether the gateway runs as a demo.")]
 
 
 class HealthRuns(Struct, frozen=True):
     """The load."""
 
-    running: int
-    limit: int
+    running: Annotated[int, Meta(description="Active runs.")]
+    limit: Annotated[int, Meta(description="The maximum; further runs get 429.")]
 
 
 class Health(Struct, frozen=True, kw_only=True):
     """The state of the gateway."""
 
-    status: Literal["ok", "unavailable"]
-    version: str
-    source: HealthSource
-    sources: list[str]
-    mode: Mode
-    model: str
+    status: Annotated[
+        Literal["ok", "degraded", "unavailable"],
+        Meta(description="`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started."),
+    ]
+    version: Annotated[str, Meta(description="The gateway's version.")]
+    source: Annotated[HealthSource, Meta(description="The default backend.")]
+    sources: Annotated[list[str], Meta(description="The names of all backends, for `source` in requests.")]
+    mode: Annotated[Mode, Meta(description="The default mode.")]
+    model: Annotated[str, Meta(description="The default model.")]
     runs: HealthRuns
-    workspace: str | UnsetType = UNSET
+    workspace: Annotated[
+        str | UnsetType, Meta(description="The default workspace; shown only if no API keys are configured.")
+    ] = UNSET
+    problem: Annotated[
+        str | UnsetType, Meta(description="What is wrong; omitted if nothing is, or if API keys are required.")
+    ] = UNSET
 
 
 class OperationEndpoints:
@@ -60,12 +72,12 @@ class OperationEndpoints:
         self._pages: dict[str, str] = {}  # by the form of the address
 
     async def health(self, request: Request) -> ASGIApp:
-        """503 when no run can be started, for monitors that check only the status."""
+        """503 when no run can be started, for monitors that check only the status. `degraded` is 200: runs work."""
         service = self._service.state()
         state = service.source
         is_exposed = self._keys.are_required  # this path needs no key, so it must not reveal local paths then
         found = Health(
-            status="unavailable" if state.missing else "ok",
+            status="unavailable" if state.missing else "degraded" if service.problem else "ok",
             version=self._version,
             source=HealthSource(name=state.name, detail="" if is_exposed else state.detail, demo=state.is_demo),
             sources=service.sources,
@@ -73,6 +85,7 @@ class OperationEndpoints:
             model=self._service.defaults.model,
             runs=HealthRuns(running=service.running, limit=service.limit),
             workspace=UNSET if is_exposed else service.workspace,
+            problem=UNSET if is_exposed or not service.problem else service.problem,
         )
         if not state.missing:
             return json_response(found)

@@ -6,12 +6,11 @@ runs in one of the threads, where everything linear is done, and its slow jobs a
 is killed, and replaced, at a limit of CPU time (not of wall time, so a busy machine changes nothing); its job then has
 no result, and plain text is shown instead. A job that was killed once is not tried again.
 
-Owners take turns, and no owner has all threads at once, so one owner cannot block the others. Work whose client is gone
-is dropped: before it starts, or at its next job. Worker processes start when they are first needed, know none of the
+Owners take turns (`runs/fair_threads.py`). Work whose client is gone is dropped: before it starts, or at its next job.
+Worker processes start when they are first needed, know none of the
 gateway's secrets, and end when their standard input does: with the gateway, whatever ends it.
 """
 
-import asyncio
 import hashlib
 import os
 import select
@@ -19,15 +18,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from cursor_gateway.runs.fair_threads import FairThreads, NobodyWaits
+from cursor_gateway.server.bodies import while_connected
 from cursor_gateway.server.logs import Log
+from cursor_gateway.stages.changes import EditedFile, FileChange, listed
 
 if TYPE_CHECKING:
     from cursor_gateway.render.html import Job, Rendered
@@ -39,83 +40,7 @@ _WORKERS = 2
 _JOB_SECONDS = 3.0  # of CPU time: highlighting 200,000 characters takes about one
 _REPLY_SECONDS = 15.0  # of CPU time, for all jobs of a reply or of one step of a stream
 _WALL_PER_CPU_SECOND = 20  # a limit of wall time, too: the machine may be busy, or have stopped the process
-_CLOSING_SECONDS = 1.0
 _REMEMBERED = 1000  # jobs that took too long
-
-
-class _Task:
-    """A reply, or a step of one, that is to be rendered."""
-
-    def __init__(self, owner: str, work: Callable[[], Any], is_gone: Callable[[], bool]) -> None:
-        self.owner, self._work, self._is_gone = owner, work, is_gone
-        self._loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self._loop.create_future()
-        self.spent = 0.0  # CPU seconds of its jobs
-
-    def check(self) -> None:
-        """Raises `ClientDisconnect` if the result is no longer needed."""
-        if self.future.cancelled() or self._is_gone():
-            raise ClientDisconnect
-
-    def run(self) -> None:
-        try:
-            self.check()
-            result, error = self._work(), None
-        except Exception as raised:  # noqa: BLE001 -- passed to the waiter
-            result, error = None, raised
-        with suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._resolve, result, error)
-
-    def _resolve(self, result: Any, error: Exception | None) -> None:
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(result)
-        else:
-            self.future.set_exception(error)
-
-
-class _Queue:
-    """Tasks; their owners take turns. No owner has more than `most` of them running."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._tasks: OrderedDict[str, deque[_Task]] = OrderedDict()
-        self._running_tasks = Counter[str]()
-        self._changed = threading.Condition()
-        self._is_closed = False
-
-    def put(self, task: _Task) -> None:
-        with self._changed:
-            self._tasks.setdefault(task.owner, deque()).append(task)
-            self._changed.notify()
-
-    def take(self) -> _Task | None:
-        """Waits for one; None at the end."""
-        with self._changed:
-            while not self._is_closed:
-                for owner, tasks in self._tasks.items():
-                    if self._running_tasks[owner] < self._most:
-                        task = tasks.popleft()
-                        self._running_tasks[owner] += 1
-                        del self._tasks[owner]
-                        if tasks:
-                            self._tasks[owner] = tasks  # after all others
-                        return task
-                self._changed.wait()
-            return None
-
-    def done(self, task: _Task) -> None:
-        with self._changed:
-            self._running_tasks[task.owner] -= 1
-            if not self._running_tasks[task.owner]:
-                del self._running_tasks[task.owner]
-            self._changed.notify()
-
-    def close(self) -> None:
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
 
 
 class Renderings:
@@ -123,10 +48,10 @@ class Renderings:
         self, workers: int = _WORKERS, job_seconds: float = _JOB_SECONDS, reply_seconds: float = _REPLY_SECONDS
     ) -> None:
         self._job_seconds, self._reply_seconds = job_seconds, reply_seconds
-        self._queue = _Queue(max(1, workers - 1))
+        self._threads = FairThreads("rendering", workers)
         self._workers = [_Worker() for _ in range(workers)]
-        self._threads: list[threading.Thread] = []
-        self._local = threading.local()  # a thread's worker, and its task
+        self._free = list(self._workers)  # no thread has it yet
+        self._local = threading.local()  # a thread's worker, and its reply
         self._slow: OrderedDict[bytes, None] = OrderedDict()
         self._slow_lock = threading.Lock()
 
@@ -137,73 +62,64 @@ class Renderings:
 
     async def run(self, owner: str, work: Callable[[], T], is_gone: Callable[[], bool] = lambda: False) -> T:
         """Does `work` in a thread in which `do` may be called. Raises `ClientDisconnect` if the client is gone."""
-        if not self._threads:
-            self._threads = [
-                threading.Thread(target=self._serve, args=(worker,), name="rendering", daemon=True)
-                for worker in self._workers
-            ]
-            for thread in self._threads:
-                thread.start()
-        task = _Task(owner, work, is_gone)
-        self._queue.put(task)
-        result: T = await task.future
-        return result
+
+        def reply(is_gone: Callable[[], bool]) -> T:
+            if not hasattr(self._local, "worker"):
+                self._local.worker = self._free.pop()
+            self._local.reply = _Reply(owner, is_gone)
+            return work()
+
+        try:
+            return await self._threads.run(owner, reply, is_gone)
+        except NobodyWaits:
+            raise ClientDisconnect from None
 
     async def run_for(self, request: Request, work: Callable[[], T]) -> T:
         """Until the client of this request disconnects. Its body has been read."""
-
-        async def disconnected() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-
-        watch = asyncio.get_running_loop().create_task(disconnected())
-        try:
-            return await self.run(request.state.owner, work, watch.done)
-        finally:
-            watch.cancel()
+        return await while_connected(request, self.run(request.state.owner, work))
 
     def do(self, job: "Job") -> "Rendered | None":
         """Within `run`: has the job done. None when it takes too long, or fails."""
         from cursor_gateway.render.html import Rendered
 
+        result = self._done(msgspec.json.encode(job))
+        return msgspec.json.decode(result, type=Rendered) if result else None
+
+    def combine(self, file: EditedFile) -> FileChange:
+        """Within `run`: the edits of a file, combined if that does not take too long."""
+        result = self._done(msgspec.json.encode(file))
+        return msgspec.json.decode(result, type=FileChange) if result else listed(file)
+
+    def _done(self, data: bytes) -> bytes:
+        """Nothing if there is no result."""
         worker: _Worker = self._local.worker
-        task: _Task = self._local.task
-        task.check()
-        data = msgspec.msgpack.encode(job)
+        reply: _Reply = self._local.reply
+        if reply.is_gone():
+            raise ClientDisconnect
         digest = hashlib.sha256(data).digest()
-        if digest in self._slow or task.spent >= self._reply_seconds:
-            return None
+        if digest in self._slow or reply.spent >= self._reply_seconds:
+            return b""
         try:
             seconds, result = worker.ask(data, self._job_seconds)
         except _TooSlow:
-            task.spent += self._job_seconds
+            reply.spent += self._job_seconds
             self._remember(digest)
             _log.warning(
                 "rendering_cut",
-                owner=task.owner,
+                owner=reply.owner,
                 size=len(data),
                 advice=f"Formatting took over {self._job_seconds:g} s of CPU time; it is shown as plain text.",
             )
-            return None
-        task.spent += seconds
-        return msgspec.msgpack.decode(result, type=Rendered) if result else None
+            return b""
+        reply.spent += seconds
+        return result
 
     def close(self) -> None:
         """Ends the processes. Jobs in progress have no result."""
-        self._queue.close()
         for worker in self._workers:
             worker.kill()
-        for thread in self._threads:
-            thread.join(_CLOSING_SECONDS)
-
-    def _serve(self, worker: "_Worker") -> None:
-        try:
-            while (task := self._queue.take()) is not None:
-                self._local.worker, self._local.task = worker, task
-                task.run()
-                self._queue.done(task)
-                del self._local.task, task  # or the last reply is kept until the next one
-        finally:
+        self._threads.close()
+        for worker in self._workers:
             worker.end()
 
     def _remember(self, digest: bytes) -> None:
@@ -211,6 +127,14 @@ class Renderings:
             self._slow[digest] = None
             if len(self._slow) > _REMEMBERED:
                 self._slow.popitem(last=False)
+
+
+class _Reply:
+    """A reply, or a step of one, that is being rendered."""
+
+    def __init__(self, owner: str, is_gone: Callable[[], bool]) -> None:
+        self.owner, self.is_gone = owner, is_gone
+        self.spent = 0.0  # CPU seconds of its jobs
 
 
 class _TooSlow(Exception):
@@ -267,7 +191,7 @@ class _Worker:
                     stderr=subprocess.DEVNULL,
                     cwd="/",
                     env={name: os.environ[name] for name in ("PATH", "PYTHONPATH", "PYTHONHOME") if name in os.environ},
-                    start_new_session=True,  # Ctrl-C is for the gateway
+                    process_group=0,  # Ctrl-C is for the gateway; its session is what agents do not have
                     bufsize=0,
                 )
                 self.started += 1

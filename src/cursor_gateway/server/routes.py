@@ -10,9 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
+from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import MethodRefused, NotFound
 from cursor_gateway.server.guard import check_media_type, error_response
+from cursor_gateway.server.unread import UnreadReplies
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 Methods: TypeAlias = Mapping[str, Endpoint]
@@ -32,10 +33,12 @@ class Routes:
         endpoints: Mapping[str, Methods],
         errors: Mapping[str, Errors] | None = None,
         errors_by_header: Mapping[str, Errors] | None = None,
+        unread: UnreadReplies | None = None,
     ) -> None:
         """`errors`: by pattern, for paths that have errors of their own. `errors_by_header`: for requests with such a
         header, to all other paths."""
         self.endpoints = endpoints
+        self._unread = unread or UnreadReplies()
         self._errors = [(path.split("/"), own) for path, own in (errors or {}).items()]
         self._errors_by_header = {name.encode(): own for name, own in (errors_by_header or {}).items()}
         self._fixed = {path: methods for path, methods in endpoints.items() if "{" not in path}
@@ -49,6 +52,10 @@ class Routes:
             scope["endpoint"] = endpoint
             check_media_type(scope)
             reply = await endpoint(Request(scope, receive))
+            if isinstance(reply, Response):
+                with self._unread.holding(scope["state"]["owner"], bytes(reply.body)) as reply.body:
+                    await reply(scope, receive, send)
+                return
         else:
             reply = _without_endpoint(scope, methods, self.errors_for(scope))
         await reply(scope, receive, send)
@@ -59,7 +66,7 @@ class Routes:
             if _matched(pattern, parts) is not None:
                 return own
         sent = (self._errors_by_header[name] for name, _ in scope["headers"] if name in self._errors_by_header)
-        return next(sent, OPENAI_ERRORS)
+        return next(sent, OWN_ERRORS)
 
     def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
         path: str = scope["path"]

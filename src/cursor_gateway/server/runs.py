@@ -35,11 +35,16 @@ class RunEndpoints:
     async def answer(self, request: Request) -> Response:
         """The whole answer, or a snapshot."""
         run = await self._service.find(self._id(request), request.state.owner)
-        response = await answered_response_of(self._service.store, run)
+
+        async def documents() -> Response:
+            return run_response(await answered_response_of(self._service.store, run))
+
         match request.query_params.get("dialect") or "documents":
             case "documents":
-                return run_response(response)
+                return await self._reading.unread.build(run.owner, (run.id, run.count), documents)
             case "html" | "page" | "markdown" | "text" as form:
+                async with self._reading.unread.turn(run.owner):
+                    response = await answered_response_of(self._service.store, run)
                 prompt = await prompt_of(self._service.store, run) if form == "page" else ""
                 renderings = self._reading.renderings
                 return await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
@@ -78,8 +83,10 @@ class RunEndpoints:
             return HtmlEncoder(after, self._reading.renderings.do), SSE, 0
         if name not in replays:
             raise InvalidRequest(f"`dialect` must be {', '.join(replays)} or {_HTML}.", param="dialect")
-        encoder, place = replays[name].open(view_of(run), after)
-        return encoder, replays[name].form, place
+        replay, prefer = replays[name], request.headers.get("prefer", "")
+        open = next((one for value, one in replay.preferred.items() if value in prefer), replay.open)
+        encoder, place = open(view_of(run), after)
+        return encoder, replay.form, place
 
     def _accepted(self, request: Request) -> str:
         """The first dialect whose media type the client accepts; else the first."""

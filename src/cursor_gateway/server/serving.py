@@ -1,6 +1,7 @@
 """Serve an application on bound sockets, and drain its runs when it is stopped."""
 
 import asyncio
+import ctypes
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ _FILES = 64  # that are open whatever happens
 _FILES_OF_A_RUN = 8
 _MOST_FILES = 65536  # where the system sets no limit
 _FEWEST_CONNECTIONS = 16
+_MMAP_THRESHOLD, _LARGE_BLOCK = -3, 256 * 1024  # of mallopt(3)
+_FEW_CONNECTIONS = 64  # which are reported
 
 
 def most_connections(max_runs: int) -> int:
@@ -34,13 +37,31 @@ def most_connections(max_runs: int) -> int:
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
             soft = most
     files = most if soft == resource.RLIM_INFINITY else soft
-    return max(_FEWEST_CONNECTIONS, files - _FILES - _FILES_OF_A_RUN * max_runs)
+    needed = _FILES + _FILES_OF_A_RUN * max_runs
+    if needed + _FEW_CONNECTIONS > files:
+        _log.warning(
+            "the limit of open files is too low for `max_runs`",
+            files=files,
+            needed=f"{needed} for {max_runs} runs, and one for each client",
+            connections=max(_FEWEST_CONNECTIONS, files - needed),
+            remedy=f"raise it (`ulimit -n`, or `LimitNOFILE` in a systemd unit), or lower `max_runs` to "
+            f"{max(1, (files - _FILES - _FEW_CONNECTIONS) // _FILES_OF_A_RUN)}",
+        )
+    return max(_FEWEST_CONNECTIONS, files - needed)
+
+
+def _return_large_blocks() -> None:
+    """glibc keeps freed blocks for later, of all sizes up to the largest that was ever freed (32 MB at most). With a
+    fixed limit, large ones always go back to the system."""
+    with suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
 async def serve_app(
     app: Guard, sockets: Sequence[socket.socket], service: RunService, settings: Settings, ready: Callable[[], None]
 ) -> None:
     """Until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once."""
+    _return_large_blocks()
     loop = asyncio.get_running_loop()
     stopped, hurried = asyncio.Event(), asyncio.Event()
 

@@ -1,5 +1,7 @@
 """Answers by their ids, in their own dialect: get, stream, cancel and delete them."""
 
+from contextlib import aclosing
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -7,7 +9,7 @@ from starlette.types import ASGIApp
 from cursor_gateway.dialects.base import AnswerId, ComputedRoute, Dialects, Reply, Start, StoredAnswers, StoredReply
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import NotFound
-from cursor_gateway.model.document_events import Paused, source_text
+from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.runs.continuing import Continued, usage_at
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_service import RunService, delete_answer
@@ -65,7 +67,7 @@ class StoredAnswerEndpoints:
 
     async def _kept(self, answer: AnswerId, request: Request) -> bytes:
         kept = await self._service.store.kept_request(answer.run_id, request.state.owner, answer.after)
-        if kept is None:
+        if kept is None or kept == NOT_STORED:
             raise _unknown(request.path_params["id"])
         return kept
 
@@ -106,34 +108,23 @@ async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Respons
     """The answer in its current state."""
     run, view = continued.run, view_of(continued.run)
     whole = reply.whole(view, Start(continued.after, continued.usage_before, kept))
-    reader, until = run.reader(whole.after), run.count
-    while reader.place < until and not reader.has_left and not whole.is_over:
-        for event in await reader.next():
-            whole.push(event)
-    if reader.has_left:
-        raise NotFound("The conversation of this answer was deleted; start a new one.", param="id")
+    async with aclosing(run.events(whole.after)) as batches:
+        async for events in batches:
+            for event in events:
+                whole.push(event)
+            if whole.is_over:
+                break
     headers = {**run_headers(run), **reply.headers(view)}
     return Response(whole.body(), media_type=reply.media_type, headers=headers)
 
 
-async def text_of(run: RunHandle, after: int) -> str:
-    """What the agent has written in the reply that begins after this event."""
-    reader, until = run.reader(after), run.count
-    texts: list[str] = []
-    while reader.place < until and not reader.has_left:
-        for event in await reader.next():
-            texts.append(source_text(event))
-            if isinstance(event, Paused):
-                return "".join(texts)
-    return "".join(texts)
-
-
 class ComputedEndpoint:
-    def __init__(self, route: ComputedRoute, settings: Settings) -> None:
+    def __init__(self, route: ComputedRoute, settings: Settings, reading: Reading) -> None:
         self.__name__ = route.name
-        self._route, self._settings = route, settings
+        self._route, self._settings, self._reading = route, settings, reading
 
     async def __call__(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings) if self._route.method == "POST" else b""
-        computed = await parse_body(body, lambda body: self._route.compute(body, request.headers))
+        turn = self._reading.unread.turn(request.state.owner)
+        computed = await parse_body(body, lambda body: self._route.compute(body, request.headers), turn)
         return Response(computed, media_type="application/json")

@@ -4,7 +4,7 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from functools import partial
@@ -13,15 +13,26 @@ from msgspec import Struct, field
 from starlette.types import Receive, Scope, Send
 
 from cursor_gateway.dialects.base import SSE, Encoder, Form, RunView
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, Errors
+from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import Failure, NotFound, RunCancelled
-from cursor_gateway.model.document_events import DocumentEvent, Paused, says_something
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    Paused,
+    Reasoning,
+    TerminalOutput,
+    says_something,
+)
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.readers import Reader
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
+from cursor_gateway.server.unread import UnreadReplies
 
+_STEP = 256 * 1024  # bytes, about: what is encoded at once of the events that wait
+_SHORT = 1024  # bytes, about, of an event without a text
 _RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
 
@@ -56,6 +67,7 @@ class Reading(Struct, frozen=True, kw_only=True):
     keep_alive_seconds: float
     metrics: Metrics
     renderings: Renderings = field(default_factory=Renderings)
+    unread: UnreadReplies = field(default_factory=UnreadReplies)
 
 
 class EventStream:
@@ -73,7 +85,7 @@ class EventStream:
         *,
         after: int = 0,
         is_replay: bool = False,
-        errors: Errors = OPENAI_ERRORS,
+        errors: Errors = OWN_ERRORS,
         headers: Mapping[str, str] | None = None,
         streams_failures: bool = False,
         is_resumable: bool = False,
@@ -84,11 +96,15 @@ class EventStream:
         self._is_resumable = is_resumable or is_replay
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._reading.unread.stream(self._run.owner):
+            await self._respond(scope, receive, send)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._reading.metrics.stream_opened()
         try:
             async with DisconnectWatch(self._run, receive, self._after) as reader:
                 reader.may_move = self._is_resumable and self._form is SSE
-                events = await reader.next(0) if self._is_replay else await self._first_content(reader)
+                events = await self._next(reader, 0) if self._is_replay else await self._first_content(reader)
                 if reader.is_lost:
                     raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
                 failure = None if self._is_replay else self._early_failure(reader, events)
@@ -124,20 +140,32 @@ class EventStream:
         silent_since = loop.time()  # not only without events: a dialect omits some of them
         is_begun = False
         while not reader.has_left:
-            data = await self._encoded(events, reader)
-            is_last = reader.at_end or self._encoder.is_over
-            if not data and not is_last and (not events or loop.time() >= silent_since + seconds):
+            step = events[: _step(events)]
+            del events[: len(step)]
+            data = await self._encoded(step, reader)
+            is_last = (not events and reader.at_end) or self._encoder.is_over
+            if not data and not is_last and (not step or loop.time() >= silent_since + seconds):
                 data = self._encoder.keep_alive()
+            step.clear()  # while the client does not read, only the encoded form is in memory
             if data or is_last or not is_begun:  # the head is sent at once, even without content
-                await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+                with self._reading.unread.holding(self._run.owner, data) as data:
+                    await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:
                     _cut_short(self._run, reader)
                 return
-            events = await reader.next(max(0.0, silent_since + seconds - loop.time()))
+            if not events:
+                events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
+
+    async def _next(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
+        """Stored events are read one after the other, for all streams of an owner: what is read is large."""
+        if not self._is_replay or reader.place >= self._run.count:
+            return await reader.next(seconds)
+        async with self._reading.unread.turn(self._run.owner):
+            return await reader.next(seconds)
 
     async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         if not self._encoder.is_slow or not events:
@@ -149,6 +177,22 @@ class EventStream:
         """Apart from what follows: a stream may be open for long, and its headers are not needed any more."""
         headers = stream_headers(self._form, {**run_headers(self._run), **self._headers})
         await send({"type": "http.response.start", "status": 200, "headers": headers})
+
+
+def _step(events: Sequence[DocumentEvent]) -> int:
+    """How many of them are encoded at once."""
+    size = 0
+    for number, event in enumerate(events, 1):
+        match event:
+            case ContentDelta(text=text) | Reasoning(text=text) | TerminalOutput(text=text):
+                size += len(text)
+            case DocumentEnded(document=document):
+                size += _SHORT + len(document.content or "")
+            case _:
+                size += _SHORT
+        if size >= _STEP:
+            return number
+    return len(events)
 
 
 class Progress(Enum):

@@ -1,6 +1,6 @@
 """The protocol of a source of agent runs: a turn in, batches of agent events out; and the models it offers."""
 
-from collections.abc import AsyncGenerator, Hashable, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -36,6 +36,22 @@ class Offered(Struct, frozen=True, kw_only=True):
     runner: ToolRunner  # the same tools, for an agent that takes them without an endpoint
 
 
+class ToolServers(Protocol):
+    """Offers tools to agents on this machine, over MCP."""
+
+    async def open(self) -> None:
+        """Before the first offer. Raises a `GatewayError`."""
+        ...
+
+    def offer(self, runner: ToolRunner) -> str:
+        """The URL of these tools, valid until it is withdrawn."""
+        ...
+
+    def withdraw(self, url: str) -> None: ...
+
+    async def close(self) -> None: ...
+
+
 class Person(Protocol):
     """Answers the agent's questions while it waits. Each was reported before, as a `ToolStarted` with `waits`."""
 
@@ -52,6 +68,10 @@ class Person(Protocol):
         ...
 
 
+def never() -> bool:
+    return False
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
 
@@ -65,7 +85,11 @@ class Turn(Struct, frozen=True, kw_only=True):
     session_id: str | None = None  # the agent's own session, to resume
     offered: Offered | None = None
     person: Person | None = None  # None: the agent must not ask questions
+    approver: Person | None = None  # decides about what no rule allows: the person, or somebody else than the caller
+    is_waiting: Callable[[], bool] = never  # whether it waits for the person now
     allow: Sequence[str] = ()  # rules that its owner has allowed, such as `Shell(npm)`; without effect with `offered`
+    owner: str = ""  # whose it is: nothing that is prepared for one owner is used for another
+    next_folder: str = ""  # for the next conversation, if an agent is started for it in advance; not made yet
 
 
 class Model(Struct, frozen=True):
@@ -85,6 +109,7 @@ class SourceState(Struct, frozen=True, kw_only=True):
 
 class Source(Protocol):
     holds_questions: bool  # whether its agent waits for answers (`Turn.person`)
+    asks_by_default: bool = True  # also where the caller does not say whether somebody can answer
     tools_server: str  # the name of the MCP server with the caller's tools, as its agent sees it
     offers_tools: bool  # whether its agent can be given the caller's tools and kept from its own
 
@@ -124,6 +149,20 @@ class Source(Protocol):
 
     def warm_up(self, workspace: str) -> None:
         """Starts an agent in advance, in sources that keep agents alive. Returns at once."""
+        return
+
+    @property
+    def has_spares(self) -> bool:
+        """Whether `claim_spare` may return something."""
+        return False
+
+    def claim_spare(self, turn: Turn) -> str | None:
+        """The folder of an agent that was started in advance for such a turn, which begins a conversation and has no
+        folder yet. The conversation must be in this folder then."""
+        return None
+
+    async def end_spares(self) -> None:
+        """Ends the agents that wait for a prompt, and starts no others in advance: the gateway is shutting down."""
         return
 
     async def close(self) -> None:

@@ -2,38 +2,78 @@
 
 A gateway that is killed cannot end its agents. Each gateway has a folder named after its process; in it is one empty
 file for each agent's process group, also named after its process. A process is identified by its pid and its start
-time, counted from boot. The gateway also holds a lock: a pid means nothing to a gateway in another container or on
-another machine. The lock file contains the boot id and the PID namespace in which its pids are valid. Anywhere else,
-they may belong to any process.
+time, counted from boot. The folder also has the token that is in the environment of all processes below these agents.
+The gateway also holds a lock: a pid means nothing to a gateway in another container or on another machine. The lock
+file contains the boot id and the PID namespace in which its pids are valid. Anywhere else, they may belong to any
+process.
+
+Gateways of one machine may have different data directories, and still work in the same folders. So a directory of the
+machine, the registry, has a link to each gateway's folder.
+
+A gateway that has lost its runs to another one may be frozen instead of dead. Whoever ends its agents first renames the
+folder `agents`: an agent that the other one starts when it wakes up can no longer be noted, and is ended at once.
 
 The file of an agent that has ended is kept, under another name, for the next one. A file system takes long to make a
 file while many were deleted in the last seconds: ext4 does not use their numbers again at once, and looks for others.
 """
 
+import asyncio
 import fcntl
 import os
 import shutil
 import signal
+import stat
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
+from secrets import token_hex
 
-from cursor_gateway.sources.process_groups import members, signal_group, start_of
+from msgspec import Struct
+
+from cursor_gateway.sources.descendants import end, of_gateway, token, unnamed
+from cursor_gateway.sources.process_groups import Table, members, signal_group, start_of
+from cursor_gateway.sources.watchdog import Watchdog
 
 _LOCK = "lock"
+_MEMBER = "member"  # the cluster that the gateway is in, and its id there
+_AGENTS, _ENDED = "agents", "ended-"
+_TOKEN = "token"
+_NOTE_SECONDS = 1.0
 _MOST_SPARE = 64
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
+def registry(path: str = "") -> Path | None:
+    """The directory that all gateways of this user on this machine share; None if another user could write to it."""
+    found = Path(path or f"/tmp/cursor-gateway-{os.geteuid()}")
+    try:
+        with suppress(FileExistsError):
+            found.mkdir(mode=0o700)
+        facts = found.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(facts.st_mode) and facts.st_uid == os.geteuid() and not facts.st_mode & 0o022
+    return found if is_ours else None
+
+
+class OtherGateway(Struct, frozen=True):
+    name: str
+    cluster: str
+    member: str  # its id in the cluster
+
+
 class Ledger:
-    def __init__(self, directory: Path) -> None:
-        """`directory` is shared by all gateways. Nothing is written before `open`."""
-        self._all = directory
+    def __init__(self, directory: Path, registry: Path | None = None) -> None:
+        """`directory` is shared by all gateways with the same data, `registry` by all on this machine. Nothing is
+        written before `open`."""
+        self._all, self._registry = directory, registry
         self.folder = directory / _name(os.getpid())
-        self._agents = self.folder / "agents"
+        self._agents = self.folder / _AGENTS
         self._spare: list[str] = []  # files of agents that have ended
         self._entries: dict[int, str] = {}  # process group -> file
-        self._lock = -1
+        self._locks: list[int] = []
+        self._watchdog: Watchdog | None = None
 
     def open(self) -> None:
         """Raises `OSError`."""
@@ -41,11 +81,31 @@ class Ledger:
             if not folder.exists():
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # parents get the umask's mode, so one by one
         self._agents.mkdir(exist_ok=True, mode=0o700)
-        self._lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        lock = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        self._locks.append(lock)
         with suppress(OSError):  # some file systems have no locks
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with suppress(OSError):  # a full disk must not stop the gateway
-            os.write(self._lock, _pid_scope())
+            os.write(lock, _pid_scope())
+            (self.folder / _TOKEN).write_text(token(), "utf-8")
+        if self._registry is not None:
+            with suppress(OSError):
+                self._locks.append(os.open(self._registry, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                fcntl.flock(self._locks[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)  # systemd-tmpfiles leaves it alone
+                os.symlink(self.folder.absolute(), self._registry / self.folder.name)
+
+    @property
+    def is_registered(self) -> bool:
+        return self._registry is not None
+
+    def note_member(self, cluster: str, id: str) -> None:
+        """This gateway is a member of a cluster. Raises `OSError`."""
+        (self.folder / _MEMBER).write_text(f"{cluster} {id}")
+
+    def reopen(self) -> None:
+        """Notes agents again, after another gateway has ended those that were noted before."""
+        with suppress(OSError):
+            self._agents.mkdir(exist_ok=True, mode=0o700)
 
     def add(self, group: int) -> None:
         try:
@@ -53,6 +113,9 @@ class Ledger:
             if not self._spare or not _renamed(self._spare.pop(), entry):
                 os.close(os.open(entry, _NEW_FILE, 0o600))
             self._entries[group] = entry
+        except FileNotFoundError:
+            if self.folder.exists():  # another gateway has ended the agents of this one, which does not know it yet
+                signal_group(group, signal.SIGKILL)
         except (OSError, subprocess.SubprocessError):
             pass  # a full disk must not stop runs
 
@@ -70,42 +133,98 @@ class Ledger:
         except OSError:
             pass  # the group has ended, which the next gateway sees
 
+    def watch(self) -> None:
+        """Has the agents ended as soon as this gateway is killed."""
+        with suppress(OSError):  # no process can be started; the next gateway ends them
+            self._watchdog = Watchdog([sys.executable, "-P", "-m", __name__, str(self.folder.absolute())])
+
+    async def note_orphans(self) -> None:
+        """Until it is cancelled: adds processes that the next gateway could not find otherwise."""
+        noted: set[int] = set()
+        while True:
+            await asyncio.sleep(_NOTE_SECONDS)
+            try:
+                groups = {process.group for process in unnamed()}
+            except OSError:  # no file descriptor left
+                continue
+            for group in groups - noted:
+                self.add(group)
+            for group in noted - groups:
+                self.remove(group)
+            noted = groups
+
     def is_alive(self, name: str) -> bool:
         """Whether the gateway of this name still runs."""
-        return name == self.folder.name or _is_alive(self._all / name)
+        return name == self.folder.name or (_is_name(name) and _is_alive(self._all / name))
 
     def alive(self) -> list[str]:
         """The names of gateways that run."""
-        return [folder.name for folder in _entries(self._all) if _is_alive(folder)]
+        return [name for name, folder in self._folders().items() if _is_alive(folder)]
 
     def dead(self) -> list[str]:
-        """The names of gateways that were killed, until `end_orphans` removes their folders."""
-        return [folder.name for folder in _entries(self._all) if not _is_alive(folder)]
+        """The names of gateways that were killed, until `end_orphans` removes them."""
+        if self._is_alone():  # the usual case, which each start of an agent checks
+            return []
+        return [name for name, folder in self._folders().items() if not _is_alive(folder)]
+
+    def _is_alone(self) -> bool:
+        places = (self._all,) if self._registry is None else (self._all, self._registry)
+        try:
+            return all(name == self.folder.name for place in places for name in os.listdir(place))
+        except OSError:
+            return False
+
+    def others(self) -> list[OtherGateway]:
+        """The other members of clusters on this machine, whether they are alive or not."""
+        found = []
+        for name, folder in self._folders().items():
+            if name != self.folder.name:
+                with suppress(OSError, ValueError):
+                    found.append(OtherGateway(name, *(folder / _MEMBER).read_text().split(" ")))
+        return found
 
     def orphans(self) -> list[int]:
-        """The process groups of the agents of dead gateways."""
-        return [group for name in self.dead() for group in _groups(self._all / name)]
+        """The process groups that the agents of dead gateways have left."""
+        dead = (folder for folder in self._folders().values() if not _is_alive(folder))
+        return [group for folder in dead for group in _groups_in(_left_by(folder))]
 
     def end_orphans(self) -> list[int]:
         """Ends the agents of dead gateways and removes their folders. Returns the process groups it ended."""
         ended = []
         for name in self.dead():
             ended += self.end_agents_of(name)
-            shutil.rmtree(self._all / name, ignore_errors=True)
+            shutil.rmtree(self._all / name, ignore_errors=True)  # with other data, its next gateway does that
+            self._unregister(name)
         return ended
 
     def end_agents_of(self, name: str) -> list[int]:
-        """Ends the agents of a gateway that has lost them, whether it is alive or not. Returns the process groups."""
-        groups = _groups(self._all / name)
-        for group in groups:
-            signal_group(group, signal.SIGKILL)
-        return groups
+        """Ends the agents of a gateway that has lost them, and all that they started, whether the gateway is alive or
+        not; until it is told (`reopen`), it can start no others. Waits for their end. Returns the process groups."""
+        folder = self._folders().get(name, self._all / name)
+        _renamed(f"{folder}/{_AGENTS}", f"{folder}/{_ENDED}{token_hex(4)}")
+        return _groups_in(end(lambda: _left_by(folder)))
 
     def close(self) -> None:
+        if self._watchdog is not None:
+            self._watchdog.close()
+            self._watchdog = None
         shutil.rmtree(self.folder, ignore_errors=True)
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+        self._unregister(self.folder.name)
+        while self._locks:
+            os.close(self._locks.pop())
+
+    def _folders(self) -> dict[str, Path]:
+        """Of all gateways with this data, or on this machine, by name."""
+        found = {folder.name: folder for folder in _entries(self._all)}
+        for link in _entries(self._registry) if self._registry is not None else ():
+            with suppress(OSError):
+                found.setdefault(link.name, Path(os.readlink(link)))
+        return found
+
+    def _unregister(self, name: str) -> None:
+        if self._registry is not None:
+            with suppress(OSError):
+                (self._registry / name).unlink()
 
 
 def _renamed(entry: str, name: str) -> bool:
@@ -120,13 +239,35 @@ def _name(pid: int) -> str:
     return f"{pid}-{start_of(pid)}"
 
 
+def _is_name(text: str) -> bool:
+    """As `_name` makes them. Those in a damaged history may be any text."""
+    pid, _, start = text.partition("-")
+    return pid.isascii() and pid.isdigit() and start.isprintable() and "/" not in start
+
+
 def _groups(gateway: Path) -> list[int]:
     """The process groups of its agents that still run."""
     if not _has_our_pids(gateway):
         return []
-    named = (entry.name.partition("-") for entry in _entries(gateway / "agents"))
+    folders = [gateway / _AGENTS, *gateway.glob(f"{_ENDED}*")]
+    named = (entry.name.partition("-") for folder in folders for entry in _entries(folder))
     # Another process with this pid means the group has ended: a pid is not reused before that.
     return [int(group) for group, _, start in named if start_of(int(group)) in (None, start) and members(int(group))]
+
+
+def _left_by(gateway: Path) -> Table:
+    """Its agents and all that they started, as far as they still run."""
+    if not _has_our_pids(gateway):
+        return {}
+    try:
+        own = (gateway / _TOKEN).read_text("utf-8")
+    except (OSError, UnicodeError):  # an earlier version wrote none, or the disk was full
+        own = ""
+    return of_gateway(own, _groups(gateway))
+
+
+def _groups_in(processes: Table) -> list[int]:
+    return sorted({process.group for process in processes.values()})
 
 
 def _pid_scope() -> bytes:
@@ -168,6 +309,15 @@ def _is_locked(path: Path) -> bool:
 def _entries(folder: Path) -> list[Path]:
     """Only the gateway's own entries."""
     try:
-        return [entry for entry in folder.iterdir() if entry.name.partition("-")[0].isdigit()]
+        return [entry for entry in folder.iterdir() if _is_name(entry.name)]
     except OSError:
         return []
+
+
+def main(gateway: Path) -> None:
+    """Ends the agents of a gateway that was killed. Its folder stays: it tells the next one whose runs to end."""
+    Ledger(gateway.parent).end_agents_of(gateway.name)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

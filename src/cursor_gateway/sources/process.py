@@ -1,4 +1,4 @@
-"""A command in; its output as it arrives, and its exit status, out. Its process group never outlives it.
+"""A command in; its output as it arrives, and its exit status, out. No process that it started outlives it.
 
 Its pipes are read with `add_reader`: uvloop's own subprocesses take four times as long to start, with a large heap
 forty times.
@@ -11,11 +11,12 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from time import monotonic
 
 from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
+from cursor_gateway.sources.descendants import AGENT, Agent, running
 from cursor_gateway.sources.process_groups import reap, signal_group
 from cursor_gateway.sources.spawning import spawn
 
@@ -25,28 +26,50 @@ _PAUSE = 0.001  # seconds between two reads of output that flows: see `merges_re
 # Of all reads: `os.read` would allocate a whole piece for each line, which takes ten times as long.
 _buffer = bytearray(_PIECE)
 _buffer_view = memoryview(_buffer)
-_running: set[int] = set()  # agents, until they have ended
 _F_SETPIPE_SZ = 1031  # Linux only; Python 3.11 does not define it everywhere
 _STDERR_TAIL = 64 * 1024
 _KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
 _DEAD_PIPE_SECONDS = 0.5  # to drain a dead agent's pipe that another process keeps open
 
 
+Tap = Callable[[Sequence[str]], Callable[[bytes], None]]
+"""Called with the arguments of each agent that starts; what it returns gets the agent's output."""
+
+_taps: list[Tap] = []
+
+
+@contextmanager
+def tapped(tap: Tap) -> Iterator[None]:
+    """Meanwhile, the output of agents is also given to the tap, as they write it."""
+    _taps.append(tap)
+    try:
+        yield
+    finally:
+        _taps.remove(tap)
+
+
+def copies_of(arguments: Sequence[str]) -> list[Callable[[bytes], None]]:
+    """What must be called with the output of an agent that was started so; nothing, unless it is `tapped`."""
+    return [tap(arguments) for tap in _taps]
+
+
 class AgentProcess:
     """Create it with `start`. `end` must be awaited."""
 
-    def __init__(self, pid: int, out: int, err: int, on_gone: Callable[[int], None]) -> None:
+    def __init__(self, pid: int, out: int, err: int, agent: Agent, on_gone: Callable[[int], None]) -> None:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
-        self.is_discarding = False
+        self.is_discarding = self.is_interrupted = False
         # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
         # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
         self.merges_reads = False
         self._read_at = -math.inf  # by the monotonic clock, which may have started just now
         self._pause: asyncio.TimerHandle | None = None  # until the next read
-        self._on_gone = on_gone
+        self._agent, self._on_gone = agent, on_gone
+        self._ending_rest: asyncio.Task[None] | None = None  # of what it left behind
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
+        self._copies: list[Callable[[bytes], None]] = []  # see `tapped`
         self._errors = bytearray()
         self._out, self._err = out, err
         self._open_pipes = {out, err}
@@ -58,7 +81,6 @@ class AgentProcess:
         for pipe in (self._out, self._err):
             os.set_blocking(pipe, False)
             self._loop.add_reader(pipe, self._readable, pipe)
-        _running.add(pid)
 
     @classmethod
     async def start(
@@ -86,22 +108,37 @@ class AgentProcess:
                 ours.append(read_end)
                 theirs.append(write_end)
             files = (source, theirs[-2], theirs[-1])
-            pid = await spawn(arguments, folder, environment, files, is_alone=not _running)
+            is_alone, agent, pid = not running(), Agent(), None
+            try:
+                pid = await spawn(arguments, folder, {**environment, AGENT: agent.value}, files, is_alone=is_alone)
+            finally:
+                agent.started(pid)
             try:
                 with suppress(OSError):
                     fcntl.fcntl(ours[0], _F_SETPIPE_SZ, _PIPE)
-                started = cls(pid, ours[0], ours[1], on_gone)
+                started = cls(pid, ours[0], ours[1], agent, on_gone)
             except BaseException:  # without an owner it would never be ended
                 signal_group(pid, signal.SIGKILL)
                 reap(pid)
+                agent.ended()
                 raise
             ours.clear()  # they are its own now
+            started._copies = copies_of(arguments)
             return started
         except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: no thread can be started
             raise cannot_start(error, arguments) from error
         finally:
             for file in (*ours, *theirs):
                 os.close(file)
+
+    @property
+    def is_silent(self) -> bool:
+        """It runs, and has written nothing."""
+        return not (self._gone or self._pieces or self._errors) and len(self._open_pipes) == 2
+
+    def waits(self, *, still: bool) -> None:
+        """For its first prompt: until it has one, no process can be its own."""
+        self._agent.waits(still=still)
 
     @property
     def ending(self) -> str:
@@ -116,12 +153,24 @@ class AgentProcess:
         return self._errors.decode("utf-8", "replace")
 
     async def read(self) -> bytes:
-        """Waits for output and returns all of it since the last call; empty at the end of the output."""
-        while not self._pieces and self._out in self._open_pipes:
+        """Waits for output and returns all of it since the last call; empty at the end of the output, and where there
+        is none when `is_interrupted` is set."""
+        while not self._pieces and self._out in self._open_pipes and not self.is_interrupted:
             await self._change()
         piece = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         return piece
+
+    def interrupt(self) -> None:
+        """Lets `read` return, until `is_interrupted` is reset."""
+        self.is_interrupted = True
+        self._wake()
+
+    async def speaks(self) -> bool:
+        """Waits for its first output, which `read` returns. False: it closed its output without any."""
+        while not self._pieces and self._out in self._open_pipes:
+            await self._change()
+        return bool(self._pieces)
 
     async def wait(self, seconds: float) -> bool:
         """Whether it ended, with its pipes read to the end, within that time."""
@@ -135,13 +184,17 @@ class AgentProcess:
         return True
 
     async def end(self, grace_seconds: float) -> None:
-        """Sends SIGTERM to the group, then SIGKILL. Afterwards no process of the group is left."""
+        """Sends SIGTERM to the group, then SIGKILL. Afterwards no process that it started is left."""
         self.is_discarding = True  # further output is not read
         try:
+            if not self._gone:
+                await self._agent.look()
             self._signal(signal.SIGTERM)  # its session stays resumable
             if not self._gone and not await self.wait(grace_seconds):
                 self._signal(signal.SIGKILL)
                 await self.wait(_KILLED_SECONDS)
+            if self._ending_rest is not None:
+                await asyncio.wait([self._ending_rest])  # which continues even if this is cancelled
         finally:  # also when cancelled
             self._signal(signal.SIGKILL)
             self._close_pipes()
@@ -184,6 +237,8 @@ class AgentProcess:
             return
         elif not self.is_discarding:
             self._pieces.append(piece)
+            for copy in self._copies:
+                copy(piece)
         self._wake()
 
     def _watch_end(self) -> None:
@@ -210,12 +265,14 @@ class AgentProcess:
         # Before reaping: until then the pid, and so the group id, cannot be reused.
         signal_group(self.pid, signal.SIGKILL)
         self._reap()
-        _running.discard(self.pid)
+        self._agent.ended()
         self._gone = True
         if self._pidfd >= 0:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
+        if self._agent.may_have_left_some():
+            self._ending_rest = self._loop.create_task(self._agent.end_rest(), name=f"rest of agent {self.pid}")
         self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
         if self._pause is not None:  # nothing more will come to wait for
             self._pause.cancel()

@@ -23,12 +23,14 @@ from cursor_gateway.sources.cursor.failures import failure_of
 from cursor_gateway.sources.cursor.records import REFUSED, Line, User, decode, read_again
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.wire.lines import LineSplitter
+from cursor_gateway.wire.payload import clamped
 
 _READ_BYTES = 64 * 1024  # as much as one read of a pipe; the event loop runs other tasks in between
 _LONGEST_PAUSE = 5.0  # seconds: no need to wait through a build
 _SHORTEST_PAUSE = 0.005  # shorter ones are added up, since timers are no finer
 _LAST_WORD_COUNT = 100  # of a prompt: the whole conversation may come before them
 _LAST_CHARACTERS = 20_000  # the same
+_LONGEST_PROMPT_LINE = 8 * _LAST_CHARACTERS  # bytes: no longer prompt can match
 _PROMPT_LINES = 20  # the prompt is in the second line, after at most a few unknown ones
 _NAMES = 8  # recordings named in a message
 _NAMED = re.compile(r"\brecording:\s*[\"'`]?", re.IGNORECASE)
@@ -65,21 +67,21 @@ def load(directory: Path) -> list[Recording]:
 # --- choosing -------------------------------------------------------------------------------------------
 
 
-class Choice(Struct, frozen=True):
+class ChosenRecording(Struct, frozen=True):
     recording: Recording
     reason: RecordingReason
 
 
-def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
+def choose(prompt: str, recordings: Sequence[Recording]) -> ChosenRecording:
     """The one named in the prompt; else one with the same prompt; else the most similar one; else the first."""
     prompt = prompt[-_LAST_CHARACTERS:]
     if named := _named(prompt, recordings):
-        return Choice(named, "named")
+        return ChosenRecording(named, "named")
     words = _words(prompt)
     prompts = [_words(recorded_prompt(recording.data)) for recording in recordings]
     same = [number for number, recorded in enumerate(prompts) if recorded and words[-len(recorded) :] == recorded]
     if same:
-        return Choice(recordings[max(same, key=lambda number: len(prompts[number]))], "same_prompt")
+        return ChosenRecording(recordings[max(same, key=lambda number: len(prompts[number]))], "same_prompt")
     subjects = [
         _subjects([*recorded, *_words(recording.name.replace("_", " "))])
         for recorded, recording in zip(prompts, recordings, strict=True)
@@ -88,7 +90,7 @@ def choose(prompt: str, recordings: Sequence[Recording]) -> Choice:
     shared = [subject & _subjects(words[-_LAST_WORD_COUNT:]) for subject in subjects]
     alike = [sum(1 / counts[word] for word in common) for common in shared]
     best = max(alike)
-    return Choice(recordings[alike.index(best)], "similar_prompt" if best else "default")
+    return ChosenRecording(recordings[alike.index(best)], "similar_prompt" if best else "default")
 
 
 def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
@@ -106,6 +108,8 @@ def _named(prompt: str, recordings: Sequence[Recording]) -> Recording | None:
 def recorded_prompt(data: bytes) -> str:
     """The prompt in a recording; empty if it was not recorded."""
     for line in islice(BytesIO(data), _PROMPT_LINES):
+        if len(line) > _LONGEST_PROMPT_LINE:  # decoding it would block all threads
+            continue
         record: Line | None
         try:
             record = decode(line)
@@ -167,9 +171,10 @@ def _reads(data: bytes) -> Iterator[list[bytes]]:
 
 def _time_of(line: bytes) -> float | None:
     try:
-        return _decode_time(line).timestamp_ms
+        time = _decode_time(line).timestamp_ms
     except REFUSED:
         return None
+    return None if time is None else clamped(time)
 
 
 def split_stderr(data: bytes) -> tuple[bytes, str]:
@@ -228,7 +233,7 @@ class ReplaySource(Source):
             raise unknown_model(model, [self._model.id])
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        choice = choose(turn.prompt, self._recordings)
+        choice = await asyncio.to_thread(choose, turn.prompt, self._recordings)  # it reads the recorded prompts
         if choice.reason == "default" and not self._is_demo:  # fail, so that tests with recordings notice
             missing = NotFound(
                 f"No recording matches this prompt. Select one with `recording: NAME` in the prompt: {self._names()}.",

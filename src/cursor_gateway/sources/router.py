@@ -11,8 +11,6 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.leftovers import noted_sessions
 
-INTERACTIVE = "interactive"  # names the source that is best where a person can answer
-
 
 class SourceRouter:
     def __init__(
@@ -45,6 +43,11 @@ class SourceRouter:
                 param="source",
             )
         return source
+
+    def may_ask(self, name: str | None, may_be_asked: bool | None) -> bool:
+        """Whether an agent of the named source may ask its caller, and waits. None: the caller does not say."""
+        source = self.named(name)
+        return source.holds_questions and (source.asks_by_default if may_be_asked is None else may_be_asked)
 
     def fallback_for(self, turn: Turn) -> str | None:
         """The source on which the turn may be retried."""
@@ -85,6 +88,10 @@ class SourceRouter:
 
     def warm_up(self, workspace: str) -> None:
         self.named(None).warm_up(workspace)
+
+    async def end_spares(self) -> None:
+        for source in self._sources.values():
+            await source.end_spares()
 
     async def forget(self, folder: str) -> bool:
         """Asks every source: any of them may have answered. Sessions of sources that are not set up here stay."""

@@ -74,6 +74,7 @@ def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mappin
     stdin, stdout, stderr = files
     popen = subprocess.Popen(
         arguments,
+        executable=_path_of(arguments[0], environment),
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL if stdin is None else stdin,
@@ -86,12 +87,11 @@ def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mappin
 
 
 def _path_of(program: str, environment: Mapping[str, str]) -> str:
-    """Searched for as `Popen` does. Without a slash, it would be taken from the new process's working folder."""
-    if "/" in program:
-        return program
-    if (found := shutil.which(program, path=environment.get("PATH", os.defpath))) is None:
+    """A relative one, also in `PATH`, would be taken from the new process's working folder."""
+    found = program if "/" in program else shutil.which(program, path=environment.get("PATH", os.defpath))
+    if found is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
-    return found
+    return os.path.abspath(found)
 
 
 class _Library(NamedTuple):

@@ -27,12 +27,13 @@ from cursor_gateway.markdown.fences import (
     ReferenceTag,
     Tag,
 )
-from cursor_gateway.model.actions import INTERRUPTED, Action, OtherTool, Outcome
+from cursor_gateway.model.actions import INTERRUPTED, Action, Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    CommandOutput,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -55,6 +56,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -62,6 +64,7 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.documents import (
     CodeBlockMetadata,
     CodeReferenceMetadata,
+    Document,
     DocumentType,
     Envelope,
     ErrorMetadata,
@@ -81,6 +84,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.languages import language_of
+from cursor_gateway.stages.refusals import Refusals
 from cursor_gateway.stages.turns import Turns
 from cursor_gateway.stages.usage import RunUsage
 
@@ -88,6 +92,10 @@ _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _LINE_END = re.compile(r"[\r\n]")
 _SPACE = " \t\n\r\f\v"  # as CommonMark has it
 _SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
+
+# Characters of live output, of a command and of a run: it is stored, and the end of the command repeats it.
+_LIVE_OUTPUT = 64 * 1024
+_LIVE_OUTPUTS = 256 * 1024
 
 _PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
 
@@ -111,6 +119,7 @@ class OpenTool(Struct):
     waits: bool = False  # for an answer
     by_caller: bool = False
     content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
+    parent_id: str | UnsetType = UNSET  # the document of the sub-agent that made the call
 
 
 class Assembler:
@@ -127,12 +136,16 @@ class Assembler:
         self._thinking = False  # a block of thinking is open
         self._tools: dict[str, OpenTool] = {}  # by the agent's ids
         self._ended_calls: set[str] = set()
+        self._documents: dict[str, str] = {}  # of calls, by the agent's ids
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
         self._turns = Turns()
         self._recording: ReplayedRecording | UnsetType = UNSET
+        self._warm: bool | UnsetType = UNSET
         self.fallback: str | UnsetType = UNSET  # the backend that answers in place of one that failed
         self._unrecognized = 0
+        self._refused = Refusals()
+        self._shown = 0  # characters of live output
         self._session = ""
         self._model = run.model
         self._usage = RunUsage(self._turns, run.known_tokens)
@@ -145,15 +158,16 @@ class Assembler:
         prose: OpenProse | None,
         tools: Iterable[OpenTool],
         tool_calls: int,
+        refused: Refusals,
         turns: Turns,
         model_output: list[str],
         prompt: str,
     ) -> None:
         """As if it had assembled the run so far; called before anything else. `sequence` is that of the last document,
-        `tool_calls` the number of calls that have started."""
+        `tool_calls` the number of calls that have started, `refused` are those that were not run."""
         self._sequence, self._prose = sequence, prose
         self._tools = {tool.call_id or tool.id: tool for tool in tools}  # the agent's ids are not known
-        self._tool_call_count, self._turns = tool_calls, turns
+        self._tool_call_count, self._refused, self._turns = tool_calls, refused, turns
         self._usage = RunUsage(turns, self._run.known_tokens)
         self._usage.prompt, self._usage.model_output = prompt, model_output
         self._model_output = model_output
@@ -199,14 +213,16 @@ class Assembler:
                 self._add_thinking(text)
             case ThinkingEnded():
                 self._end_thinking()
-            case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits):
+            case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits, parent=parent):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
                 elif call_id not in self._ended_calls:
-                    self._start_tool(call_id, action, model_call, waits=waits)
-            case ToolEnded(call_id=call_id):
-                if call_id not in self._ended_calls:
-                    self._end_tool(event)
+                    parent_id = self._documents.get(parent or "", UNSET)
+                    self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
+            case ToolEnded():
+                self._end_tool(event)
+            case CommandOutput(call_id=call_id, text=text):
+                self._show_output(self._tools.get(call_id), text)
             case CallerToolAsked(call=call):
                 if call.id not in self._tools and call.id not in self._ended_calls:
                     action = OtherTool(tool=call.name, arguments=call.arguments)
@@ -214,9 +230,10 @@ class Assembler:
             case CallerToolAnswered(call_id=call_id):
                 if call_id in self._tools:
                     self._end_caller_tool(event)
-            case CallerAwaited(call_ids=call_ids):
-                self._pause(call_ids)
-            case RunStarted(session_id=session_id, model=model, recording=recording):
+            case CallerAwaited(call_ids=call_ids, by_others=goes_on):
+                self._pause(call_ids, goes_on=goes_on)
+            case RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
+                self._warm = is_warm or UNSET
                 self._usage.agent_started()
                 self._session = session_id
                 self._recording = recording or self._recording
@@ -252,8 +269,10 @@ class Assembler:
         self._out.append(DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
         return id, self._sequence
 
-    def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> None:
-        self._out.append(DocumentEnded(make_document(id, sequence, content, metadata), raw))
+    def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> Document:
+        document = make_document(id, sequence, content, metadata)
+        self._out.append(DocumentEnded(document, raw))
+        return document
 
     # --- text and thinking --------------------------------------------------------------------------
 
@@ -365,7 +384,14 @@ class Assembler:
     # --- tools --------------------------------------------------------------------------------------
 
     def _start_tool(
-        self, call_id: str, action: Action, model_call: str | None, *, waits: bool = False, by_caller: bool = False
+        self,
+        call_id: str,
+        action: Action,
+        model_call: str | None,
+        *,
+        waits: bool = False,
+        by_caller: bool = False,
+        parent_id: str | UnsetType = UNSET,
     ) -> OpenTool:
         self._end_output()
         self._turns.tool(model_call)
@@ -373,9 +399,11 @@ class Assembler:
         if waits:
             ran_by: Literal["caller"] | UnsetType = "caller" if by_caller else UNSET
             known = structs.replace(known or KnownMetadata(), state="waiting", ran_by=ran_by)
+        if parent_id:
+            known = structs.replace(known or KnownMetadata(), parent_id=parent_id)
         id, sequence = self._start(type, known)
-        tool = OpenTool(id, sequence, self._own_call_id(call_id), action, waits, by_caller)
-        self._tools[call_id] = tool
+        tool = OpenTool(id, sequence, self._own_call_id(call_id), action, waits, by_caller, parent_id=parent_id)
+        self._tools[call_id], self._documents[call_id] = tool, id
         if waits and (content := tool_documents.content_of(action)):
             tool.content = content
             self._out.append(ContentDelta(id, content, raw=""))
@@ -396,9 +424,22 @@ class Assembler:
         return id
 
     def _end_tool(self, event: ToolEnded) -> None:
+        if event.call_id in self._ended_calls:
+            return
         tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
         self._forget_tool(event.call_id)
         self._close_tool(tool, event.call_id, event.action, event.outcome, event.payload)
+
+    def _show_output(self, tool: OpenTool | None, text: str) -> None:
+        """As far as there is room for it: the end of the document has all of it. A command that is interrupted keeps
+        what was shown."""
+        if tool is None or not isinstance(command := tool.action, Command):
+            return
+        text = text[: max(0, min(_LIVE_OUTPUT - len(command.output), _LIVE_OUTPUTS - self._shown))]
+        if text:
+            self._shown += len(text)
+            tool.action = structs.replace(command, output=command.output + text)
+            self._out.append(TerminalOutput(tool.id, text))
 
     def _end_caller_tool(self, event: CallerToolAnswered) -> None:
         tool, result = self._tools[event.call_id], event.result
@@ -421,6 +462,8 @@ class Assembler:
             if arguments and not tool.action.arguments:
                 self._out.append(ToolCallArguments(tool.id, arguments))
             action = OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
+        if isinstance(action, Command) and isinstance(tool.action, Command) and not action.output:
+            action = structs.replace(action, output=tool.action.output)  # an end without it, such as a timeout
         if outcome is not INTERRUPTED:
             self._usage.tool_ended(action)
         metadata = tool_documents.metadata_of(
@@ -430,13 +473,16 @@ class Assembler:
             agent_call_id=agent_call_id,
             payload=payload if "raw" in self._run.include and payload is not None else UNSET,
             by_caller=tool.by_caller,
+            parent_id=tool.parent_id,
         )
         if isinstance(metadata, ToolCallMetadata):
             self._out.append(ToolCallEnded(tool.id, metadata.result))
         content = tool.content or tool_documents.content_of(action)
         if content and tool.content is None:
             self._out.append(ContentDelta(tool.id, content, raw=""))
-        self._end(tool.id, tool.sequence, content, metadata)
+        document = self._end(tool.id, tool.sequence, content, metadata)
+        if outcome.state == "rejected":
+            self._refused.push(document)
         if outcome.state in ("failed", "timed_out"):
             self._add_error(outcome.message, outcome.code, action.tool, outcome.details)
 
@@ -461,11 +507,11 @@ class Assembler:
             if id in call_ids and tool.waits
         ]
 
-    def _pause(self, call_ids: tuple[str, ...]) -> None:
+    def _pause(self, call_ids: tuple[str, ...], *, goes_on: bool) -> None:
         self._end_output()
         envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
         last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
-        self._out.append(Paused(envelope, _drained(self._loose), last))
+        self._out.append(Paused(envelope, _drained(self._loose), last, goes_on))
 
     def _end_everything(self) -> None:
         self._end_output()
@@ -496,12 +542,15 @@ class Assembler:
         result_differs: bool | UnsetType = UNSET,
     ) -> Envelope:
         """`counts` is what the agent reported for the run; None if unknown."""
+        run = self._run
+        conversation_id = run.conversation_id or f"conv_{self._session or run.id.removeprefix('chat_')}"
+        refused = self._refused.calls(conversation_id, run.id, run.page_url) if self._refused.count else UNSET
         return Envelope(
-            id=self._run.id,
-            conversation_id=self._run.conversation_id or f"conv_{self._session or self._run.id.removeprefix('chat_')}",
+            id=run.id,
+            conversation_id=conversation_id,
             model=self.model,
-            mode=self._run.mode,
-            created=self._run.created,
+            mode=run.mode,
+            created=run.created,
             status=status,
             usage=self._usage.total(counts),
             metadata=ResponseMetadata(
@@ -510,9 +559,12 @@ class Assembler:
                 turn_count=self._turns.count,
                 unrecognized=self._unrecognized or UNSET,
                 result_differs=result_differs,
+                refused_count=self._refused.count or UNSET,
+                refused=refused,
                 waiting_for=waiting_for,
                 recording=self._recording,
                 fallback=self.fallback,
+                warm=self._warm,
             ),
         )
 

@@ -29,12 +29,13 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file
 
 
-def usage(prompt: int, completion: int, cached: int = 0, *, estimated: bool = False) -> Usage:
+def usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, *, estimated: bool = False) -> Usage:
     return Usage(
         prompt_tokens=prompt,
         completion_tokens=completion,
         total_tokens=prompt + completion,
         cached_tokens=cached or UNSET,
+        reasoning_tokens=min(reasoning, completion) or UNSET,
         estimated=estimated or UNSET,
     )
 
@@ -76,7 +77,8 @@ class ContextSize:
         wrote = counts.completion if len(sizes) == 1 else min(output, counts.completion)
         # Exact for one call; for several, in proportion.
         cached = min(counts.cached * read // counts.prompt, read) if counts.prompt else 0
-        return usage(read, wrote, cached, estimated=len(sizes) > 1)
+        thought = counts.reasoning * wrote // counts.completion if counts.completion else 0
+        return usage(read, wrote, cached, thought, estimated=len(sizes) > 1)
 
     def _note(self, calls: int) -> None:
         began = calls - self._earlier - len(self._sizes)

@@ -4,7 +4,8 @@ import re
 
 from cursor_gateway.model.documents import Diff
 
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+\d+(?:,\d+)? @@")
+_HUNK = re.compile(r"@@ -([0-9]+)(?:,[0-9]+)? \+[0-9]+(?:,[0-9]+)? @@")
+_MOST_DIGITS = 9  # of a line's number: those of any file have fewer
 
 
 def line_diff(before: str, after: str) -> Diff:
@@ -73,7 +74,7 @@ def patch_diff(patch: str, after: str | None = None) -> Diff | None:
     number: int | None = None
     for line in patch.split("\n"):
         if hunk := _HUNK.match(line):
-            number = int(hunk[1])
+            number = int(hunk[1][-_MOST_DIGITS:]) if len(hunk[1].lstrip("0")) <= _MOST_DIGITS else 10**_MOST_DIGITS
         elif number is None:
             continue  # the header
         elif line.startswith("+"):

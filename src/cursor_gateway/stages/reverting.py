@@ -4,12 +4,15 @@ An edit's document has the lines that it replaced and those that it wrote. It is
 still are: at the recorded place if the file has not changed since, else only if they are in the file exactly once.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 from msgspec import UNSET, Struct
 
 from cursor_gateway.model.documents import Diff, FileEditDocument
+
+_MOST_LINES = 500_000
+_MOST_WORK = 500_000_000  # a second or two
 
 
 class Before(Struct, frozen=True):
@@ -17,46 +20,74 @@ class Before(Struct, frozen=True):
 
 
 class Misfit(Struct, frozen=True):
-    reason: Literal["changed", "gone", "unrecorded"]
+    reason: Literal["changed", "gone", "unrecorded", "large"]
 
 
-def before(text: str | None, edits: Sequence[FileEditDocument], *, is_untouched: bool) -> Before | Misfit:
-    """`text` is the file now, None if there is none; `edits` are in their order."""
+def before(
+    text: str | None,
+    edits: Sequence[FileEditDocument],
+    *,
+    is_untouched: bool,
+    is_over: Callable[[], bool] = lambda: False,
+) -> Before | Misfit:
+    """`text` is the file now, None if there is none; `edits` are in their order. The work has a limit, and ends when it
+    `is_over`.
+    """
+    if text is not None and text.count("\n") > _MOST_LINES:
+        return Misfit("large")
+    file = None if text is None else _File(text)
     for edit in reversed(edits):
-        found = _before_one(text, edit, is_untouched)
-        if isinstance(found, Misfit):
-            return found
-        text = found.text
-    return Before(text)
-
-
-def _before_one(text: str | None, edit: FileEditDocument, is_untouched: bool) -> Before | Misfit:
-    metadata = edit.metadata
-    if metadata.operation in ("delete", "rename"):
-        return Misfit("unrecorded")
-    if text is None:
-        return Misfit("gone")
-    if metadata.operation == "create":
-        is_same = edit.content is not None and text.removesuffix("\n") == edit.content.removesuffix("\n")
-        return Before(None) if is_same else Misfit("changed")
-    if metadata.diff is UNSET:
-        return Misfit("unrecorded")
-    return _undone(text.split("\n"), metadata.diff, is_untouched)
-
-
-def _undone(lines: list[str], diff: Diff, is_untouched: bool) -> Before | Misfit:
-    old, place = diff.old_string.split("\n"), diff.start_line - 1
-    if not diff.new_string:  # a deletion has no lines to find, and may also be one empty line
-        if not is_untouched or place > len(lines):
-            return Misfit("changed")
-        if lines[place : place + 1] == [""]:
+        if edit.metadata.operation in ("delete", "rename"):
             return Misfit("unrecorded")
-        return Before("\n".join([*lines[:place], *old, *lines[place:]]))
-    new = diff.new_string.split("\n")
-    places = [at for at in range(len(lines) - len(new) + 1) if lines[at] == new[0] and lines[at : at + len(new)] == new]
-    # Some agents do not report where they edited: then it is line 1.
-    is_known = is_untouched and place > 0 and place in places
-    if not is_known and len(places) != 1:
-        return Misfit("changed")
-    at = place if is_known else places[0]
-    return Before("\n".join([*lines[:at], *old, *lines[at + len(new) :]]))
+        if file is None:
+            return Misfit("gone")
+        if file.work > _MOST_WORK or is_over():
+            return Misfit("large")
+        if edit.metadata.operation == "create":
+            if not file.is_created(edit.content):
+                return Misfit("changed")
+            file = None
+        elif edit.metadata.diff is UNSET:
+            return Misfit("unrecorded")
+        elif (misfit := file.undo(edit.metadata.diff, is_untouched)) is not None:
+            return misfit
+    return Before(None if file is None else "\n".join(file.lines))
+
+
+class _File:
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.work = 0  # lines that were moved, and characters that were searched
+
+    def is_created(self, content: str | None) -> bool:
+        return content is not None and "\n".join(self.lines).removesuffix("\n") == content.removesuffix("\n")
+
+    def undo(self, diff: Diff, is_untouched: bool) -> Misfit | None:
+        place = diff.start_line - 1
+        if not diff.new_string:  # a deletion has no lines to find, and may also be one empty line
+            if not is_untouched or not 0 <= place <= len(self.lines):
+                return Misfit("changed")
+            if self.lines[place : place + 1] == [""]:
+                return Misfit("unrecorded")
+            self._put(diff.old_string, place, 0)
+            return None
+        new = diff.new_string.split("\n")
+        # Some agents do not report where they edited: then it is line 1.
+        is_known = is_untouched and place > 0 and self.lines[place : place + len(new)] == new
+        at = place if is_known else self._only_place(diff.new_string)
+        if at is None:
+            return Misfit("changed")
+        self._put(diff.old_string, at, len(new))
+        return None
+
+    def _put(self, text: str, at: int, count: int) -> None:
+        self.lines[at : at + count] = text.split("\n")
+        self.work += len(self.lines)
+
+    def _only_place(self, wanted: str) -> int | None:
+        """The line where this text is, if it is nowhere else. A search takes linear time, whatever is in them."""
+        text, wanted = "\n".join(["", *self.lines, ""]), f"\n{wanted}\n"
+        self.work += len(text)
+        first = text.find(wanted)
+        is_only = first >= 0 and text.find(wanted, first + 1) < 0
+        return text.count("\n", 0, first) if is_only else None

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
-from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, CommandOutput, ThinkingDelta, ToolEnded, ToolStarted
 
 
 class ScratchPaths:
@@ -31,6 +31,8 @@ class ScratchPaths:
             case ThinkingDelta(text=text):
                 ready, self._held = self._split(self._held + text)
                 return [ThinkingDelta(self._relative(ready))] if ready else []
+            case CommandOutput():  # may cut the path in two, and the end of the command repeats it
+                return self.flush()
             case ToolStarted(action=action):
                 return [*self.flush(), structs.replace(event, action=self._relative(action))]
             case ToolEnded(action=action, outcome=outcome):

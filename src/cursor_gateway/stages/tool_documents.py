@@ -2,7 +2,7 @@
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import ToolResult
@@ -85,11 +85,18 @@ def answered(action: Action, result: ToolResult, duration_ms: int) -> tuple[Acti
 
 
 def metadata_of(
-    action: Action, outcome: Outcome, *, call_id: str, agent_call_id: str, payload: Any, by_caller: bool = False
+    action: Action,
+    outcome: Outcome,
+    *,
+    call_id: str,
+    agent_call_id: str,
+    payload: Any,
+    by_caller: bool = False,
+    parent_id: str | UnsetType = UNSET,
 ) -> Metadata:
     """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
-    trace: dict[str, Any] = {}  # the fields of `ToolTrace` that are set
+    trace: dict[str, Any] = {"parent_id": parent_id}  # the fields of `ToolTrace` that are set
     if permission := action.permission if isinstance(action, Question) else outcome.permission:
         trace["permission"] = permission
     if payload is not UNSET:
@@ -118,7 +125,10 @@ def metadata_of(
                 **trace,
             )
         case Plan():
-            return PlanMetadata(title=action.title, overview=action.overview, todos=action.todos, **trace)
+            accepted = action.is_accepted or UNSET
+            return PlanMetadata(
+                title=action.title, overview=action.overview, todos=action.todos, accepted=accepted, **trace
+            )
         case Question():
             return ClarificationMetadata(questions=action.questions, answers=action.answers or UNSET, **trace)
         case TodoUpdate():

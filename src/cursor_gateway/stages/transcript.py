@@ -8,6 +8,7 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -32,6 +33,8 @@ class Transcript:
                 self._envelope = envelope
             case ContentDelta() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | Paused():
                 pass  # an end repeats them all
+            case TerminalOutput():
+                pass
 
     @property
     def documents(self) -> list[Document]:

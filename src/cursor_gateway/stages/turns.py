@@ -1,14 +1,15 @@
 """Count the turns of a model by its output and tool calls."""
 
+from msgspec import Struct
 
-class Turns:
+
+class Turns(Struct):
     """A turn is the model's output and the calls it makes, up to their results."""
 
-    def __init__(self) -> None:
-        self._count = 0
-        self.is_open = False  # the model has written or called something since the last results
-        self._unnamed = False  # a call is open, and it is not known yet whether it belongs to a new turn
-        self._model_call: str | None = None
+    _count: int = 0
+    is_open: bool = False  # the model has written or called something since the last results
+    _unnamed: bool = False  # a call is open, and it is not known yet whether it belongs to a new turn
+    _model_call: str | None = None
 
     @property
     def count(self) -> int:

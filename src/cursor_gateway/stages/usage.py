@@ -3,8 +3,10 @@
 from collections.abc import Iterable
 from typing import TypeGuard
 
+from msgspec.structs import replace
+
 from cursor_gateway.model.actions import Action
-from cursor_gateway.model.agent_events import TokenCounts
+from cursor_gateway.model.agent_events import RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages.context_size import ContextSize, tool_tokens, usage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -38,7 +40,7 @@ class RunUsage:
     def total(self, counts: TokenCounts | None) -> Usage:
         """The sum of all model calls. `counts` is what the agent reported for the run; None if unknown."""
         if _is_sane(counts):
-            return usage(counts.prompt, counts.completion, counts.cached)
+            return usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
         self._count_output()
         prompt = estimate_tokens_by_sample(self.prompt) + self._given_tokens
         return usage(prompt, self._all_output_tokens, estimated=True)
@@ -69,4 +71,32 @@ class RunUsage:
 
 
 def _is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
-    return counts is not None and min(counts.prompt, counts.completion, counts.cached) >= 0
+    return counts is not None and min(counts.prompt, counts.completion, counts.cached, counts.reasoning) >= 0
+
+
+class UsageTotal:
+    """The sum of an agent's turns: it may be started several times in one run."""
+
+    def __init__(self) -> None:
+        self._usage = TokenCounts(prompt=0, completion=0)
+        self._is_known = True  # an agent that is broken off reports nothing
+        self._duration_ms = 0
+
+    def add(self, end: RunFinished | RunFailed) -> None:
+        self._duration_ms += end.duration_ms or 0
+        if end.usage is None:
+            self._is_known = False
+        else:
+            self._usage = TokenCounts(
+                prompt=self._usage.prompt + end.usage.prompt,
+                completion=self._usage.completion + end.usage.completion,
+                cached=self._usage.cached + end.usage.cached,
+                reasoning=self._usage.reasoning + end.usage.reasoning,
+            )
+
+    def cut(self) -> None:
+        self._is_known = False
+
+    def total(self, end: RunFinished | RunFailed) -> RunFinished | RunFailed:
+        usage = self._usage if self._is_known else None
+        return replace(end, usage=usage, last_usage=end.usage, duration_ms=self._duration_ms or end.duration_ms)

@@ -21,6 +21,7 @@ CONVERSATION_COLUMNS = (
     "session_id",
     "fingerprint",
     "pinned",
+    "client",
 )
 RUN_COLUMNS = (
     "id",

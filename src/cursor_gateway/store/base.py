@@ -12,17 +12,22 @@ conversation has one running run at a time, whichever process starts it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Literal, Protocol, TypeAlias
+from contextvars import ContextVar
+from typing import Annotated, Literal, Protocol, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Envelope, Mode, Usage
-from cursor_gateway.model.history import RunState
+from cursor_gateway.model.history import RunStatus
 from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.store.health import StoreHealth
+
+OWNER = ContextVar("OWNER", default="")  # for whom a task works; empty: for the gateway itself
 
 Role: TypeAlias = Literal["user", "assistant"]
+Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # since 1970, until 9999
 
 # --- input ------------------------------------------------------------------------------------------
 
@@ -49,6 +54,10 @@ class Claim(Struct, frozen=True):
     outcome: bytes = b""  # of the command, which is stored with the beginning of the run; empty: it comes later
 
 
+# Where a run's request would be if it were that of a reply: what another agent needs to continue the run.
+CONTINUATION = -1
+
+
 class NewRun(Struct, frozen=True, kw_only=True):
     id: str
     conversation_id: str  # created with this run if the owner has none of this id
@@ -64,8 +73,10 @@ class NewRun(Struct, frozen=True, kw_only=True):
     started_ms: int  # since 1970, like all times here
     idempotency: Idempotency | None = None
     volume: str = ""  # of a new conversation: where its workspace is, in a cluster
+    client: str = ""  # of a new conversation: the name of the program that began it; empty: a person at the page
     claim: Claim | None = None  # in a cluster: the command that starts it
     request: bytes = b""  # as by `keep_request`, of its first reply; empty: none
+    continuation: bytes = b""  # kept until the run has completed, as the request after `CONTINUATION`; empty: none
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):
@@ -148,15 +159,15 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     owner: str
     instance: str
     epoch: int = FIRST_EPOCH
-    state: RunState = "running"
+    state: RunStatus = "running"
     model: str
     mode: Mode
     created: str
     fences: Fences
     include: frozenset[Include]
-    started_ms: int
-    first_event_ms: int | None = None
-    ended_ms: int | None = None
+    started_ms: Milliseconds
+    first_event_ms: Milliseconds | None = None
+    ended_ms: Milliseconds | None = None
     usage: Usage | None = None  # None until it has ended
     failure_code: str | None = None
     tool_uses: int | None = None  # None until it has ended
@@ -175,14 +186,15 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     workspace: str
     mode: Mode  # of the newest run, as is the model
     model: str
-    created_ms: int
-    updated_ms: int
+    created_ms: Milliseconds
+    updated_ms: Milliseconds
     session_id: str | None  # the agent's own
     fingerprint: str | None
     is_running: bool
     is_pinned: bool = False
     needs_decision: bool = False  # its newest run does
     volume: str = ""  # where its workspace is, in a cluster
+    client: str = ""  # the name of the program that began it
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -190,7 +202,7 @@ class MessageRecord(Struct, frozen=True, kw_only=True):
     role: Role
     text: str
     run_id: str
-    created_ms: int
+    created_ms: Milliseconds
 
 
 class FoundConversation(Struct, frozen=True):
@@ -201,6 +213,9 @@ class FoundConversation(Struct, frozen=True):
 class ConversationPage(Struct, frozen=True):
     found: list[FoundConversation]
     next: str | None  # opaque cursor for the next page; None: this is the last
+
+
+PAGE_BYTES = 256 * 1024  # of events: as much as one reader holds in memory while its client does not read
 
 
 class EventPage(Struct, frozen=True):
@@ -225,6 +240,8 @@ class IdempotentRun(Struct, frozen=True):
 
 class Store(Protocol):
     """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
+
+    health: StoreHealth
 
     async def begin_run(self, new: NewRun) -> Begun:
         """The lease of the new run, with the first epoch. For any other result, nothing was stored."""
@@ -296,7 +313,7 @@ class Store(Protocol):
         """All owners' runs that are `running`: in this process, in another live one, or in one that died."""
         ...
 
-    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = PAGE_BYTES) -> EventPage:
         """The events after a number, about `max_bytes` of them but at least one; empty if there are no more."""
         ...
 
@@ -353,6 +370,10 @@ class Store(Protocol):
 
     async def size(self) -> int:
         """Bytes on disk."""
+        ...
+
+    async def probe(self) -> None:
+        """Reads and writes a little, to find out whether that works again."""
         ...
 
     async def close(self) -> None: ...

@@ -24,6 +24,7 @@ _Stored: TypeAlias = DocumentEvent | _ResultFollows
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(list[_Stored])
+_raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encode(events: Sequence[DocumentEvent]) -> bytes:
@@ -36,7 +37,10 @@ def encode(events: Sequence[DocumentEvent]) -> bytes:
     return _encoder.encode(stored)
 
 
-def decode(data: bytes) -> list[DocumentEvent]:
+def decode(data: bytes, skip: int = 0) -> list[DocumentEvent]:
+    """Without the first `skip` events, which may be large and need not be decoded."""
+    if skip:
+        data = b"[%b]" % b",".join(_raw_decoder.decode(data)[skip:])
     stored = _decoder.decode(data)
     return [
         _whole(event, stored[place + 1]) if isinstance(event, _ResultFollows) else event

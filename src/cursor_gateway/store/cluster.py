@@ -132,6 +132,7 @@ class Figures(Struct, frozen=True, kw_only=True):
     waiting_bytes: int  # of events that are not stored yet
     rewinds: int  # times that the database had lost events, which this process sent again
     reconnections: int  # of the connection that listens
+    skipped_hints: int  # that this version does not know
     server: str  # names the database server since its last start
     losses: int  # times that this process found it unavailable, even if a retry succeeded
 
@@ -150,6 +151,14 @@ class ClusterStore(Protocol):
         ...
 
     # --- members ------------------------------------------------------------------------------------
+
+    async def connections(self) -> tuple[int, int]:
+        """How many connections all members may open, and how many the database allows."""
+        ...
+
+    async def identity(self) -> str:
+        """Of the cluster; no other database has the same."""
+        ...
 
     async def join(self, member: Member) -> None: ...
 
@@ -205,9 +214,19 @@ class ClusterStore(Protocol):
         """`max_active` is how many runs of its owner may be active; 0 is no limit."""
         ...
 
-    async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
+    async def claim(
+        self,
+        member: Member,
+        *,
+        has_room: bool,
+        most: int,
+        known: Collection[str],
+        kept_for: Collection[str] | None = None,
+    ) -> list[ClaimedCommand]:
         """At most so many, without those that the caller knows it has. If there is no room, only commands that start no
-        run. Commands that were claimed before but whose reply was lost are returned first, on their own.
+        run. Commands that were claimed before but whose reply was lost are returned first, on their own. With
+        `kept_for`, the place is for an owner that has none, as long as one of these or an API key in the database has
+        none.
         """
         ...
 
@@ -234,7 +253,8 @@ class ClusterStore(Protocol):
     # --- runs ---------------------------------------------------------------------------------------
 
     async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
-        """Of these runs, by the number of the last event that is known; one that is missing was deleted.
+        """Of these runs, by the number of the last event that is known; one that is missing was deleted, or
+        is unreadable, for example because a newer version wrote it.
 
         Those that have ended may come without events, which `Store.events` has.
         """
@@ -260,6 +280,11 @@ class ClusterStore(Protocol):
 
     def hint(self, to: str, hint: Hint) -> None:
         """Sends a hint to a member, or with an empty name to all runners. Returns at once; the hint may be lost."""
+        ...
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether hints arrive."""
         ...
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:

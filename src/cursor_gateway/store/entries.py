@@ -6,6 +6,7 @@ import msgspec
 from msgspec import UNSET
 
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, MessageEntry, RecentRun, RunEntry
+from cursor_gateway.prompting.replies import decisions_in
 from cursor_gateway.store.base import ConversationRecord, FoundConversation, MessageRecord, RunRecord, Store
 
 
@@ -21,6 +22,7 @@ def entry_of(found: FoundConversation, *, is_waiting: bool = False) -> Conversat
         model=of.model,
         is_running=of.is_running,
         is_waiting=is_waiting or UNSET,
+        client=of.client or UNSET,
         pinned=of.is_pinned,
         snippet=UNSET if found.snippet is None else found.snippet,
     )
@@ -47,7 +49,8 @@ def recent_of(run: RunRecord, title: str, prompt: str, runner: str = "") -> Rece
 
 
 def _message(of: MessageRecord) -> MessageEntry:
-    return MessageEntry(role=of.role, text=of.text, chat_id=of.run_id, created=_time(of.created_ms))
+    note = "\n".join(decisions_in(of.text)) if of.role == "user" else ""
+    return MessageEntry(role=of.role, text=of.text, note=note or UNSET, chat_id=of.run_id, created=_time(of.created_ms))
 
 
 def _run(of: RunRecord) -> RunEntry:

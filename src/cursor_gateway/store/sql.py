@@ -7,15 +7,18 @@ adds how its statements are executed, and the parts in which its SQL differs.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import msgspec
 
+from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.store.archive import CONVERSATION_COLUMNS, RUN_COLUMNS
 from cursor_gateway.store.base import (
+    PAGE_BYTES,
     ConversationPage,
     ConversationRecord,
     EventPage,
@@ -28,6 +31,9 @@ from cursor_gateway.store.base import (
 from cursor_gateway.store.cursors import START, ByRun, ByTime, decode_cursor, encode_cursor
 from cursor_gateway.store.search import query_words
 from cursor_gateway.store.titles import title_of
+
+_A = TypeVar("_A")
+_T = TypeVar("_T")
 
 DELETED_AT_ONCE = 20  # conversations per transaction
 
@@ -96,12 +102,17 @@ def select_conversations(*more_columns: str) -> str:
 
 # --- rows to records: columns are named like the fields, and flags may be numbers --------------------
 
+UNREADABLE_PART = "This part of the history is damaged; restart the gateway to recover what can be read, or delete it."
+UNREADABLE = (msgspec.MsgspecError, AssertionError, IndexError, TypeError, ValueError)  # for a damaged row
+
 
 def run_of(row: dict[str, Any]) -> RunRecord:
-    figures = {name: row.pop(name) for name in Usage.__struct_fields__}
+    figures = {name: row.pop(name, None) for name in Usage.__struct_fields__}  # reasoning tokens are only in events
     known = {name: value for name, value in figures.items() if value is not None}
     if "estimated" in known:
         known["estimated"] = bool(known["estimated"])
+    if not all(isinstance(value, int) for value in known.values()):
+        raise TypeError("tokens are not numbers")
     usage = Usage(**known) if "total_tokens" in known else None
     include = msgspec.json.decode(row.pop("include"))
     return msgspec.convert({**row, "include": include, "usage": usage}, RunRecord)
@@ -114,6 +125,10 @@ def conversation_of(row: dict[str, Any]) -> ConversationRecord:
         "needs_decision": bool(row["needs_decision"]),
     }
     return msgspec.convert({**row, **flags}, ConversationRecord)
+
+
+def message_of(row: dict[str, Any]) -> MessageRecord:
+    return msgspec.convert(row, MessageRecord)
 
 
 class SqlStore(Store, ABC):
@@ -133,8 +148,8 @@ class SqlStore(Store, ABC):
         ...
 
     @abstractmethod
-    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> tuple[int, list[DocumentEvent]]:
-        """The events of whole batches, from the one with the event `next` on, and the number of the first of them."""
+    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
+        """The events of whole batches, from the event `next` on."""
         ...
 
     @abstractmethod
@@ -160,32 +175,53 @@ class SqlStore(Store, ABC):
         """Deletes the oldest conversations until the rest takes no more than that. Returns how many."""
         ...
 
+    # --- damaged rows -------------------------------------------------------------------------------
+
+    def _found_damage(self, error: Exception) -> HistoryDamaged:
+        """Tells the operator, and returns what to tell the caller."""
+        self.health.failed("damage", StoreUnavailable(UNREADABLE_PART, details=str(error)))
+        return HistoryDamaged(UNREADABLE_PART, details=str(error))
+
+    def _all(self, read: Callable[[_A], _T], rows: Iterable[_A]) -> list[_T]:
+        """Raises `HistoryDamaged` if one is unreadable."""
+        try:
+            return [read(row) for row in rows]
+        except UNREADABLE as error:
+            raise self._found_damage(error) from error
+
+    def _readable(self, read: Callable[[_A], _T], rows: Iterable[_A]) -> list[_T]:
+        """For lists: one unreadable row must not hide the others."""
+        found = []
+        for row in rows:
+            with suppress(HistoryDamaged):
+                found += self._all(read, [row])
+        return found
+
     # --- runs ---------------------------------------------------------------------------------------
 
     async def run(self, id: str, owner: str) -> RunRecord | None:
         where = "WHERE runs.id = :id AND conversations.owner = :owner"
         found = await self._select(f"{self._runs} {where}", {"id": id, "owner": owner}, is_short=True)
-        return run_of(found[0]) if found else None
+        return self._all(run_of, found)[0] if found else None
 
     async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = :owner AND conversations.id = :id ORDER BY runs.key"
         values = {"owner": owner, "id": conversation_id}
-        return [run_of(row) for row in await self._select(f"{self._runs} {where}", values, is_short=True)]
+        return self._all(run_of, await self._select(f"{self._runs} {where}", values, is_short=True))
 
     async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
         runs = self._runs.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
         where = "WHERE conversations.owner = :owner ORDER BY runs.key DESC LIMIT :limit"
         rows = await self._select(f"{runs} {where}", {"owner": owner, "limit": limit})
-        titled = [(row.pop("title"), row.pop("prompt") or "", row) for row in rows]
-        return [(run_of(row), title, title_of(prompt)) for title, prompt, row in titled]
+        return self._readable(_titled, rows)
 
     async def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
-        return [run_of(row) for row in await self._select(f"{self._runs} {where}", {})]
+        return self._readable(run_of, await self._select(f"{self._runs} {where}", {}))
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = await self._select(_IDEMPOTENT, {"owner": owner, "key": key}, is_short=True)
-        return msgspec.convert(found[0], IdempotentRun) if found else None
+        return self._all(lambda row: msgspec.convert(row, IdempotentRun), found)[0] if found else None
 
     async def name_reply(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
         values = {"id": reply.run_id, "owner": owner, "key": key, "hash": reply.body_hash, "after": reply.after}
@@ -198,27 +234,29 @@ class SqlStore(Store, ABC):
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         kept = f"SELECT data FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
         found = await self._select(kept, {"id": run_id, "owner": owner, "after": after})
-        return bytes(found[0]["data"]) if found else None
+        return self._all(lambda row: bytes(row["data"]), found)[0] if found else None
 
     async def set_decided(self, run_id: str, owner: str) -> None:
         decided = f"UPDATE runs SET needs_decision = false WHERE key = ({OWN_RUN})"
         await self._execute(decided, {"id": run_id, "owner": owner})
 
-    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = 1_000_000) -> EventPage:
+    async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = PAGE_BYTES) -> EventPage:
         next = min(max(after, 0), _LAST_NUMBER - 1) + 1
-        first, events = await self._events(run_id, owner, next, max_bytes)
-        return EventPage(next, events[next - first :])
+        try:
+            return EventPage(next, await self._events(run_id, owner, next, max_bytes))
+        except UNREADABLE as error:
+            raise self._found_damage(error) from error
 
     # --- conversations ------------------------------------------------------------------------------
 
     async def conversation(self, id: str, owner: str) -> ConversationRecord | None:
         where = "WHERE owner = :owner AND id = :id"
         found = await self._select(f"{self._conversations} {where}", {"owner": owner, "id": id}, is_short=True)
-        return conversation_of(found[0]) if found else None
+        return self._all(conversation_of, found)[0] if found else None
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]:
         rows = await self._select(_MESSAGES, {"owner": owner, "id": conversation_id})
-        return msgspec.convert(rows, list[MessageRecord])
+        return self._all(message_of, rows)
 
     async def conversations(
         self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
@@ -236,7 +274,7 @@ class SqlStore(Store, ABC):
             values |= {"updated_ms": place.updated_ms, "id": place.id}
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
-        page = [conversation_of(row) for row in rows[:limit]]
+        page = self._readable(conversation_of, rows[:limit])
         next = encode_cursor(ByTime(page[-1].updated_ms, page[-1].id)) if page and len(rows) > limit else None
         return ConversationPage([FoundConversation(conversation) for conversation in page], next)
 
@@ -254,12 +292,11 @@ class SqlStore(Store, ABC):
         order = f"ORDER BY updated_ms DESC LIMIT {_SAME_FINGERPRINT}"
         values = {"owner": owner, "fingerprint": fingerprint}
         rows = await self._select(f"{self._conversations} {where} {order}", values, is_short=True)
-        return [conversation_of(row) for row in rows]
+        return self._readable(conversation_of, rows)
 
     async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
         where = f"WHERE owner = :owner AND {self._is_pinned} ORDER BY updated_ms DESC LIMIT {_MOST_PINNED}"
-        rows = await self._select(f"{self._conversations} {where}", {"owner": owner})
-        return [conversation_of(row) for row in rows]
+        return self._readable(conversation_of, await self._select(f"{self._conversations} {where}", {"owner": owner}))
 
     async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
         values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned}
@@ -298,6 +335,11 @@ class SqlStore(Store, ABC):
         """Without those of conversations that are deleted."""
         deleted = set(await self.unknown_conversations(list(file_sizes)))
         return sum(size for id, size in file_sizes.items() if id not in deleted)
+
+
+def _titled(row: dict[str, Any]) -> tuple[RunRecord, str, str]:
+    title, prompt = str(row.pop("title")), str(row.pop("prompt") or "")
+    return run_of(row), title, title_of(prompt)
 
 
 def _beyond(rows: Iterable[Mapping[str, Any]], max_bytes: int) -> list[int]:

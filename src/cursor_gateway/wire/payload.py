@@ -6,6 +6,12 @@ from typing import Any
 MAX_DEPTH = 100
 _NESTED = (dict, list)
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
+_MOST = 2**53 - 1  # what every reader of JSON can represent; databases can as well
+
+
+def clamped(number: float) -> int:
+    """A number that somebody else wrote, as one that can be stored, added and shown."""
+    return int(max(-_MOST, min(_MOST, number)))
 
 
 class Fields:
@@ -32,9 +38,9 @@ class Fields:
             case bool():
                 return None
             case int(number):
-                return number
+                return clamped(number)
             case str(digits) if _INTEGER.fullmatch(digits):
-                return int(digits)
+                return clamped(int(digits))
             case _:
                 return None
 

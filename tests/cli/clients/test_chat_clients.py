@@ -2,12 +2,13 @@ import json
 
 import yaml  # type: ignore[import-untyped] # its types are another package
 
-from cursor_gateway.cli.clients.base import Client, JsonFile, NewFile, Start
+from cursor_gateway.cli.clients.base import Client, JsonFile, Start, YamlFile
 from cursor_gateway.cli.clients.chat_clients import AIDER, CLINE, CN, LLM, PI, QWEN
 from tests.cli.clients.endpoints import FOLDER, FULL, MODELS, PLAIN
 
 URL = "http://127.0.0.1:8787/v1"
-HEADERS = {"x-cursor-workspace": "/home/me/my project"}
+READABLE = {"x-cursor-text": "readable"}
+HEADERS = {"x-cursor-workspace": "/home/me/my project", **READABLE}
 IDS = [model.id for model in MODELS]
 
 
@@ -24,7 +25,7 @@ def json_values(client: Client) -> dict[tuple[str, ...], object]:
 
 def new_text(client: Client) -> str:
     kept = client.keep(PLAIN)
-    assert isinstance(kept, NewFile)
+    assert isinstance(kept, YamlFile)
     return kept.text
 
 
@@ -42,6 +43,8 @@ def test_qwen_reads_a_settings_file_above_the_users() -> None:
     ]
     assert models[0]["generationConfig"]["customHeaders"] == HEADERS
     assert json_values(QWEN)["model", "name"] == "auto"
+    assert settings["ui"]["enableFollowupSuggestions"] is json_values(QWEN)["ui", "enableFollowupSuggestions"] is False
+    assert set(settings["memory"].values()) == {False}
 
 
 def test_pi_loads_an_extension() -> None:
@@ -57,7 +60,7 @@ def test_pi_loads_an_extension() -> None:
     assert [model["id"] for model in provider["models"]] == IDS
     kept = json_values(PI)["providers", "cursor-gateway"]
     assert isinstance(kept, dict)
-    assert "headers" not in kept
+    assert kept["headers"] == READABLE
 
 
 def test_continue_reads_a_file_whose_first_model_is_the_default() -> None:
@@ -69,7 +72,7 @@ def test_continue_reads_a_file_whose_first_model_is_the_default() -> None:
     assert models[0]["apiBase"] == URL
     assert models[0]["requestOptions"] == {"headers": HEADERS}
     (kept,) = yaml.safe_load(new_text(CN))["models"]
-    assert "requestOptions" not in kept
+    assert kept["requestOptions"] == {"headers": READABLE}
 
 
 def test_cline_reads_another_file_of_providers() -> None:

@@ -18,7 +18,7 @@ def configured(arguments: list[str]) -> dict[str, Any]:
 def test_a_provider_for_one_process() -> None:
     assert CODEX.launch is not None
     start = CODEX.launch.start(FULL, FOLDER)
-    headers = {"http_headers": {"x-cursor-workspace": "/home/me/my project"}}
+    headers = {"http_headers": {"x-cursor-workspace": "/home/me/my project", "x-cursor-text": "readable"}}
     assert configured(list(start.arguments)) == {
         "model_provider": "cursor-gateway",
         "model": "opus-4.6",
@@ -34,8 +34,9 @@ def test_a_profile_to_keep() -> None:
     kept = CODEX.keep(PLAIN)
     assert isinstance(kept, NewFile)
     assert kept.name == "cursor.config.toml"  # for `codex -p cursor`
+    headers = {"http_headers": {"x-cursor-text": "readable"}}
     assert tomllib.loads(kept.text) == {
         "model_provider": "cursor-gateway",
         "model": "auto",
-        "model_providers": {"cursor-gateway": {**PROVIDER, "experimental_bearer_token": "any"}},
+        "model_providers": {"cursor-gateway": {**PROVIDER, **headers, "experimental_bearer_token": "any"}},
     }

@@ -9,7 +9,7 @@ def test_zed_gets_a_provider() -> None:
     kept = ZED.keep(FULL)
     assert isinstance(kept, JsonFile)
     ((path, provider),) = kept.values
-    assert path == ("language_models", "openai_compatible", "Cursor")
+    assert path == ("language_models", "openai_compatible", "cursor-gateway")
     assert provider["api_url"] == "http://127.0.0.1:8787/v1"
     assert [model["name"] for model in provider["available_models"]] == ["auto", "opus-4.6"]
 

@@ -17,7 +17,7 @@ def test_a_configuration_in_a_variable(client: Client, variable: str) -> None:
     assert provider["options"] == {
         "baseURL": "http://127.0.0.1:8787/v1",
         "apiKey": "cgw_secret",
-        "headers": {"x-cursor-workspace": "/home/me/my project"},
+        "headers": {"x-cursor-workspace": "/home/me/my project", "x-cursor-text": "readable"},
     }
     assert provider["models"]["auto"]["name"] == "Auto"
     assert set(provider["models"]) == {"auto", "opus-4.6"}
@@ -29,4 +29,8 @@ def test_a_provider_is_kept_beside_the_users_own(client: Client) -> None:
     assert isinstance(kept, JsonFile)
     ((path, provider),) = kept.values
     assert path == ("provider", "cursor-gateway")
-    assert provider["options"] == {"baseURL": "http://127.0.0.1:8787/v1", "apiKey": "any"}
+    assert provider["options"] == {
+        "baseURL": "http://127.0.0.1:8787/v1",
+        "apiKey": "any",
+        "headers": {"x-cursor-text": "readable"},
+    }

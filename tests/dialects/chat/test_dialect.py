@@ -45,6 +45,24 @@ def test_an_answer_in_a_format_is_checked() -> None:
     assert asked.instructions
 
 
+def test_text_is_readable_for_those_who_say_so_or_by_the_setting() -> None:
+    assert read({"cursor": {"text": "readable"}}).reply == ChatReply(agent_tools="reasoning", text="readable")
+    assert read({}, x_cursor_text="readable").reply == ChatReply(agent_tools="reasoning", text="readable")
+    (route,) = chat_dialect(50, "none", "readable").routes
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    asked = route.read(json.dumps(body).encode(), {})
+    assert isinstance(asked, StartRun)
+    assert asked.reply == ChatReply(agent_tools="none", text="readable")
+    asked = route.read(json.dumps({**body, "cursor": {"text": "exact"}}).encode(), {})
+    assert isinstance(asked, StartRun)
+    assert asked.reply == ChatReply(agent_tools="none")
+
+
+def test_nothing_is_inserted_into_an_answer_in_a_format() -> None:
+    asked = read({"response_format": {"type": "json_object"}, "cursor": {"text": "readable"}})
+    assert asked.reply == CheckedReply(JsonObject(), ChatReply(agent_tools="reasoning"))
+
+
 def test_tools_are_refused_where_the_agents_own_are_shown_as_calls() -> None:
     assert read({"tools": [WEATHER]}).offer is not None
     with pytest.raises(InvalidRequest, match="run them again"):

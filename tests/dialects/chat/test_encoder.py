@@ -16,7 +16,7 @@ from cursor_gateway.dialects.chat.encoder import (
     error_frames,
 )
 from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold, FinishReason
-from cursor_gateway.dialects.errors import encode_error
+from cursor_gateway.dialects.errors import error_in_stream
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import (
     AgentCrashed,
@@ -46,6 +46,7 @@ from cursor_gateway.model.documents import (
     Metadata,
     Operation,
     PlanMetadata,
+    RefusedCall,
     ResponseMetadata,
     TerminalCommandMetadata,
     TextMetadata,
@@ -230,7 +231,7 @@ def test_a_failed_run_ends_with_an_error_and_done_and_no_finish_reason() -> None
         *chunks, error, end = stream([*TEXT, done(AgentCrashed("It crashed.").failure())], usage=usage)
         assert {chunk["choices"][0]["finish_reason"] for chunk in chunks} == {None}
         assert error == {
-            "error": {"message": "It crashed.", "type": "api_error", "param": None, "code": "agent_crashed"}
+            "error": {"message": "It crashed.", "type": "invalid_request_error", "param": None, "code": "agent_crashed"}
         }
         assert end == "[DONE]"
 
@@ -287,7 +288,7 @@ def test_a_failed_runs_completion_keeps_what_had_arrived_beside_the_error() -> N
 def test_an_error_in_a_stream_is_a_frame_of_its_own_and_the_last() -> None:
     failure = AgentCrashed("It crashed.").failure()
     error, end = SseDecoder().push(error_frames(failure))
-    assert json.loads(error.data) == json.loads(encode_error(failure))
+    assert json.loads(error.data) == {"error": msgspec.to_builtins(error_in_stream(failure))}
     assert end.data == "[DONE]"
 
 
@@ -867,3 +868,14 @@ def test_a_run_that_paused_has_several_replies_and_each_is_numbered_as_its_event
 
 def test_silence_is_a_comment() -> None:
     assert ChunkEncoder(HEAD).keep_alive() == b": keep-alive\n\n"
+
+
+def test_a_readable_text_ends_with_what_was_not_run() -> None:
+    call = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+    end = done()
+    metadata = msgspec.structs.replace(end.envelope.metadata, refused_count=1, refused=[call])
+    end = msgspec.structs.replace(end, envelope=msgspec.structs.replace(end.envelope, metadata=metadata))
+    encoder = ChunkEncoder(HEAD, text="readable")
+    frames = b"".join(encoder.push(event) for event in [*words("Hi"), end])
+    assert "not allowed to run `npm test`" in frames.decode()
+    assert b'"cursor":{"refused_count":1,"refused":[{"document":"doc_001"' in frames

@@ -16,6 +16,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -142,6 +143,14 @@ def test_a_line_of_ndjson_is_the_same_data_with_its_number_type_and_document(
 def test_what_the_specification_has_no_event_for_is_not_said(event: DocumentEvent) -> None:
     assert SseEncoder().push(event) == b""
     assert NdjsonEncoder().push(event) == b""
+
+
+@pytest.mark.parametrize("encoder", [SseEncoder, NdjsonEncoder])
+def test_live_output_is_only_for_readers_that_ask_for_it(encoder: type[SseEncoder] | type[NdjsonEncoder]) -> None:
+    output = TerminalOutput("doc_001", "a\n")
+    assert encoder().push(output) == b""
+    assert b'{"documentId":"doc_001","text":"a\\n"}' in encoder(live=True).push(output)
+    assert b"terminal_output" in encoder(live=True).push(output)
 
 
 def test_frames_and_lines_are_numbered_by_the_events_of_the_run_silent_ones_included() -> None:

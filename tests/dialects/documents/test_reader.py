@@ -19,6 +19,7 @@ from cursor_gateway.model.document_events import (
     KnownMetadata,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -50,7 +51,7 @@ def decoded(frames: Iterable[SseEvent]) -> list[DocumentEvent]:
 
 
 def over_the_wire(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:
-    encoder = SseEncoder()
+    encoder = SseEncoder(live=True)
     return decoded(SseDecoder().push(b"".join(map(encoder.push, events))))
 
 
@@ -78,7 +79,7 @@ def _said(events: Iterable[DocumentEvent]) -> list[DocumentEvent]:
                 said.append(Paused(envelope))
             case Done(envelope=envelope):
                 said.append(Done(envelope))
-            case ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+            case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | TerminalOutput():
                 said.append(event)
             case Reasoning():
                 pass
@@ -158,6 +159,14 @@ def envelope(status: str) -> str:
 
 def test_events_come_back_as_they_were_and_only_prose_is_the_agents_own_text() -> None:
     assert over_the_wire(EVENTS) == EVENTS
+
+
+def test_live_output_is_of_an_open_document() -> None:
+    started = DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="make"))
+    newer = SseEvent('{"id":"doc_002","type":"newer"}', "document_start")
+    output = SseEvent('{"documentId":"doc_002","text":"x"}', "terminal_output")
+    assert over_the_wire([started, TerminalOutput("doc_001", "a")]) == [started, TerminalOutput("doc_001", "a")]
+    assert decoded([newer, output]) == []
 
 
 def test_the_end_brings_the_envelope() -> None:

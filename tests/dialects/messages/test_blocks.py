@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import Answer, Call, Ended
-from cursor_gateway.dialects.marked import MARK
+from cursor_gateway.dialects.marked import MARK, refusal_line
 from cursor_gateway.dialects.messages.actions import NOTHING_SAID
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
@@ -20,10 +20,11 @@ from cursor_gateway.dialects.messages.blocks import (
 )
 from cursor_gateway.dialects.messages.message import MessageUsage, StopReason, ToolUseBlock, WebSearchResult
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.document_events import DocumentEvent, Reasoning
+from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Reasoning
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
     ClarificationQuestion,
+    RefusedCall,
     TerminalCommandMetadata,
     ToolCallMetadata,
     ToolCallResult,
@@ -132,6 +133,12 @@ def test_actions_are_lines_of_thinking() -> None:
     assert steps(events, thinking=True) == [*text("Look:", "There."), finished()]
 
 
+def test_text_after_a_tool_is_another_block_also_where_the_tool_is_not_shown() -> None:
+    tool = DocumentStarted("doc_002", "terminal_command", 2)
+    events = [*words("Look:"), tool, RAN, *words("There."), done()]
+    assert steps(events) == [*text("Look:"), *text("There."), finished()]
+
+
 def test_actions_are_blocks_of_text() -> None:
     shown = steps([*words("Look:"), RAN, *words("There."), done()], actions="text")
     assert shown == [*text("Look:"), *text(f"\n{LINE}"), *text("There."), finished()]
@@ -199,3 +206,19 @@ def test_a_whole_answer_gives_the_same_steps() -> None:
     empty = Answer("", "", (), Ended(USAGE))
     said = [*text(f"{MARK}{NOTHING_SAID}"), finished()]
     assert Composer("chat_0a1b", Display(thinking=True)).whole(empty) == said
+
+
+REFUSED = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+
+
+def test_what_was_not_run_is_the_end_of_the_last_text() -> None:
+    note, end = refusal_line([REFUSED]), done(refused=[REFUSED])
+    display = Display(notes=True)
+    *said, closed, finished = steps([*words("Hi"), end], display=display)
+    assert said == [Opened("text"), Grew("Hi"), Grew(f"\n\n{note}")]
+    assert closed == Closed()
+    assert isinstance(finished, Finished)
+    assert finished.cursor
+    assert finished.cursor.refused == [REFUSED]
+    silent = steps([RAN, end], display=display)
+    assert silent[:-1] == [Opened("text"), Grew(note), Closed()]  # that is something to see

@@ -58,6 +58,11 @@ def test_requests_beside_the_conversation_are_recognised(
     assert side_request(tools, has_format=has_format, last_text=last_text) == expected
 
 
+def test_a_request_that_names_its_mode_is_a_turn_without_tools() -> None:
+    assert side_request((), has_format=False, last_text="Hi", names_mode=True) is None
+    assert side_request((), has_format=True, last_text="Hi", names_mode=True) == "title"
+
+
 def test_only_a_search_may_use_a_tool() -> None:
     assert "Search the web" in instructions_for("search")
     assert instructions_for("title") == instructions_for("summary")

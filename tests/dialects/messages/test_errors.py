@@ -5,11 +5,13 @@ import json
 import msgspec
 import pytest
 
+from cursor_gateway.dialects.errors import for_retrying_clients
 from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, encode_error, error_type, stream_error
 from cursor_gateway.errors import (
     AgentCrashed,
     AgentMissing,
     AgentOverloaded,
+    AgentQuotaExhausted,
     AgentTimedOut,
     AgentUnauthenticated,
     ConversationBusy,
@@ -58,6 +60,12 @@ def test_an_error_has_the_id_of_its_request() -> None:
     assert [body.request_id for body in (event, *bodies)] == ["req_1"] * 3
 
 
+def test_an_error_that_must_not_be_retried_has_no_digits_of_an_id() -> None:
+    failures = [for_retrying_clients(error("Why.").failure()) for error in (AgentCrashed, AgentQuotaExhausted)]
+    assert [failure.status for failure in failures] == [424, 402]
+    assert not [failure for failure in failures if b"503" in encode_error(failure, "req_503")]
+
+
 def test_anthropics_own_statuses_are_known() -> None:
     assert [error_type(status) for status in (402, 500, 529)] == ["billing_error", "api_error", "overloaded_error"]
 
@@ -67,7 +75,7 @@ def test_anthropics_own_statuses_are_known() -> None:
     [(TooManyRuns, True), (AgentOverloaded, False), (AgentCrashed, False), (AgentTimedOut, False), (KeyRefused, False)],
 )
 def test_clients_are_told_to_retry_only_what_runs_no_agent_again(error: type[GatewayError], expected: bool) -> None:
-    assert ANTHROPIC_ERRORS.is_worth_retrying(error("Why it failed.").failure()) == expected
+    assert ANTHROPIC_ERRORS.shown(error("Why it failed.").failure()).retryable == expected
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_what_is_no_item_is_refused() -> None:
     with pytest.raises(InvalidRequest) as raised:
         read_items(["Hi"])
     assert raised.value.param == "input[0]"
-    with pytest.raises(InvalidRequest, match="The limit is 50,000 items"):
+    with pytest.raises(InvalidRequest, match="The limit is 10,000 messages"):
         read_items([{}] * 50_001)
 
 

@@ -14,6 +14,7 @@ from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.request import Asked
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
+from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.prompting.structured import JsonObject, instructions
 from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, USAGE, done, words
@@ -52,7 +53,7 @@ def test_a_request() -> None:
     assert (asked.has_full_history, asked.has_own_tools, asked.mode) == (True, False, None)
     assert (asked.attempt, asked.question_id) == ("only", "")
     assert msgspec.json.decode(asked.kept, type=Asked) == reply(asked).asked
-    assert start(store=False).kept == b""
+    assert start(store=False).kept == NOT_STORED
 
 
 def test_a_conversation_that_goes_on() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import Answer, Call, Ended
+from cursor_gateway.dialects.marked import refusal_line
 from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.encoder import (
     ResponseStream,
@@ -24,7 +25,12 @@ from cursor_gateway.model.document_events import (
     Reasoning,
     ToolCallArguments,
 )
-from cursor_gateway.model.documents import ClarificationMetadata, ClarificationQuestion, TerminalCommandMetadata
+from cursor_gateway.model.documents import (
+    ClarificationMetadata,
+    ClarificationQuestion,
+    RefusedCall,
+    TerminalCommandMetadata,
+)
 from cursor_gateway.wire.sse import SseDecoder
 from tests.dialects.runs import USAGE, done, ended, paused, words
 from tests.responses_shapes import (
@@ -194,3 +200,17 @@ def test_fast_and_slow_ways_send_the_same(is_codex: bool) -> None:
     for events in (fast, slow):
         assert ResponseStream(head(is_codex=is_codex)).push_all(events) == expected
     assert both(fast, is_codex=is_codex) == read_stream(expected)
+
+
+def test_what_was_not_run_is_the_end_of_the_last_message() -> None:
+    call = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+    said = text_in(both([*words("Hi"), done(refused=[call])], text="readable"))
+    assert said == f"Hi\n\n{refusal_line([call])}"
+    assert text_in(both([done(refused=[call])], text="readable")) == refusal_line([call])
+    assert text_in(both([*words("Hi"), done(refused=[call])])) == "Hi"
+
+
+def text_in(response: Response) -> str:
+    last = response.output[-1]
+    assert isinstance(last, Message)
+    return last.content[0].text

@@ -33,7 +33,7 @@ def test_codex_gets_a_code_that_it_acts_on(error: GatewayError, expected: Respon
     assert response_error(error.failure(), is_codex=True, has_begun=False) == expected
     for has_begun in (False, True):
         plain = response_error(error.failure(), is_codex=False, has_begun=has_begun)
-        assert (plain.message, plain.type) == (str(error), error.code)
+        assert (plain.message, plain.type) == (str(error), RESPONSES_ERRORS.shown(error.failure()).code)
 
 
 def test_codex_does_not_retry_what_would_fail_in_the_same_way() -> None:

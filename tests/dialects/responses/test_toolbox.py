@@ -82,13 +82,15 @@ def test_names_are_made_valid_and_unique() -> None:
         {"type": "function", "name": "a.b"},
         {"type": "function", "name": long},
         {"type": "function", "name": long + "y"},
-        {"type": "function", "name": ""},
+        {"type": "function", "name": "é"},
     )
     names = offered(toolbox)
     assert names[:2] == ["a_b", "a_b_2"]
     assert len(names) == 5
     assert all(0 < len(name) <= 64 for name in names)
     assert toolbox.forms.of(names[2]).name == long
+    with pytest.raises(InvalidRequest, match="length >= 1"):
+        read({"type": "function", "name": ""})
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,15 @@ async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
 
 
 @law
+async def a_conversation_names_the_program_that_began_it(store: Store) -> None:
+    await store.begin_run(msgspec.structs.replace(new_run("a"), client="OpenCode"))
+    assert (await the_conversation(store)).client == "OpenCode"
+    await store.end_run(lease("a"), 1, [], run_end())
+    await store.begin_run(msgspec.structs.replace(new_run("b"), client=""))  # somebody at the page goes on with it
+    assert (await the_conversation(store)).client == "OpenCode"
+
+
+@law
 async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
     await whole_run(store, "a", "conv", "Mend the login", at=1000)
     await whole_run(store, "b", "other", "Another", at=2000)
@@ -141,7 +150,7 @@ async def a_conversation_has_one_running_run(store: Store) -> None:
     assert await store.run("b", ME) is None
     assert await texts(store) == ["one"]
     assert await store.begin_run(new_run("yours", "conv", owner=YOU)) == lease("yours")
-    await store.end_run(lease("a"), 1, [], run_end("a"))
+    await store.end_run(lease("a"), 1, [], run_end())
     assert await store.begin_run(new_run("b", "conv", "two")) == lease("b")
     assert await texts(store) == ["one", "Hi", "two"]
 

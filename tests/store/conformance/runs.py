@@ -14,6 +14,7 @@ from cursor_gateway.model.documents import ResponseMetadata, Usage, WaitingCall
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
+    CONTINUATION,
     Behind,
     ConversationRecord,
     Fenced,
@@ -530,6 +531,24 @@ async def a_request_can_be_kept_with_its_run(store: Store) -> None:
     assert await store.kept_request("run", YOU, 0) is None
     assert await store.forget_request("run", ME, 0)
     assert await store.kept_request("run", ME, 0) is None
+
+
+@law
+async def what_a_run_needs_to_continue_is_kept_until_it_has_completed(store: Store) -> None:
+    for id in ("completed", "failed"):
+        await store.begin_run(replace(new_run(id, id), request=b"of the run", continuation=b"its tools"))
+        assert await store.kept_request(id, ME, CONTINUATION) == b"its tools"
+        assert await store.kept_request(id, YOU, CONTINUATION) is None
+    await store.end_run(lease("completed"), 1, deltas(1), run_end("completed"))
+    failed = run_end("failed")
+    await store.end_run(
+        lease("failed"), 1, deltas(1), replace(failed, envelope=replace(failed.envelope, status="error"))
+    )
+    short = replace(new_run("short", "short"), continuation=b"its tools")
+    await store.begin_with(short, deltas(1), run_end("short"))
+    found = [await store.kept_request(id, ME, CONTINUATION) for id in ("completed", "failed", "short")]
+    assert found == [None, b"its tools", None]
+    assert await store.kept_request("completed", ME, 0) == b"of the run"
 
 
 @law

@@ -16,6 +16,7 @@ OUTPUT_TOKENS = 32_000
 KEY_VARIABLE = "CGW_API_KEY"  # not one of our own variables: those are settings
 OWN_TOOLS = "its own tools: the agent requests them, and the client runs them in its folder, with its permissions"
 WORKSPACE_HEADER = "x-cursor-workspace"
+TEXT_HEADER = "x-cursor-text"
 
 
 class Offered(Struct, frozen=True):
@@ -40,7 +41,9 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def headers(self) -> dict[str, str]:
-        return {WORKSPACE_HEADER: self.workspace} if self.workspace else {}
+        """People read the text: what is said before and after a command must not run together, and what was not run
+        must be seen."""
+        return {**({WORKSPACE_HEADER: self.workspace} if self.workspace else {}), TEXT_HEADER: "readable"}
 
 
 class Start(Struct, frozen=True, kw_only=True):
@@ -79,13 +82,28 @@ class NewFile(Struct, frozen=True):
     text: str
 
 
+class ListItems(Struct, frozen=True):
+    key: str  # of the list; empty: the file is a list
+    items: Sequence[Any]
+
+
+class YamlFile(Struct, frozen=True):
+    """Entries to put into a YAML file that may hold more, and may have comments."""
+
+    folder: Folder
+    name: str
+    text: str  # as a file that holds nothing else
+    entries: Mapping[str, str] | ListItems  # strings by their keys, or items of a list
+
+
 class Steps(Struct, frozen=True):
     """The client has no file to write: what to do by hand."""
 
     lines: Sequence[str]
 
 
-Kept: TypeAlias = JsonFile | NewFile | Steps
+KeptInFile: TypeAlias = JsonFile | YamlFile | NewFile
+Kept: TypeAlias = KeptInFile | Steps
 
 
 class Launch(Struct, frozen=True, kw_only=True):

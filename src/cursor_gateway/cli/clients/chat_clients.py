@@ -1,6 +1,7 @@
 """Clients of the chat API in a terminal: Qwen Code, pi, Continue, Cline, aider and llm."""
 
 import json
+from collections.abc import Sequence
 
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
@@ -15,8 +16,9 @@ from cursor_gateway.cli.clients.base import (
     Folder,
     JsonFile,
     Launch,
-    NewFile,
+    ListItems,
     Start,
+    YamlFile,
     to_json,
 )
 
@@ -27,18 +29,22 @@ _SESSIONS = "sessions: the conversation continues in the agent's session"
 
 
 def _qwen_models(endpoint: Endpoint) -> list[dict[str, object]]:
-    options = {"contextWindowSize": CONTEXT_TOKENS}
-    headers = {"customHeaders": endpoint.headers} if endpoint.headers else {}
     return [
         {
             "id": model.id,
             "name": model.label,
             "baseUrl": endpoint.openai_url,
             "envKey": KEY_VARIABLE,
-            "generationConfig": {**options, **headers},
+            "generationConfig": {"contextWindowSize": CONTEXT_TOKENS, "customHeaders": endpoint.headers},
         }
         for model in endpoint.models
     ]
+
+
+# After each answer, Qwen Code would ask for a suggestion of the next message, and for memories: each a question of its
+# own to the agent, the first one within its session.
+_QWEN_UI = {"enableFollowupSuggestions": False}
+_QWEN_MEMORY = {"enableManagedAutoMemory": False, "enableManagedAutoDream": False}
 
 
 def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
@@ -46,6 +52,8 @@ def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
         "security": {"auth": {"selectedType": "openai"}},
         "model": {"name": endpoint.model},
         "modelProviders": {"openai": _qwen_models(endpoint)},
+        "ui": _QWEN_UI,
+        "memory": _QWEN_MEMORY,
     }
     return Start(
         environment={KEY_VARIABLE: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
@@ -59,6 +67,8 @@ def _keep_qwen(endpoint: Endpoint) -> JsonFile:
         (("security", "auth", "selectedType"), "openai"),
         (("model", "name"), endpoint.model),
         (("modelProviders", "openai"), _qwen_models(endpoint)),
+        *((("ui", name), value) for name, value in _QWEN_UI.items()),
+        *((("memory", name), value) for name, value in _QWEN_MEMORY.items()),
     ]
     return JsonFile(Folder("~/.qwen"), "settings.json", values)
 
@@ -69,8 +79,15 @@ QWEN = Client(
     launch=Launch(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
     keep=_keep_qwen,
     then="qwen",
-    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
-    limits=("When started with `launch`, Qwen Code does not read its system-wide settings file.",),
+    works=(
+        OWN_TOOLS,
+        "sessions: `--continue` continues the agent's session, too",
+        "`/model` lists the gateway's models",
+    ),
+    limits=(
+        "When started with `launch`, Qwen Code does not read its system-wide settings file.",
+        "Suggested messages and automatic memory are off: each would start another agent after every answer.",
+    ),
 )
 
 
@@ -83,7 +100,7 @@ def _pi_provider(endpoint: Endpoint) -> dict[str, object]:
         "baseUrl": endpoint.openai_url,
         "apiKey": endpoint.key,
         "api": "openai-completions",
-        **({"headers": endpoint.headers} if endpoint.headers else {}),
+        "headers": endpoint.headers,
         "models": [
             {
                 "id": model.id,
@@ -126,9 +143,8 @@ PI = Client(
 # --- Continue -------------------------------------------------------------------------------------------
 
 
-def continue_configuration(endpoint: Endpoint) -> str:
-    """YAML, of which JSON is a part."""
-    models = [
+def _continue_models(endpoint: Endpoint) -> list[dict[str, object]]:
+    return [
         {
             "name": model.label,
             "provider": "openai",
@@ -138,16 +154,24 @@ def continue_configuration(endpoint: Endpoint) -> str:
             "roles": ["chat", "edit", "apply"],
             "capabilities": ["tool_use", "image_input"],
             "defaultCompletionOptions": {"contextLength": CONTEXT_TOKENS, "maxTokens": OUTPUT_TOKENS},
-            **({"requestOptions": {"headers": endpoint.headers}} if endpoint.headers else {}),
+            "requestOptions": {"headers": endpoint.headers},
         }
         for model in sorted(endpoint.models, key=lambda model: model.id != endpoint.model)  # the first is the default
     ]
-    listed = "".join(f"  - {json.dumps(model, ensure_ascii=False)}\n" for model in models)
-    return f"name: {TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{listed}"
 
 
-def keep_continue(endpoint: Endpoint) -> NewFile:
-    return NewFile(Folder("~/.continue", "CONTINUE_GLOBAL_DIR"), "config.yaml", continue_configuration(endpoint))
+def continue_configuration(endpoint: Endpoint) -> str:
+    """YAML, of which JSON is a part."""
+    return f"name: {TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{_yaml_list(_continue_models(endpoint), 2)}"
+
+
+def _yaml_list(items: Sequence[object], indent: int = 0) -> str:
+    return "".join(f"{' ' * indent}- {json.dumps(item, ensure_ascii=False)}\n" for item in items)
+
+
+def keep_continue(endpoint: Endpoint) -> YamlFile:
+    folder, text = Folder("~/.continue", "CONTINUE_GLOBAL_DIR"), continue_configuration(endpoint)
+    return YamlFile(folder, "config.yaml", text, ListItems("models", _continue_models(endpoint)))
 
 
 def _start_cn(endpoint: Endpoint, folder: str) -> Start:
@@ -182,7 +206,7 @@ def _cline_provider(endpoint: Endpoint) -> dict[str, object]:
         "apiKey": endpoint.key,
         "model": endpoint.model,
         "baseUrl": endpoint.openai_url,
-        **({"headers": endpoint.headers} if endpoint.headers else {}),
+        "headers": endpoint.headers,
     }
     return {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
 
@@ -242,7 +266,7 @@ def _aider_models(endpoint: Endpoint) -> str:
         }
         for model in endpoint.models
     ]
-    return "".join(f"- {json.dumps(entry, ensure_ascii=False)}\n" for entry in entries)
+    return _yaml_list(entries)
 
 
 def _start_aider(endpoint: Endpoint, folder: str) -> Start:
@@ -269,14 +293,14 @@ def _start_aider(endpoint: Endpoint, folder: str) -> Start:
     )
 
 
-def _keep_aider(endpoint: Endpoint) -> NewFile:
+def _keep_aider(endpoint: Endpoint) -> YamlFile:
     values = {
         "model": _aider_name(endpoint.model),
         "openai-api-base": endpoint.openai_url,
         "openai-api-key": endpoint.key,
     }
     lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-    return NewFile(Folder("~"), ".aider.conf.yml", lines)
+    return YamlFile(Folder("~"), ".aider.conf.yml", lines, values)
 
 
 AIDER = Client(
@@ -299,8 +323,8 @@ AIDER = Client(
 # --- llm ------------------------------------------------------------------------------------------------
 
 
-def _llm_models(endpoint: Endpoint) -> str:
-    entries = [
+def _llm_models(endpoint: Endpoint) -> list[dict[str, object]]:
+    return [
         {
             "model_id": f"{PROVIDER}/{model.id}",
             "model_name": model.id,
@@ -309,31 +333,31 @@ def _llm_models(endpoint: Endpoint) -> str:
             "supports_schema": True,
             "vision": True,
             **({} if endpoint.key == NO_KEY else {"api_key_name": PROVIDER}),
-            **({"headers": endpoint.headers} if endpoint.headers else {}),
+            "headers": endpoint.headers,
         }
         for model in endpoint.models
     ]
-    return "".join(f"- {json.dumps(entry, ensure_ascii=False)}\n" for entry in entries)
 
 
 def _start_llm(endpoint: Endpoint, folder: str) -> Start:
     return Start(
         environment={"LLM_USER_PATH": folder, "LLM_MODEL": f"{PROVIDER}/{endpoint.model}"},
         files={
-            "extra-openai-models.yaml": _llm_models(endpoint),
+            "extra-openai-models.yaml": _yaml_list(_llm_models(endpoint)),
             "keys.json": to_json({PROVIDER: endpoint.key}),
         },
     )
 
 
-def _keep_llm(endpoint: Endpoint) -> NewFile:
+def _keep_llm(endpoint: Endpoint) -> YamlFile:
     folder = Folder(
         "~/.config/io.datasette.llm",
         "LLM_USER_PATH",
         below_config="io.datasette.llm",
         macos="~/Library/Application Support/io.datasette.llm",
     )
-    return NewFile(folder, "extra-openai-models.yaml", _llm_models(endpoint))
+    models = _llm_models(endpoint)
+    return YamlFile(folder, "extra-openai-models.yaml", _yaml_list(models), ListItems("", models))
 
 
 LLM = Client(

@@ -22,6 +22,7 @@ def _environment(endpoint: Endpoint) -> dict[str, str]:
         "ENABLE_TOOL_SEARCH": "false",  # offers all tools at once: the agent reads the list of tools only at its start
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
+        "ANTHROPIC_CUSTOM_HEADERS": "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items()),
         **({} if endpoint.model == "auto" else {"ANTHROPIC_MODEL": _name(endpoint.model)}),
     }
 
@@ -33,8 +34,7 @@ def _name(id: str) -> str:
 
 def _start(endpoint: Endpoint, folder: str) -> Start:
     """Both as variables and as settings: the `env` of the user's settings would win over variables alone."""
-    headers = "\n".join(f"{name}: {value}" for name, value in endpoint.headers.items())
-    environment = {**_environment(endpoint), **({"ANTHROPIC_CUSTOM_HEADERS": headers} if headers else {})}
+    environment = _environment(endpoint)
     return Start(
         arguments=("--settings", f"{folder}/settings.json"),
         environment={**dict.fromkeys(_OTHERS), **environment},

@@ -53,8 +53,12 @@ def _model(model: Offered, priority: int) -> dict[str, object]:
 
 
 def _provider(endpoint: Endpoint) -> dict[str, object]:
-    headers = {"http_headers": endpoint.headers} if endpoint.headers else {}
-    return {"name": TITLE, "base_url": endpoint.openai_url, "wire_api": "responses", **headers}
+    return {
+        "name": TITLE,
+        "base_url": endpoint.openai_url,
+        "wire_api": "responses",
+        "http_headers": endpoint.headers,
+    }
 
 
 def _start(endpoint: Endpoint, folder: str) -> Start:

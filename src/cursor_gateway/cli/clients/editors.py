@@ -3,6 +3,7 @@
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
     OUTPUT_TOKENS,
+    PROVIDER,
     TITLE,
     Client,
     Endpoint,
@@ -30,17 +31,21 @@ def _keep_zed(endpoint: Endpoint) -> JsonFile:
             for model in endpoint.models
         ],
     }
+    # Zed reads the key from a variable named after the provider: `Cursor` would send CURSOR_API_KEY, Cursor's own key.
     folder = Folder("~/.config/zed", below_config="zed", macos="~/.config/zed")
-    return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", TITLE), provider)])
+    return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", PROVIDER), provider)])
 
 
 ZED = Client(
     name="zed",
     title="Zed",
     keep=_keep_zed,
-    then=f"Open the agent panel and choose a model of {TITLE}. If Zed asks for a key, enter the gateway's, or any word",
+    then=f"Open the agent panel and choose a model of {PROVIDER}. If asked for a key, enter the gateway's, or any word",
     works=(_TOOLS, "the gateway's models in the model picker"),
-    limits=("Not tested with the real editor.",),
+    limits=(
+        "Zed takes the key from `CURSOR_GATEWAY_API_KEY`, if it is set; it derives this name from the provider's.",
+        "Not tested with the real editor.",
+    ),
 )
 
 CONTINUE = Client(
@@ -75,11 +80,11 @@ JETBRAINS = Client(
     title="JetBrains AI Assistant",
     keep=lambda endpoint: Steps(
         (
-            "Open Settings | Tools | AI Assistant | Models & API keys.",
-            'Provider: "OpenAI-compatible".',
-            f"URL: {endpoint.openai_url}",
-            f"API key: {endpoint.key}",
-            f'Test the connection, then choose "{endpoint.model}" for core features.',
+            "Open Settings | Tools | AI Assistant | Providers & API keys (Models & API keys before 2026.1).",
+            'Add the provider "OpenAI-compatible".',
+            f"Base URL: {endpoint.openai_url}",
+            f"Key: {endpoint.key}",
+            f"Model: {endpoint.model}",
         )
     ),
     then="Choose the model in the AI chat",

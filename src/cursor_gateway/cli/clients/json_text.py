@@ -16,20 +16,20 @@ class NotEditable(ValueError):
     """Says why, as the rest of a sentence."""
 
 
-class Member(Struct):
+class JsonMember(Struct):
     name: str
     start: int  # of its name
-    value: "Node"
+    value: "JsonNode"
     comma: int | None  # the place of the comma after it
 
 
-class Node(Struct):
+class JsonNode(Struct):
     start: int
     end: int
-    members: list[Member] | None = None  # None: it is no object
+    members: list[JsonMember] | None = None  # None: it is no object
     inner_end: int = 0  # of an object: after the last thing before its brace that is not blank
 
-    def member(self, name: str) -> Member | None:
+    def member(self, name: str) -> JsonMember | None:
         """The last one of that name, as parsers have it."""
         return next((member for member in reversed(self.members or []) if member.name == name), None)
 
@@ -37,7 +37,7 @@ class Node(Struct):
 # --- reading --------------------------------------------------------------------------------------------
 
 
-def parse(text: str) -> Node:
+def parse(text: str) -> JsonNode:
     """The whole text must be one object. Raises `NotEditable`."""
     try:
         node = _value(text, _skip(text, 0))
@@ -62,18 +62,18 @@ def _unexpected(text: str, at: int) -> NotEditable:
     return NotEditable(f"is not valid JSON (line {line})")
 
 
-def _value(text: str, at: int) -> Node:
+def _value(text: str, at: int) -> JsonNode:
     match text[at : at + 1]:
         case "{" | "[":
             return _container(text, at)
         case '"':
-            return Node(at, _string_end(text, at))
+            return JsonNode(at, _string_end(text, at))
         case _:
             found = _SCALAR.match(text, at)
             if found is None:
                 raise _unexpected(text, at)
             _decoded(text, at, found.end())
-            return Node(at, found.end())
+            return JsonNode(at, found.end())
 
 
 def _string_end(text: str, at: int) -> int:
@@ -91,11 +91,11 @@ def _decoded(text: str, start: int, end: int) -> object:
         raise _unexpected(text, start) from None
 
 
-def _container(text: str, at: int) -> Node:
+def _container(text: str, at: int) -> JsonNode:
     """An object, or an array, whose items are only checked."""
     is_object = text[at] == "{"
     end = "}" if is_object else "]"
-    members: list[Member] = []
+    members: list[JsonMember] = []
     place = _skip(text, at + 1)
     while text[place : place + 1] != end:
         start, name = place, ""
@@ -106,7 +106,7 @@ def _container(text: str, at: int) -> Node:
             if text[place : place + 1] != ":":
                 raise _unexpected(text, place)
             place = _skip(text, place + 1)
-        member = Member(name, start, _value(text, place), None)
+        member = JsonMember(name, start, _value(text, place), None)
         members.append(member)
         place = _skip(text, member.value.end)
         if text[place : place + 1] == ",":
@@ -115,11 +115,11 @@ def _container(text: str, at: int) -> Node:
         elif text[place : place + 1] != end:
             raise _unexpected(text, place)
     inner_end = at + len(text[at:place].rstrip(_BLANK))
-    return Node(at, place + 1, members if is_object else None, inner_end)
+    return JsonNode(at, place + 1, members if is_object else None, inner_end)
 
 
-def find(text: str, path: Sequence[str]) -> Node | None:
-    node: Node | None = parse(text)
+def find(text: str, path: Sequence[str]) -> JsonNode | None:
+    node: JsonNode | None = parse(text)
     for name in path:
         member = node.member(name) if node is not None else None
         node = member.value if member is not None else None
@@ -194,7 +194,7 @@ def is_empty(text: str, path: Sequence[str]) -> bool:
     return node is not None and node.members == []
 
 
-def _inserted(text: str, parent: Node, name: str, value: object) -> str:
+def _inserted(text: str, parent: JsonNode, name: str, value: object) -> str:
     members = parent.members or []
     outer = _indent_of_line(text, parent.start)
     indent = _indent_of_line(text, members[0].start) if members else outer + _unit(text)

@@ -20,12 +20,11 @@ from cursor_gateway.cli.clients.base import (
 
 
 def _provider(endpoint: Endpoint) -> dict[str, object]:
-    headers = {"headers": endpoint.headers} if endpoint.headers else {}
     limit = {"context": CONTEXT_TOKENS, "output": OUTPUT_TOKENS}
     return {
         "npm": "@ai-sdk/openai-compatible",
         "name": TITLE,
-        "options": {"baseURL": endpoint.openai_url, "apiKey": endpoint.key, **headers},
+        "options": {"baseURL": endpoint.openai_url, "apiKey": endpoint.key, "headers": endpoint.headers},
         "models": {
             model.id: {
                 "name": model.label,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
     SSE,
@@ -29,7 +30,7 @@ from cursor_gateway.dialects.chat.encoder import (
     error_frames,
 )
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
-from cursor_gateway.dialects.deltas import AgentTools, Answer
+from cursor_gateway.dialects.deltas import AgentTools, Answer, TextStyle
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
@@ -42,12 +43,12 @@ _PREFIX = "chatcmpl-"
 _RUN_PREFIX = "chat_"
 
 
-def chat_dialect(max_images: int, agent_tools: AgentTools) -> Dialect:
+def chat_dialect(max_images: int, agent_tools: AgentTools, text: TextStyle = "exact") -> Dialect:
+    """`text` is the default of requests that do not say how they want it, and what those who resume a run get."""
+    shown = ChatReply(agent_tools=agent_tools, include_usage=True, text=text)
     return Dialect(
-        routes=[
-            Route("/v1/chat/completions", "completions", partial(_read, max_images=max_images, agent_tools=agent_tools))
-        ],
-        replays=[Replay("openai", SSE, partial(_resumed, agent_tools=agent_tools))],
+        routes=[Route("/v1/chat/completions", "completions", partial(_read, max_images=max_images, shown=shown))],
+        replays=[Replay("openai", SSE, partial(_resumed, shown=shown))],
         errors=OPENAI_ERRORS,
         describe=described_in("cursor_gateway.dialects.chat.openapi"),
         answer_id=answer_id,
@@ -80,14 +81,16 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     include_usage: bool = False
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
+    text: TextStyle = "exact"
 
-    def stream(self, run: RunView, start: Start) -> Encoder:
+    def stream(self, run: RunView, start: Start) -> ChunkEncoder:
         return ChunkEncoder(
             completion_head(run, start.after),
             include_usage=self.include_usage,
             agent_tools=self.agent_tools,
             cutter=self.cutter(),
             prompt_tokens=self.prompt_tokens(run, start),
+            text=self.text,
             after=start.after,
         )
 
@@ -97,6 +100,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
             agent_tools=self.agent_tools,
             cutter=self.cutter(),
             prompt_tokens=self.prompt_tokens(run, start),
+            text=self.text,
             after=start.after,
         )
 
@@ -122,19 +126,15 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
         return bool(self.stop) or self.max_tokens is not None
 
 
-def _resumed(run: RunView, after: int, agent_tools: AgentTools) -> tuple[Encoder, int]:
-    def chunks(pause: int) -> ChunkEncoder:
-        head = completion_head(run, pause)
-        return ChunkEncoder(head, include_usage=True, agent_tools=agent_tools, after=pause)
-
-    return Resumed(chunks, after, has_numbers=True), 0
+def _resumed(run: RunView, after: int, shown: ChatReply) -> tuple[Encoder, int]:
+    return Resumed(lambda pause: shown.stream(run, Start(pause)), after, has_numbers=True), 0
 
 
 # --- requests ---------------------------------------------------------------------------------------
 
 
-def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools: AgentTools) -> StartRun:
-    asked = read_request(body, max_images)
+def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatReply) -> StartRun:
+    asked, agent_tools = read_request(body, max_images), shown.agent_tools
     if asked.offer is not None and agent_tools == "tool_calls":
         raise InvalidRequest(
             "This gateway reports the agent's own tools as `tool_calls` (setting `agent_tools`), so a client would "
@@ -145,10 +145,11 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools:
     client_session = headers.get("x-session-id") or headers.get("x-session-affinity") or ""
     return StartRun(
         messages=asked.messages,
-        reply=_reply(asked, agent_tools),
+        reply=_reply(asked, replace(shown, text=options.text or shown.text)),
         stream=asked.stream,
         images=asked.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
+        clients_retry=True,
         has_full_history=options.conversation_id is None,
         client_session=client_session,
         # Only clients that run tools themselves name their sessions, or quote calls that were not the agent's own.
@@ -167,8 +168,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, agent_tools:
     )
 
 
-def _reply(asked: ChatRequest, agent_tools: AgentTools) -> ChatReply | CheckedReply:
-    reply = ChatReply(
-        agent_tools=agent_tools, include_usage=asked.include_usage, stop=asked.stop, max_tokens=asked.max_tokens
-    )
-    return reply if asked.format is None else CheckedReply(asked.format, reply)
+def _reply(asked: ChatRequest, shown: ChatReply) -> ChatReply | CheckedReply:
+    """Nothing is inserted into an answer that must have a format."""
+    reply = replace(shown, include_usage=asked.include_usage, stop=asked.stop, max_tokens=asked.max_tokens)
+    return reply if asked.format is None else CheckedReply(asked.format, replace(reply, text="exact"))

@@ -22,17 +22,19 @@ from cursor_gateway.dialects.deltas import (
     Delta,
     Ended,
     FinishReason,
+    Noted,
     ReplyState,
+    TextStyle,
     Thought,
     Translator,
     cached_tokens,
 )
-from cursor_gateway.dialects.errors import ErrorBody, encode_error, error_body
+from cursor_gateway.dialects.errors import ErrorBody, error_in_stream
 from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
-from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.documents import RefusedCall, Usage
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import frame
 
@@ -103,7 +105,9 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
 class CursorFields(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
-    usage: CompletionUsage  # all model calls of the run added up, as the agent reports it
+    usage: CompletionUsage | UnsetType = UNSET  # all model calls of the run added up, as the agent reports it
+    refused_count: int | UnsetType = UNSET  # tool calls that were not run because nothing allowed them
+    refused: list[RefusedCall] | UnsetType = UNSET  # the first of them
 
 
 class ChatCompletion(Struct, frozen=True, kw_only=True):
@@ -117,9 +121,17 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 
 
+def _cursor(end: Ended) -> CursorFields | UnsetType:
+    if end.total is None:
+        return UNSET
+    return CursorFields(
+        usage=_usage(end.total), refused_count=end.refused_count or UNSET, refused=list(end.refused) or UNSET
+    )
+
+
 def error_frames(failure: Failure) -> bytes:
     """The end of a stream that failed."""
-    return frame(encode_error(failure)) + _DONE
+    return frame(msgspec.json.encode({"error": error_in_stream(failure)})) + _DONE
 
 
 def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
@@ -137,8 +149,8 @@ def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
         model=head.model,
         choices=[Choice(message=message, finish_reason="length" if end.failure else end.reason)],
         usage=_usage(end.usage),
-        cursor=UNSET if end.total is None else CursorFields(usage=_usage(end.total)),
-        error=error_body(end.failure) if end.failure else UNSET,
+        cursor=_cursor(end),
+        error=error_in_stream(end.failure) if end.failure else UNSET,
     )
 
 
@@ -152,6 +164,7 @@ def _usage(usage: Usage) -> CompletionUsage:
         completion_tokens=usage.completion_tokens,
         total_tokens=usage.total_tokens,
         prompt_tokens_details=PromptTokensDetails(cached_tokens(usage)),
+        completion_tokens_details=CompletionTokensDetails(usage.reasoning_tokens or 0),
         estimated=usage.estimated,
     )
 
@@ -178,14 +191,15 @@ class ChunkEncoder(ReplyState, EventEncoder):
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
+        text: TextStyle = "exact",
         after: int = 0,
     ) -> None:
         """`after` is the number of the last event before this reply."""
-        super().__init__(Translator(head.run, agent_tools, cutter, prompt_tokens))
+        super().__init__(Translator(head.run, agent_tools, cutter, prompt_tokens, text))
         self._number = after
         self._include_usage = include_usage
         self._begun = False
-        self._is_plain = False  # begun, not over, and without a cutter
+        self._is_plain = False  # begun, not over, without a cutter, and not where texts may have to be separated
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -201,6 +215,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         if event.__class__ is ContentDelta and event.raw is None and self._is_plain:  # nearly every event
+            self.deltas.last_text = event.text
             return b"id: %d\n%b%b%b" % (self._number, self._content, _encode(event.text), self._content_end)
         if event.__class__ is Reasoning and not event.opens and self._is_plain:
             self.deltas.note_reasoning(event.text)
@@ -208,13 +223,13 @@ class ChunkEncoder(ReplyState, EventEncoder):
         if self.deltas.end is not None:
             return b""
         deltas = self.deltas.push(event)
+        self._is_plain = self.deltas.cutter is None and not self.deltas.is_after_tool and self.deltas.end is None
         if not deltas and self._begun:
             return b""
         frames = [self._frames(delta) for delta in deltas]
         if not self._begun:
             self._begun = True
             frames.insert(0, self._role())
-        self._is_plain = self.deltas.cutter is None and self.deltas.end is None
         joined = b"".join(frames)
         return joined if self.deltas.cutter is not None else numbered(joined, self._number)
 
@@ -237,9 +252,15 @@ class ChunkEncoder(ReplyState, EventEncoder):
                 return self._content + _encode(marked(text)) + self._content_end
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
-            case Ended(usage=usage, total=total, reason=reason):
-                finish = b'%b{},"finish_reason":%b}]}\n\n' % (self._before, _encode(reason))
-                extension = b"" if total is None else b',"cursor":%b' % _encode(CursorFields(usage=_usage(total)))
+            case Noted(text=text):
+                return self._content + _encode(self.deltas.on_a_line(text)) + self._content_end
+            case Ended(usage=usage, reason=reason, refused_count=count, refused=refused):
+                told = b""
+                if count:
+                    told = b',"cursor":%b' % _encode(CursorFields(refused_count=count, refused=list(refused) or UNSET))
+                finish = b'%b{},"finish_reason":%b}]%b}\n\n' % (self._before, _encode(reason), told)
+                cursor = _cursor(delta)
+                extension = b',"cursor":%b' % _encode(cursor) if cursor else b""
                 counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(_usage(usage)), extension)
                 return finish + (counted if self._include_usage else b"") + _DONE
 
@@ -264,10 +285,11 @@ class CompletionFold(AnswerFold):
         agent_tools: AgentTools = "reasoning",
         cutter: Cutter | None = None,
         prompt_tokens: int = 0,
+        text: TextStyle = "exact",
         after: int = 0,
     ) -> None:
         """`after` is the number of the last event before this reply."""
-        super().__init__(head.run, agent_tools, cutter, prompt_tokens)
+        super().__init__(head.run, agent_tools, cutter, prompt_tokens, text)
         self.after = after
         self._head = head
 

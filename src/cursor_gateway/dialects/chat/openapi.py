@@ -34,6 +34,7 @@ def describe(sample: Sample) -> Description:
         body=_BODY,
         replies=api.ok("The answer.", completion | {"text/event-stream": chunks}, api.RUN_HEADERS),
         errors=api.run_errors(),
+        envelope=api.OPENAI_ENVELOPE,
         failed_run="ErrorReply",
         parameters=[api.IDEMPOTENCY_KEY, *api.SESSION_HEADERS, *api.cursor_headers(CursorOptions)],
     )
@@ -140,7 +141,8 @@ def _schemas() -> dict[str, Json]:
         properties.setdefault(name.removeprefix("messages[]."), {})["description"] = f"Ignored. {why}"
     replies = api.written_schemas([ChatCompletion, Chunk], MEANINGS, prefix=_PREFIX, names=_NAMES)
     del replies["ChatCompletion"]["properties"]["error"]  # over HTTP an error has its own reply
-    return {name: schema for name, schema in (requests | replies).items() if name not in ("CursorOptions", "Error")}
+    shared = ("CursorOptions", "Error", "RefusedCall")  # which other descriptions have
+    return {name: schema for name, schema in (requests | replies).items() if name not in shared}
 
 
 _PREFIX = "ChatCompletion"
@@ -250,6 +252,10 @@ MEANINGS: Meanings = {
     "ChatCompletionToolCall": "A tool call.",
     "ChatCompletionFunction": "The function and its arguments.",
     "ChatCompletion.usage": "The tokens of the last model call: the size of the conversation.",
+    "ChatCompletionCursor.refused_count": "The number of the agent's tool calls that were not run because nothing "
+    "allowed them, whatever the answer claims.",
+    "ChatCompletionCursor.refused": "The first 20 of them: what was not run, the rules that would allow it, the "
+    "reason, and a link to this gateway's page where a person can allow it.",
     "ChatCompletionCursor.usage": "The total of all model calls of the run, as reported by the agent.",
     "ChatCompletionUsage": "Tokens read and written.",
     "ChatCompletionUsage.prompt_tokens": "Tokens read, including those from the cache.",
@@ -259,7 +265,7 @@ MEANINGS: Meanings = {
     "ChatCompletionPromptTokensDetails": "More about the tokens read.",
     "ChatCompletionPromptTokensDetails.cached_tokens": "Tokens from the cache.",
     "ChatCompletionCompletionTokensDetails": "More about the tokens written.",
-    "ChatCompletionCompletionTokensDetails.reasoning_tokens": "Always 0, because the agent does not report it.",
+    "ChatCompletionCompletionTokensDetails.reasoning_tokens": "Tokens of thinking; 0 if they are not reported.",
     "ChatCompletionChunk.id": "The same for all chunks.",
     "ChatCompletionChunk.choices": "The changes; empty in the chunk with the usage.",
     "ChatCompletionChunk.usage": "The tokens of the last model call, in the last chunk, if requested.",

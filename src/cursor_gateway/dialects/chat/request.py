@@ -94,7 +94,7 @@ def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Request, _HINTS)
     _check_refused(wire)
-    check_length(len(wire.messages))
+    check_length(sum(map(_count_items, wire.messages)))
     check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
     limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
@@ -318,6 +318,11 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
                 messages.append(ToolMessage(text, "", name))
     check_content(messages)
     return messages, images
+
+
+def _count_items(message: _WireMessage) -> int:
+    parts = len(message.content) if isinstance(message.content, list) else 0
+    return 1 + parts + (len(message.tool_calls or ()) if isinstance(message, _AssistantMessage) else 0)
 
 
 def _count_images(wire: list[_WireMessage]) -> int:

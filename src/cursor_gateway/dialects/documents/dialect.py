@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from cursor_gateway.dialects.base import (
     NDJSON,
@@ -31,14 +31,19 @@ from cursor_gateway.dialects.documents.request import (
     read_chat_request,
     results_of,
 )
-from cursor_gateway.dialects.errors import OPENAI_ERRORS, encode_error
+from cursor_gateway.dialects.errors import OWN_ERRORS, encode_error
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.model.requests import INTERACTIVE
+from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.stages.transcript import Transcript
+
+_LIVE = "terminal-output"  # this and `respond-async` are values of Prefer (RFC 7240)
+_ENCODERS = {SSE: SseEncoder, NDJSON: NdjsonEncoder}
 
 
 def documents_dialect(max_images: int) -> Dialect:
@@ -48,22 +53,29 @@ def documents_dialect(max_images: int) -> Dialect:
             Route("/v1/chat/{id}/answer", "go_on", partial(_read_continue, max_images=max_images)),
         ],
         replays=[
-            Replay("documents", SSE, lambda run, after: (SseEncoder(after), after)),
-            Replay("ndjson", NDJSON, lambda run, after: (NdjsonEncoder(after), after)),
+            _replay("documents", SSE),
+            _replay("ndjson", NDJSON),
         ],
-        errors=OPENAI_ERRORS,
+        errors=OWN_ERRORS,
         describe=described_in("cursor_gateway.dialects.documents.openapi"),
     )
 
 
+def _replay(name: str, form: Form) -> Replay:
+    def open(run: RunView, after: int, live: bool = False) -> tuple[Encoder, int]:
+        return _ENCODERS[form](after, live=live), after
+
+    return Replay(name, form, open, {_LIVE: partial(open, live=True)})
+
+
 class DocumentsReply(JsonReply, Struct, frozen=True):
     form: Form
+    live: bool = False  # with what running commands write
     is_resumable: bool = True
 
     def stream(self, run: RunView, start: Start) -> Encoder:
         """Up to the end of the run, or to where it pauses."""
-        make = NdjsonEncoder if self.form is NDJSON else SseEncoder
-        return make(start.after, until_pause=True)
+        return _ENCODERS[self.form](start.after, until_pause=True, live=self.live)
 
     def whole(self, run: RunView, start: Start) -> "WholeResponse":
         return WholeResponse(run, start)
@@ -78,17 +90,17 @@ class WholeResponse:
     def __init__(self, run: RunView, start: Start) -> None:
         self.is_over = False
         self.failure: Failure | None = None
-        self._run, self._start, self._number = run, start.after, 0
-        self._answer = PartialRun()
+        self._run, self._start = run, start.after
+        self._state, self._transcript = RunState(), Transcript()
 
     def push(self, event: DocumentEvent, /) -> None:
-        self._number += 1
-        self._answer.push(event)
+        self._state.push(event)
+        self._transcript.push(event)
         match event:
             case Done(failure=failure):
                 self.is_over, self.failure = True, failure
-            case Paused():
-                self.is_over = self._number > self._start
+            case Paused(goes_on=False):
+                self.is_over = self._state.count > self._start
             case _:
                 pass
 
@@ -100,7 +112,7 @@ class WholeResponse:
         return encode_response(self._response())
 
     def _response(self) -> ChatResponse:
-        return self._answer.response(self._run.info, self._run.prompt)
+        return self._state.response(self._transcript.documents, self._run.info, self._run.prompt)
 
 
 def _fields(response: ChatResponse) -> dict[str, object]:
@@ -118,7 +130,7 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         responds_async=responds_async,
         images=[read_image(uri, f"images[{place}]") for place, uri in enumerate(asked.images)],
         offer=offer_of(asked),
-        may_be_asked=asked.may_ask,
+        may_be_asked=(asked.source == INTERACTIVE or None) if asked.may_ask is UNSET else asked.may_ask,
         model=asked.model,
         mode=asked.mode,
         workspace=asked.workspace,
@@ -129,7 +141,7 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
         when_runner_lost=asked.when_runner_lost or "end",
         needs=asked.needs,
-        source=asked.source,
+        source=asked.source or (INTERACTIVE if asked.may_ask is True and not asked.tools else None),
     )
 
 
@@ -156,8 +168,9 @@ def _given(asked: AnswerRequest, max_images: int) -> ToolResults | QuestionAnswe
 
 
 def _reply(headers: Mapping[str, str]) -> DocumentsReply:
-    return DocumentsReply(NDJSON if NDJSON.media_type in headers.get("accept", "") else SSE)
+    form = NDJSON if NDJSON.media_type in headers.get("accept", "") else SSE
+    return DocumentsReply(form, live=_LIVE in headers.get("prefer", ""))
 
 
 def _responds_async(headers: Mapping[str, str]) -> bool:
-    return "respond-async" in headers.get("prefer", "")  # RFC 7240
+    return "respond-async" in headers.get("prefer", "")

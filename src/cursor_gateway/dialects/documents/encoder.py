@@ -14,6 +14,7 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -22,6 +23,7 @@ from cursor_gateway.model.documents import ChatResponse, Document, ToolCallDocum
 from cursor_gateway.wire.sse import frame
 
 _encode = msgspec.json.encode
+_NO_RESULT = (ToolCallResult(status="success", data=None), b"")
 
 
 def encode_response(response: ChatResponse) -> bytes:
@@ -39,16 +41,18 @@ class _Payload(msgspec.Struct, frozen=True):
 class _PayloadEncoder(EventEncoder):
     is_cut = False  # it encodes all events
 
-    def __init__(self, after: int = 0, *, until_pause: bool = False) -> None:
-        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run."""
+    def __init__(self, after: int = 0, *, until_pause: bool = False, live: bool = False) -> None:
+        """`after` is the number of the last event that the reader has. A reply may end with a pause of the run. `live`:
+        with what running commands write."""
         self.is_over = False
-        self._until_pause = until_pause
-        self._result = (ToolCallResult(status="success", data=None), b"")  # the last one, and its JSON
+        self._until_pause, self._live = until_pause, live
+        self._result = _NO_RESULT  # the last one, and its JSON, until its document ends
         self._number = after
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
-        payload = None if self.is_over else self._payload(event)
+        is_aside = self._until_pause and isinstance(event, Paused) and event.goes_on
+        payload = None if self.is_over or is_aside else self._payload(event)
         if payload is None:
             return b""
         self.is_over = self._until_pause and isinstance(event, Paused)
@@ -61,6 +65,10 @@ class _PayloadEncoder(EventEncoder):
                 if not text:
                     return None  # only the source had something here
                 return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
+            case TerminalOutput(id=id, text=text):
+                if not self._live:
+                    return None
+                return _Payload("terminal_output", id, _encode({"documentId": id, "text": text}))
             case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
                 known = b',"metadata":' + _encode(metadata) if metadata else b""
                 data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
@@ -85,7 +93,7 @@ class _PayloadEncoder(EventEncoder):
 
     def _metadata(self, document: Document) -> bytes:
         """A tool's result may be a whole file, and its event has just been encoded: that is not done twice."""
-        result, encoded = self._result
+        (result, encoded), self._result = self._result, _NO_RESULT
         if isinstance(document, ToolCallDocument) and document.metadata.result is result:
             fields: dict[str, Any] = {"result": msgspec.Raw(encoded)}
             return _encode(msgspec.structs.replace(document.metadata, **fields))

@@ -172,7 +172,7 @@ _CHAT_ID = api.path_id(
 _PREFER = api.header(
     "Prefer",
     "`respond-async` returns the run's id at once. The run continues without a client, unless `whenClientLeaves` says "
-    "otherwise.",
+    "otherwise. `terminal-output` adds `terminal_output` events, with what running commands write, to the stream.",
 )
 
 
@@ -221,8 +221,9 @@ MEANINGS: Meanings = {
     "pauses when the agent calls one, and continues with `POST /v1/chat/{id}/answer`.",
     "ChatRequest.follows": "The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
     "exist, this starts a new conversation with what was said up to there.",
-    "ChatRequest.mayAsk": "Whether an agent that can wait (`acp`) may ask questions. Otherwise they are skipped at "
-    "once.",
+    "ChatRequest.mayAsk": "Whether somebody can answer questions and decide about commands while the agent waits. If "
+    "true, an agent that can wait is preferred, as with the source `interactive`, and the agent gets a tool for "
+    "questions. If false, it has none. If omitted, only agents over ACP have it.",
     "ChatRequest.source": "The backend to use, one of those listed by `/health`; or `interactive`, which prefers an "
     "agent that waits for decisions and answers. The default is the operator's setting.",
     "ChatRequest.toolChoice": "Whether the agent may call the caller's tools, must call one, or must call the named "

@@ -17,6 +17,7 @@ from cursor_gateway.model.document_events import (
     DocumentStarted,
     Done,
     Paused,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -25,6 +26,7 @@ from cursor_gateway.model.documents import METADATA_TYPES, Envelope, ErrorDocume
 from cursor_gateway.model.stream_events import (
     ContentDeltaPayload,
     DocumentStartPayload,
+    TerminalOutputPayload,
     ToolCallArgumentsPayload,
     ToolCallStartPayload,
     ToolResultPayload,
@@ -70,6 +72,10 @@ class DocumentEventReader:
                 delta = _read(event, ContentDeltaPayload)
                 if start := self._start_of(delta.document_id, event):
                     return ContentDelta(start.id, delta.delta, raw=None if start.type in _PROSE else "")
+            case "terminal_output":
+                output = _read(event, TerminalOutputPayload)
+                if start := self._start_of(output.document_id, event):
+                    return TerminalOutput(start.id, output.text)
             case "document_start":
                 return self._started(event)
             case "tool_call_start":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.options import NonEmpty
@@ -69,7 +69,8 @@ class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     tools: list[OfferedTool] = []  # with any, the agent's own are switched off
     tool_choice: Literal["auto", "none", "required"] | ChosenTool = "auto"
     parallel_tool_calls: bool = True
-    may_ask: bool = True  # whether an agent that can wait may ask questions; else they are skipped
+    # Whether an agent that can wait may ask questions; else they are skipped. True asks for an agent that can.
+    may_ask: bool | UnsetType = UNSET
     source: str | None = None  # what answers, of those that are set up
     when_client_leaves: WhenClientLeaves | None = None
     when_runner_lost: WhenRunnerLost | None = None
@@ -120,7 +121,10 @@ def read_chat_request(body: bytes) -> ChatRequest:
     if request.follows is not None and request.conversation_id is not None:
         raise InvalidRequest("Send `conversationId` or `follows`, not both.", param="follows")
     if request.model == "":
-        raise InvalidRequest("`model` is empty; use an id from GET /v1/models, or omit it.", param="model")
+        raise InvalidRequest(
+            "`model` is empty; use an id that `cursor-gateway models` lists, or omit it.",
+            param="model",
+        )
     return request
 
 

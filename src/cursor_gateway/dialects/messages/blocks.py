@@ -10,16 +10,18 @@ for byte: white space between two blocks belongs to the next one.
 
 from typing import Literal, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import (
+    AgentTools,
     Answer,
     Asked,
     Called,
     Content,
     Delta,
     Ended,
+    Noted,
     ReplyState,
     Thought,
     Translator,
@@ -34,9 +36,16 @@ from cursor_gateway.dialects.messages.actions import (
     text_of,
 )
 from cursor_gateway.dialects.messages.ids import server_tool_id
-from cursor_gateway.dialects.messages.message import ContentBlock, MessageUsage, StopReason, ToolUseBlock, message_usage
+from cursor_gateway.dialects.messages.message import (
+    ContentBlock,
+    CursorFields,
+    MessageUsage,
+    StopReason,
+    ToolUseBlock,
+    message_usage,
+)
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent
+from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, DocumentStarted, is_tool
 from cursor_gateway.model.documents import Document
 from cursor_gateway.stages.cutting import Cutter
 
@@ -48,6 +57,7 @@ class Display(Struct, frozen=True, kw_only=True):
 
     thinking: bool = False
     actions: ActionDisplay | Literal["search"] = "none"  # search: web searches alone, as server tools
+    notes: bool = False  # a last line about what was not run
 
 
 class Opened(Struct, frozen=True):
@@ -71,6 +81,7 @@ class Finished(Struct, frozen=True):
     stop_sequence: str | None
     usage: MessageUsage
     failure: Failure | None
+    cursor: CursorFields | UnsetType = UNSET
 
 
 Step: TypeAlias = Opened | Grew | Closed | Whole | Finished
@@ -82,12 +93,14 @@ class Composer(ReplyState):
     def __init__(self, run_id: str, display: Display, cutter: Cutter | None = None, prompt_tokens: int = 0) -> None:
         """`prompt_tokens` estimates the context of a message that is cut."""
         in_thinking = display.thinking and display.actions == "thinking"
-        super().__init__(Translator(run_id, "reasoning" if in_thinking else "none", cutter, prompt_tokens))
+        agent_tools: AgentTools = "reasoning" if in_thinking else "none"
+        super().__init__(Translator(run_id, agent_tools, cutter, prompt_tokens, notes=display.notes))
         self.open: Growing | None = None
         self._run_id, self._display = run_id, display
         self._space: list[str] = []  # white space that belongs to the next block of text
         self._is_visible = self._has_text = False
         self._closing_text = NOTHING_SAID
+        self._note = ""
         self._server_tools = 0
 
     @property
@@ -99,8 +112,13 @@ class Composer(ReplyState):
         if self.deltas.end is not None:
             return []
         steps = [step for delta in self.deltas.push(event) for step in self._take(delta)]
-        if isinstance(event, DocumentEnded) and not self.is_over:
-            steps += self._acted(event.document)
+        match event:
+            case DocumentStarted() if self.open == "text" and is_tool(event):  # the text after it is another block
+                steps += self._close()
+            case DocumentEnded(document=document) if not self.is_over:
+                steps += self._acted(document)
+            case _:
+                pass
         return steps
 
     def whole(self, answer: Answer) -> list[Step]:
@@ -120,6 +138,9 @@ class Composer(ReplyState):
                 self._is_visible = True
                 steps = self._write_space()
                 return [*steps, *self._begin("text"), Grew(marked(text)), *self._close()]
+            case Noted(text=text):
+                self._note = text
+                return []
             case Ended():
                 return self._finish(delta)
 
@@ -174,10 +195,21 @@ class Composer(ReplyState):
         steps: list[Step] = []
         if end.failure is None:
             steps += self._write_space()
-            if reason == "end_turn" and not self._is_visible:  # clients ask again when nothing is visible
+            is_silent = reason == "end_turn" and not self._is_visible  # clients ask again when nothing is visible
+            if is_silent and not (self._note and self._closing_text == NOTHING_SAID):
                 steps += self._line(f"{MARK}{self._closing_text}")
+            steps += self._end_note()
             steps += self._close()
-        return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure)]
+        cursor: CursorFields | UnsetType = UNSET
+        if end.refused_count:
+            cursor = CursorFields(refused_count=end.refused_count, refused=list(end.refused) or UNSET)
+        return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure, cursor)]
+
+    def _end_note(self) -> list[Step]:
+        """In the last block of text: some clients print only that one."""
+        if not self._note:
+            return []
+        return [Grew(f"\n\n{self._note}")] if self.open == "text" else [*self._begin("text"), Grew(self._note)]
 
     def _reason(self, end: Ended) -> tuple[StopReason, str | None]:
         cutter = self.deltas.cutter

@@ -43,13 +43,16 @@ def _session_in(user_id: str) -> str:
         return ""
 
 
-def side_request(tool_types: Sequence[str], *, has_format: bool, last_text: str) -> Side | None:
-    """What it is, if it is not the next turn of the conversation. `tool_types` are those of the request's tools."""
+def side_request(
+    tool_types: Sequence[str], *, has_format: bool, last_text: str, names_mode: bool = False
+) -> Side | None:
+    """What it is, if it is not the next turn of the conversation. `tool_types` are those of the request's tools;
+    `names_mode`: it says in which mode the agent works, with the agent's own tools if it has none."""
     if tool_types and all(type.startswith(_WEB) for type in tool_types):
         return "search"
     if last_text.startswith(_COMPACTION):
         return "summary"
-    return "title" if has_format or not tool_types else None
+    return "title" if has_format or not (tool_types or names_mode) else None
 
 
 def instructions_for(side: Side) -> str:

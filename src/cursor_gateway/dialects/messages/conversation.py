@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.invalid import invalid
-from cursor_gateway.dialects.marked import is_marked
+from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
@@ -46,7 +46,7 @@ class Conversation(Struct, frozen=True):
 
 def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_images: int) -> Conversation:
     """Raises `InvalidRequest`."""
-    check_length(len(wire))
+    check_length(sum(1 + sum(1 for _ in _inner_blocks(message.content)) for message in wire))
     check_images(sum(map(_count_images, wire)), max_images, "messages")
     reader = _Reader()
     if text := _text(system or ""):
@@ -91,7 +91,7 @@ class _Reader:
 
     def _assistant(self, content: Content) -> None:
         """Its texts are one, as they were streamed; those of the gateway's own are not the agent's."""
-        texts = [text for text in texts_of(content) if not is_marked(text)]
+        texts = map(without_marked, texts_of(content))
         uses = [Fields(block) for block in _blocks(content) if block.get("type") == "tool_use"]
         inputs = [msgspec.json.encode(use.all.get("input", {})).decode() for use in uses]
         calls = [Call(use.text("id"), use.text("name"), input) for use, input in zip(uses, inputs, strict=True)]

@@ -24,7 +24,7 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold, ReplyState
+from cursor_gateway.dialects.deltas import Answer, AnswerFold, ReplyState, TextStyle
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
@@ -52,10 +52,12 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 MESSAGE_STREAM = Form(SSE.media_type, PING)
 
 
-def messages_dialect(max_images: int, actions: ActionDisplay) -> Dialect:
-    """`actions`: how the agent's own tools are shown, unless a request says so."""
+def messages_dialect(max_images: int, actions: ActionDisplay, text: TextStyle = "exact") -> Dialect:
+    """`actions`: how the agent's own tools are shown, and `text`: whether the gateway adds to the agent's, unless a
+    request says so."""
+    read = partial(_read, max_images=max_images, actions=actions, text=text)
     return Dialect(
-        routes=[Route("/v1/messages", "messages", partial(_read, max_images=max_images, actions=actions))],
+        routes=[Route("/v1/messages", "messages", read)],
         computed=[ComputedRoute("POST", "/v1/messages/count_tokens", "count_tokens", _count_tokens)],
         replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
         errors=ANTHROPIC_ERRORS,
@@ -151,16 +153,18 @@ def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
     return msgspec.json.encode({"input_tokens": sum(map(estimate_tokens_by_sample, countable(body)))})
 
 
-def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: ActionDisplay) -> StartRun:
+def _read(
+    body: bytes, headers: Mapping[str, str], max_images: int, actions: ActionDisplay, text: TextStyle
+) -> StartRun:
     asked = read_request(body, max_images)
     options = with_headers(asked.cursor, headers)
     messages = asked.conversation.messages
     session = session_of(headers, asked.user_id)
     is_own = is_claude_code(headers)
-    side = _side(asked) if is_own else None
+    side = _side(asked, names_mode=options.mode is not None) if is_own else None
     reply = MessagesReply(
         model=asked.model,
-        display=_display(asked, options.actions or actions, side),
+        display=_display(asked, options.actions or actions, side, options.text or text),
         stop=asked.stop,
         max_tokens=asked.max_tokens,
     )
@@ -171,6 +175,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Act
         attempt="unknown" if is_own else numbered_attempt(headers),  # Claude Code gives each attempt the number 0
         images=asked.conversation.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
+        clients_retry=True,
         has_full_history=options.conversation_id is None,
         client_session=session,
         offer=asked.offer,
@@ -190,10 +195,11 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, actions: Act
     return start if side is None else _beside(start, side)
 
 
-def _side(asked: MessagesRequest) -> Side | None:
+def _side(asked: MessagesRequest, *, names_mode: bool) -> Side | None:
     last = asked.conversation.messages[-1]
     text = last.text if isinstance(last, UserMessage) else ""
-    return side_request(asked.tool_types, has_format=asked.format is not None, last_text=text)
+    has_format = asked.format is not None
+    return side_request(asked.tool_types, has_format=has_format, last_text=text, names_mode=names_mode)
 
 
 def _beside(start: StartRun, side: Side) -> StartRun:
@@ -212,8 +218,8 @@ def _beside(start: StartRun, side: Side) -> StartRun:
     )
 
 
-def _display(asked: MessagesRequest, actions: ActionDisplay, side: Side | None) -> Display:
+def _display(asked: MessagesRequest, actions: ActionDisplay, side: Side | None, text: TextStyle) -> Display:
     if side is not None:
         return Display(actions="search" if side == "search" else "none")
     is_shown = actions == "text" or asked.takes_blocks
-    return Display(thinking=asked.thinking, actions=actions if is_shown else "none")
+    return Display(thinking=asked.thinking, actions=actions if is_shown else "none", notes=text == "readable")

@@ -10,7 +10,7 @@ call's input in deltas and never in its start, a stop for every block.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
@@ -87,6 +87,7 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
         stop_reason=None if end is None else end.stop_reason,
         stop_sequence=None if end is None else end.stop_sequence,
         usage=MessageUsage(input_tokens=head.input_tokens, output_tokens=0) if end is None else end.usage,
+        cursor=UNSET if end is None else end.cursor,
     )
 
 
@@ -143,9 +144,10 @@ class MessageEncoder(ReplyState, EventEncoder):
                 return self._block(block)
             case Finished(failure=Failure() as failure):
                 return stream_error(failure, self._head.request_id)
-            case Finished(stop_reason=reason, stop_sequence=sequence, usage=usage):
+            case Finished(stop_reason=reason, stop_sequence=sequence, usage=usage, cursor=cursor):
                 ended = {"stop_reason": reason, "stop_sequence": sequence}
-                return _event("message_delta", {"delta": ended, "usage": usage}) + _STOP
+                more = {"cursor": cursor} if cursor else {}
+                return _event("message_delta", {"delta": ended, "usage": usage, **more}) + _STOP
 
     def _start(self, block: ContentBlock) -> bytes:
         self._index += 1

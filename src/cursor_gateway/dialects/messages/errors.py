@@ -5,7 +5,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.dialects.errors import Errors
+from cursor_gateway.dialects.errors import Errors, for_retrying_clients
 from cursor_gateway.errors import Failure
 from cursor_gateway.wire.sse import frame
 
@@ -29,6 +29,7 @@ _TYPES: dict[int, ErrorType] = {
     404: "not_found_error",
     408: "timeout_error",
     413: "request_too_large",
+    424: "api_error",
     429: "rate_limit_error",
     503: "overloaded_error",
     504: "timeout_error",
@@ -53,13 +54,14 @@ def error_type(status: int) -> ErrorType:
 
 def error_response(failure: Failure, request_id: str = "") -> ErrorResponse:
     type = error_type(failure.status)
-    if type == "overloaded_error" and not _is_worth_retrying(failure):
+    if type == "overloaded_error" and not failure.retryable:
         type = "api_error"  # the other one Claude Code retries, whatever the headers say
     return ErrorResponse(error=ErrorBody(type, failure.message), request_id=request_id or UNSET)
 
 
 def encode_error(failure: Failure, request_id: str = "") -> bytes:
-    return msgspec.json.encode(error_response(failure, request_id))
+    # OpenCode retries a reply that contains `503`, and an id may: then only the header has it.
+    return msgspec.json.encode(error_response(failure, "" if failure.status in (402, 424) else request_id))
 
 
 def stream_error(failure: Failure, request_id: str = "") -> bytes:
@@ -71,10 +73,4 @@ def stream_error(failure: Failure, request_id: str = "") -> bytes:
     return frame(msgspec.json.encode(body), event="error")
 
 
-def _is_worth_retrying(failure: Failure) -> bool:
-    """Claude Code retries ten times, and each retry starts an agent if the failure was the agent's: also one that could
-    not begin, because of a rate limit. The agent has then retried itself."""
-    return failure.retryable and failure.source == "gateway"
-
-
-ANTHROPIC_ERRORS = Errors(encode_error, is_worth_retrying=_is_worth_retrying)
+ANTHROPIC_ERRORS = Errors(encode_error, shown=for_retrying_clients)

@@ -2,10 +2,10 @@
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import Raw, Struct
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from cursor_gateway.dialects.deltas import cached_tokens
-from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.documents import RefusedCall, Usage
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 ServerTool: TypeAlias = Literal["web_search", "bash_code_execution", "text_editor_code_execution"]
@@ -107,6 +107,13 @@ class MessageUsage(Struct, frozen=True, kw_only=True):
     output_tokens: int
 
 
+class CursorFields(Struct, frozen=True, kw_only=True):
+    """Gateway data."""
+
+    refused_count: int  # tool calls that were not run because nothing allowed them
+    refused: list[RefusedCall] | UnsetType = UNSET  # the first of them
+
+
 class Message(Struct, frozen=True, kw_only=True):
     id: str
     type: Literal["message"] = "message"
@@ -116,6 +123,7 @@ class Message(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: MessageUsage
+    cursor: CursorFields | UnsetType = UNSET
 
 
 def message_usage(usage: Usage) -> MessageUsage:

@@ -7,6 +7,7 @@ from typing import get_args
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Description, Sample
+from cursor_gateway.dialects.errors import for_retrying_clients
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.messages.errors import ErrorType, error_response
@@ -15,7 +16,7 @@ from cursor_gateway.dialects.messages.request import IGNORED, MessagesOptions
 from cursor_gateway.dialects.openapi import Fields, Json
 from cursor_gateway.errors import TooManyRequests
 
-_ENVELOPE = api.Envelope("MessagesError", error_response)
+_ENVELOPE = api.Envelope("MessagesError", error_response, shown=for_retrying_clients)
 
 
 def describe(sample: Sample) -> Description:

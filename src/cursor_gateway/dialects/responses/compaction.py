@@ -11,10 +11,11 @@ from typing import Any
 
 import msgspec
 
+from cursor_gateway.wire.json_body import has_many_values
+
 PREVIOUS_RESPONSE = "previous_response"  # the gateway's own item within a compaction
 _MARK = "cg1."
 _LARGEST = 32 * 1024 * 1024  # bytes, unpacked
-_MOST_VALUES = 1_000_000  # decoding them blocks the event loop
 
 SUMMARY_REQUEST = (
     "Write a summary of this conversation for somebody who continues it and knows nothing else of it: what the user "
@@ -35,7 +36,7 @@ def unpack(text: str) -> list[dict[str, Any]]:
     unpacking = zlib.decompressobj()
     try:
         data = unpacking.decompress(base64.urlsafe_b64decode(text.removeprefix(_MARK)), _LARGEST)
-        if data.count(b"{") + data.count(b"[") > _MOST_VALUES:
+        if has_many_values(data):
             return []
         return msgspec.json.decode(data, type=list[dict[str, Any]])
     except (ValueError, zlib.error, msgspec.MsgspecError, RecursionError):

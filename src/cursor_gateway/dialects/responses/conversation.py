@@ -28,12 +28,12 @@ from cursor_gateway.model.messages import (
     Message,
     ToolMessage,
     UserMessage,
+    check_length,
     has_content,
 )
 
 T = TypeVar("T")
 
-_MOST_ITEMS = 50_000
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _OWN_ITEMS = ("reasoning", "web_search_call", "mcp_call", *_CALLS)  # beside messages
@@ -69,8 +69,7 @@ def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
         return []
     if isinstance(input, str):
         return [Placed({"type": "message", "role": "user", "content": input}, "input")]
-    if len(input) > _MOST_ITEMS:
-        raise invalid("input", f"The limit is {_MOST_ITEMS:,} items; start a new conversation, or compact it.")
+    check_length(len(input) + sum(map(_count_parts, input)), "input")
     items = [_placed(item, f"input[{number}]") for number, item in enumerate(input)]
     compactions = [number for number, placed in enumerate(items) if placed.type == "compaction"]
     if not compactions:
@@ -79,6 +78,11 @@ def read_items(input: str | Sequence[Any] | None) -> list[Placed]:
     packed, param = items[last].item.get("encrypted_content"), items[last].param
     unpacked = [Placed(item, param) for item in unpack(packed)] if isinstance(packed, str) else []
     return [*items[:last], *unpacked, *items[last + 1 :]]
+
+
+def _count_parts(item: Any) -> int:
+    content = item.get("content") or item.get("output") if isinstance(item, dict) else None
+    return len(content) if isinstance(content, list) else 0
 
 
 def _placed(item: Any, param: str) -> Placed:

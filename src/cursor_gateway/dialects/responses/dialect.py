@@ -26,7 +26,7 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.deltas import Answer, AnswerFold, TextStyle
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, declared_tools, read_conversation, read_items
 from cursor_gateway.dialects.responses.encoder import (
@@ -46,6 +46,7 @@ from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import Instructions, without_call_ids
+from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -56,10 +57,10 @@ _CODEX_SSE = Form(SSE.media_type, keep_alive())
 _NO_RUN = "chat_none"
 
 
-def responses_dialect(max_images: int, now: Callable[[], float]) -> Dialect:
-    """`now` returns the seconds since 1970."""
+def responses_dialect(max_images: int, now: Callable[[], float], text: TextStyle = "exact") -> Dialect:
+    """`now` returns the seconds since 1970; `text` is the default of requests that do not say how they want it."""
     return Dialect(
-        routes=[Route(_PATH, "responses", partial(_read, max_images=max_images, now=now))],
+        routes=[Route(_PATH, "responses", partial(_read, max_images=max_images, now=now, text=text))],
         computed=[
             ComputedRoute("GET", _PATH, "responses", _refuse_websocket),
             ComputedRoute("POST", f"{_PATH}/input_tokens", "input_tokens", _count_tokens),
@@ -143,8 +144,11 @@ def _kept(kept: bytes) -> Asked:
 # --- requests ---------------------------------------------------------------------------------------
 
 
-def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callable[[], float]) -> StartRun:
+def _read(
+    body: bytes, headers: Mapping[str, str], max_images: int, now: Callable[[], float], text: TextStyle
+) -> StartRun:
     request = read_request(body, headers, max_images)
+    request = replace(request, asked=replace(request.asked, text=request.cursor.text or text))
     codex, options, messages = request.codex, request.cursor, request.conversation.messages
     session = codex.session if codex is not None else headers.get("x-session-id") or headers.get("session-id") or ""
     parts = [request.instructions, instructions(request.format) if request.format is not None else ""]
@@ -155,12 +159,13 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, now: Callabl
         refused=partial(_refused, request.asked, now) if codex is not None and request.stream else None,
         stream=request.stream,
         background=request.background,
-        kept=msgspec.json.encode(request.asked) if request.store else b"",
+        kept=msgspec.json.encode(request.asked) if request.store else NOT_STORED,
         attempt=numbered_attempt(headers) if codex is None else "unknown",
         question_id=codex.turn if codex is not None else "",
         references=request.conversation.references,
         images=request.conversation.images,
         instructions="\n\n".join(filter(None, parts)),
+        clients_retry=True,
         has_full_history=conversation_id is None and request.follows is None,
         client_session=session,
         # Only clients that run tools themselves name their sessions, or quote calls.

@@ -14,6 +14,7 @@ from cursor_gateway.dialects.deltas import (
     Content,
     Delta,
     Ended,
+    Noted,
     ReplyState,
     Thought,
     Translator,
@@ -52,7 +53,11 @@ class ResponseEvents(ReplyState):
         self._fold: AnswerFold | None = None
         if asked.is_compaction or asked.is_json:
             self._fold = AnswerFold(head.run_id, "reasoning", cutter, prompt_tokens)
-        super().__init__(self._fold.deltas if self._fold else Translator(head.run_id, "none", cutter, prompt_tokens))
+        if self._fold is not None:
+            super().__init__(self._fold.deltas)
+        else:
+            has_notes = asked.text == "readable"
+            super().__init__(Translator(head.run_id, "none", cutter, prompt_tokens, notes=has_notes))
 
     @property
     def growing(self) -> Growing | None:
@@ -113,6 +118,8 @@ def _delta_events(output: Output, delta: Delta, duration_ms: int = 0) -> list[Ev
             return output.call(call)
         case Asked(text=text):
             return [*output.close(), *output.say(marked(text))]
+        case Noted(text=text):  # in the last message: some clients print only that one
+            return output.say(f"\n\n{text}" if output.open_item == "message" else text)
         case Ended():
             return output.end(delta, duration_ms)
 

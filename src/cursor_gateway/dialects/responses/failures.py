@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.errors import Errors, encode_error
+from cursor_gateway.dialects.errors import Errors, encode_error, for_retrying_clients
 from cursor_gateway.dialects.responses.shapes import ResponseError
 from cursor_gateway.errors import Failure
 
@@ -21,14 +21,14 @@ def _encode(failure: Failure, request_id: str) -> bytes:
     return encode_error(replace(failure, param=_FIELDS.get(failure.param or "", failure.param)))
 
 
-RESPONSES_ERRORS = Errors(_encode)  # the id is in a header
+RESPONSES_ERRORS = Errors(_encode, shown=for_retrying_clients)  # the id is in a header
 
 
 def response_error(failure: Failure, *, is_codex: bool, has_begun: bool) -> ResponseError:
     """`has_begun`: the agent has done something, so that a retry gets the same run with the same failure. Codex does
     not retry what an agent reports either: each of its six attempts would start an agent."""
     if not is_codex:
-        return ResponseError(_code(failure.status), failure.message, failure.code)
+        return ResponseError(_code(failure.status), failure.message, for_retrying_clients(failure).code)
     if failure.retryable and failure.source == "gateway" and not has_begun:
         wait = failure.retry_after or _DEFAULT_WAIT
         return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")

@@ -25,7 +25,8 @@ def _operations(sample: Sample) -> dict[str, Json]:
     reply = ResponsesReply(asked=Asked())
     whole = api.json_content(api.ref("Response"), api.whole_example(sample, reply))
     events = api.stream(
-        "The name of each event is its type. Comments keep a silent stream open; Codex gets `keepalive` events.",
+        "The name of each event is its type. While the agent is silent, comments keep the connection open; Codex gets "
+        "`keepalive` events.",
         api.sse_event(("ResponseEvent",), event=api.TEXT),
         api.stream_example(sample, reply),
     )
@@ -50,6 +51,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             ),
             replies=either,
             errors=api.run_errors(),
+            envelope=api.OPENAI_ENVELOPE,
             failed_run="ErrorReply",
             parameters=[api.IDEMPOTENCY_KEY, *api.SESSION_HEADERS, *api.cursor_headers(CursorOptions)],
         ),
@@ -293,6 +295,9 @@ _USAGE: Fields = {
     "input_tokens": (api.COUNT, "Tokens in the whole conversation."),
     "input_tokens_details": (api.OBJECT, "`cached_tokens`: those read from the cache."),
     "output_tokens": (api.COUNT, "Tokens in the answer."),
-    "output_tokens_details": (api.OBJECT, "`reasoning_tokens` is always 0, because the agent does not report it."),
+    "output_tokens_details": (
+        api.OBJECT,
+        "`reasoning_tokens`: those of thinking; 0 if they are not reported.",
+    ),
     "total_tokens": (api.COUNT, "The sum of both."),
 }

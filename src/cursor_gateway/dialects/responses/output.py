@@ -95,7 +95,11 @@ class Output:
         response = replace(
             response,
             usage=_usage(end.usage),
-            cursor=UNSET if end.total is None else shapes.CursorFields(usage=_usage(end.total)),
+            cursor=UNSET
+            if end.total is None
+            else shapes.CursorFields(
+                usage=_usage(end.total), refused_count=end.refused_count or UNSET, refused=list(end.refused) or UNSET
+            ),
         )
         if end.failure is not None:
             has_begun = bool(self._items) or head.after > 0
@@ -352,6 +356,7 @@ def _usage(usage: Usage) -> shapes.ResponseUsage:
         input_tokens=usage.prompt_tokens,
         input_tokens_details=shapes.InputTokensDetails(cached_tokens(usage)),
         output_tokens=usage.completion_tokens,
+        output_tokens_details=shapes.OutputTokensDetails(usage.reasoning_tokens or 0),
         total_tokens=usage.total_tokens,
         estimated=usage.estimated,
     )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.dialects.invalid import convert_field, invalid
 from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
@@ -73,6 +74,7 @@ class Asked(Struct, frozen=True, kw_only=True):
     is_compaction: bool = False  # the answer becomes one compaction item
     has_encrypted_content: bool = False
     is_json: bool = False  # the answer is the JSON in the agent's text
+    text: TextStyle = "exact"  # readable: with a last line if a person can allow what was not run
 
 
 class ResponsesRequest(Struct, frozen=True, kw_only=True):

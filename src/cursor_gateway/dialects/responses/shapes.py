@@ -4,6 +4,8 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.model.documents import RefusedCall
+
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
@@ -166,6 +168,8 @@ class CursorFields(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
     usage: ResponseUsage  # all model calls of the run added up, as the agent reports it
+    refused_count: int | UnsetType = UNSET  # tool calls that were not run because nothing allowed them
+    refused: list[RefusedCall] | UnsetType = UNSET  # the first of them
 
 
 class Echo(Struct, frozen=True, kw_only=True):

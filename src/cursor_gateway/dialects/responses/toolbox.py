@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.invalid import invalid
+from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -65,7 +66,7 @@ class Toolbox(Struct, frozen=True):
 
 
 class _Function(Struct, frozen=True):
-    name: str
+    name: NonEmpty
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -79,13 +80,13 @@ class _Grammar(Struct, frozen=True):
 
 
 class _Custom(Struct, frozen=True):
-    name: str
+    name: NonEmpty
     description: str | None = None
     format: _Grammar | None = None
 
 
 class _Namespace(Struct, frozen=True):
-    name: str
+    name: NonEmpty
     description: str | None = None
     tools: list[dict[str, Any]] = []
 

@@ -164,6 +164,8 @@ def _permission(id: str, request: PermissionRequest) -> str:
     )
     rules = ", ".join(map(literal, request.rules))
     note = f'<p class="note">“Always” adds the rule {rules}.</p>' if rules else ""
+    if request.warning:
+        note += f'<p class="note warning">{_message(request.warning)}</p>'
     return (
         f'<form class="permission" data-permission="{exact(id)}">{note}{buttons}'
         '<div class="deny"><button type="submit" name="decision" value="deny" class="quiet">Deny</button>'
@@ -316,7 +318,8 @@ def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
     text = document.content.removeprefix(f"# {title}\n")  # its heading is above already
     content = f'<div class="prose">{look.blocks(text)}</div>' if text.strip() else ""
     head = _head("Plan", f"<h3>{prose_line(title)}</h3>")
-    return _article(document, f"Plan {title}", head + overview + content + todos + _ending(metadata))
+    accepted = '<p class="ending" data-accepted>Accepted.</p>' if metadata.accepted is True else ""
+    return _article(document, f"Plan {title}", head + overview + content + todos + accepted + _ending(metadata))
 
 
 def _clarification(document: ClarificationDocument, answerable: bool, look: _Look) -> str:

@@ -19,6 +19,7 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
     Reasoning,
+    TerminalOutput,
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
@@ -40,7 +41,7 @@ from cursor_gateway.render.html.pieces import exact, prose
 from cursor_gateway.render.html.todos import TodoDocument, TodoLists
 from cursor_gateway.render.html.work import CodePart, Do, perform, render_article
 from cursor_gateway.render.visible import visible
-from cursor_gateway.stages.partial_run import PartialRun
+from cursor_gateway.stages.run_state import RunState
 
 
 class Added(Struct, frozen=True, tag_field="fragment", tag="added"):
@@ -68,8 +69,8 @@ class Replaced(Struct, frozen=True, tag_field="fragment", tag="replaced"):
 
 Fragment: TypeAlias = Added | Appended | Replaced
 
-Prose: TypeAlias = TextDocument | ThinkingDocument
-Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
+_Prose: TypeAlias = TextDocument | ThinkingDocument
+_Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
 
 
 class LiveRenderer:
@@ -93,6 +94,8 @@ class LiveRenderer:
                 return [Added(id, growing.html)]
             case ContentDelta(id=id, text=text):
                 return list(self._open[id].grow(text)) if id in self._open else []
+            case TerminalOutput(id=id, text=text):
+                return list(self._open[id].show(text)) if id in self._open else []
             case ToolCallStarted(id=id) | ToolCallArguments(id=id):
                 return list(self._open[id].learn(event)) if id in self._open else []
             case DocumentEnded(document=document):
@@ -123,13 +126,14 @@ class _Growing:
     def __init__(self, started: DocumentStarted, do: Do) -> None:
         self._id, self._do = started.id, do
         self._events: list[DocumentEvent] = [started]
+        self._waits = started.metadata is not None and started.metadata.state == "waiting"
         self.html = self._begin()
 
     def _begin(self) -> str:
         return render_document(self._so_far(), self._do)
 
     def _so_far(self) -> Document:
-        (document,) = PartialRun(self._events).snapshot(_ANY_RUN, "").documents
+        (document,) = RunState().push_all(self._events).response([], _ANY_RUN, "").documents
         return document
 
     def learn(self, event: ToolCallStarted | ToolCallArguments) -> Iterator[Fragment]:
@@ -137,12 +141,35 @@ class _Growing:
         yield Replaced(self._id, "", render_document(self._so_far(), self._do))
 
     def grow(self, text: str) -> Iterator[Fragment]:
+        """What somebody is to decide on is shown at once; otherwise the end follows."""
+        if self._waits:
+            self._events.append(ContentDelta(self._id, text))
+            yield Replaced(self._id, "", render_document(self._so_far(), self._do))
+
+    def show(self, output: str) -> Iterator[Fragment]:
         yield from ()
 
     def end(self, document: Document) -> Iterator[Fragment]:
         yield Replaced(self._id, "", render_document(document, self._do))
 
 
+class _GrowingCommand(_Growing):
+    """Shows the last lines that the command has written. All of it may be long, and is sent once, at the end."""
+
+    def _begin(self) -> str:
+        self._output = ""
+        return super()._begin()
+
+    def show(self, output: str) -> Iterator[Fragment]:
+        self._output += output
+        if len(self._output) > _LAST_OUTPUT:
+            cut = self._output[-_LAST_OUTPUT:]
+            self._output = cut.partition("\n")[2] or cut
+        self._events[1:] = [TerminalOutput(self._id, self._output)]
+        yield Replaced(self._id, "", render_document(self._so_far(), self._do))
+
+
+_LAST_OUTPUT = 4000  # characters of a running command's output that are shown
 _ANY_RUN = RunInfo(id="", created="")
 
 
@@ -153,23 +180,23 @@ class _GrowingProse(_Growing):
         self._pieces: list[str] = []
         self._markdown = GrowingMarkdown(self._do)
         document = self._so_far()
-        assert isinstance(document, Prose)
+        assert isinstance(document, _Prose)
         self._frame = prose_article(document, "")
-        return prose_article(document, _open_part("", False))
+        return prose_article(document, _open_part("", False, ""))
 
     def grow(self, text: str) -> Iterator[Fragment]:
         self._pieces.append(text)
         growth = self._markdown.push(text)
         if growth is not None:
             finished, open = growth.html
-            yield Replaced(self._id, "open", finished + _open_part(open, growth.continues))
+            yield Replaced(self._id, "open", finished + _open_part(open, growth.continues, _spaces_after(growth.rest)))
         elif text:
             yield Appended(self._id, "tail", prose(text))
 
     def end(self, document: Document) -> Iterator[Fragment]:
         rest = self._markdown.finish()
         if (
-            isinstance(document, Prose)
+            isinstance(document, _Prose)
             and document.metadata.format == "markdown"
             and self._markdown.is_whole
             and prose_article(document, "") == self._frame
@@ -180,18 +207,24 @@ class _GrowingProse(_Growing):
             yield from super().end(document)
 
 
-_TAIL = '<span data-part="tail"></span>'
 _CLOSING = re.compile(
     r"(?:</(?:p|li|[uo]l|blockquote|h[3-6]|t[dhr]|tbody|thead|table|div|figure)>\s*|</code></pre>)+\Z"
 )
 _ALL_THAT_CLOSES = 400  # characters: nothing is nested so deeply that its closing tags take more
 
 
-def _open_part(html: str, continues: bool) -> str:
-    """Text that is appended to the last line is inside whatever element that line is in."""
+def _open_part(html: str, continues: bool, spaces: str) -> str:
+    """Text that is appended to the last line is inside whatever element that line is in, after its last spaces, which
+    only code keeps."""
     closing = _CLOSING.search(html, max(len(html) - _ALL_THAT_CLOSES, 0)) if continues else None
     end = closing.start() if closing else len(html)
-    return f'<div data-part="open">{html[:end]}{_TAIL}{html[end:]}</div>'
+    is_prose = closing is not None and "</pre>" not in closing[0]
+    tail = f'<span data-part="tail">{spaces if is_prose else ""}</span>'
+    return f'<div data-part="open">{html[:end]}{tail}{html[end:]}</div>'
+
+
+def _spaces_after(text: str) -> str:
+    return text[len(text.rstrip(" ")) :]
 
 
 _FOLD_PLACE = '<div data-part="fold"></div>'  # for what folds long code, when it is known to be long
@@ -203,7 +236,7 @@ class _GrowingCode(_Growing):
         self._held: list[str] = []  # may be the beginning of a control sequence, which is not shown
         self._holds_back = False
         document = self._so_far()
-        assert isinstance(document, Code)
+        assert isinstance(document, _Code)
         self._next_line = first_line(document)
         self._separator = ""  # between two numbers
         self._starts_a_line = True
@@ -237,7 +270,7 @@ class _GrowingCode(_Growing):
 
     def end(self, document: Document) -> Iterator[Fragment]:
         if (
-            isinstance(document, Code)
+            isinstance(document, _Code)
             and code_article(document, "", "") == self._frame
             and "".join(self._pieces) == document.content
         ):
@@ -259,6 +292,8 @@ def _growing(started: DocumentStarted, do: Do) -> _Growing:
             return _GrowingProse(started, do)
         case "code_block" | "code_reference":
             return _GrowingCode(started, do)
+        case "terminal_command":
+            return _GrowingCommand(started, do)
         case _:
             return _Growing(started, do)
 

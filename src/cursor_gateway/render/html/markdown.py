@@ -29,6 +29,9 @@ _ITEM = ["list_item_open", "paragraph_open"]
 _TASK = re.compile(r"\[([ xX])\] ")
 _FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\](?::(?= ))?")
 _FOLLOWED = re.compile(r"https?://[^/\s]|mailto:", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?<![\w/.@-])https?://[^\s<>\"`]+", re.IGNORECASE)
+_AFTER_ADDRESS = "?!.,:;*_~'\""  # as in GitHub's Markdown: at its end, they belong to the sentence
+_DIRECTED = frozenset({"paragraph_open", "heading_open", "bullet_list_open", "ordered_list_open", "th_open", "td_open"})
 
 
 def render(text: str) -> str:
@@ -216,6 +219,8 @@ def _make_harmless(state: StateCore) -> None:
         token.tag = _HEADINGS.get(token.tag, "h6") if re.fullmatch("h[1-6]", token.tag) else token.tag
         if align := re.fullmatch("text-align:(left|right|center)", str(token.attrs.pop("style", ""))):
             token.attrs["class"] = align[1]  # a policy that forbids inline styles would drop it
+        if token.type in _DIRECTED and not token.hidden:
+            token.attrs["dir"] = "auto"  # left to right or right to left, by its first letter
         if token.children:
             token.children = list(_harmless(token.children))
 
@@ -236,13 +241,30 @@ def _with_footnotes(text: str) -> Iterator[Token]:
             yield _text(part)
 
 
+def _with_links(text: str) -> Iterator[Token]:
+    """Addresses that were written without Markdown become links."""
+    end = 0
+    for found in _ADDRESS.finditer(text):
+        address = found[0].rstrip(_AFTER_ADDRESS)
+        while address.endswith(")") and address.count(")") > address.count("("):
+            address = address[:-1].rstrip(_AFTER_ADDRESS)
+        if not _FOLLOWED.match(address):
+            continue
+        yield from _with_footnotes(text[end : found.start()])
+        yield from [_link(address, None), _text(address), Token("link_close", "a", -1)]
+        end = found.start() + len(address)
+    yield from _with_footnotes(text[end:])
+
+
 def _harmless(tokens: list[Token]) -> Iterator[Token]:
     """Links only to where a browser may go; other addresses, and those of images, are shown as text."""
     inside = False  # a link that is followed
+    is_linked = False  # within any link
     address = ""  # of a link that is not
     for token in tokens:
         match token.type:
             case "link_open":
+                is_linked = True
                 address = str(token.attrs.get("href", ""))
                 inside = bool(_FOLLOWED.match(address))
                 if inside:
@@ -254,7 +276,7 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                     yield token
                 else:
                     yield from [_text(">")] if token.info == "auto" else _in_brackets(address)
-                inside = False
+                inside = is_linked = False
             case "image":
                 address_of_image = str(token.attrs.get("src", ""))
                 name = _text(_words(token.children or []) or "image")
@@ -264,6 +286,8 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                     yield from [_link(address_of_image, token.attrs.get("title")), name, Token("link_close", "a", -1)]
                 else:
                     yield from [name, *_in_brackets(address_of_image)]
+            case "text" if not is_linked and "://" in token.content:
+                yield from _with_links(token.content)
             case "text" if "[^" in token.content:
                 yield from _with_footnotes(token.content)
             case _:

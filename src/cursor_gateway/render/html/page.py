@@ -6,8 +6,9 @@ from hashlib import sha256
 from importlib.resources import files
 
 from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.prompting.replies import decisions_in
 from cursor_gateway.render.html.answers import articles
-from cursor_gateway.render.html.pieces import count, exact_line, plain, prose_line
+from cursor_gateway.render.html.pieces import count, exact_line, plain, prose, prose_line
 from cursor_gateway.render.html.work import Do, perform
 from cursor_gateway.render.words import duration, tokens
 
@@ -21,10 +22,14 @@ def page_style() -> str:
 
 
 def render_page(response: ChatResponse, *, prompt: str = "", title: str = "", do: Do = perform) -> str:
-    """The heading is `title`, or else the first words of the prompt."""
-    title = title or _first_words(prompt) or "Answer"
+    """The heading is `title`, or else the first words of the prompt. A prompt that only tells the agent what somebody
+    decided is a note."""
+    note = "\n".join(decisions_in(prompt))
+    title = title or _first_words(note or prompt) or "Answer"
     style = f"\n{page_style()}"
     section = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'
+    if note:
+        section = f'<p class="note">{prose(note)}</p>\n'
     return _PAGE.format(
         policy=f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'",
         title=prose_line(title),

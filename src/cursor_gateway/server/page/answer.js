@@ -11,7 +11,6 @@ export class Answer {
 	waitingFor = [];
 	#documents = new Documents(this.element.querySelector(".documents"));
 	#leaving = new AbortController();
-	#hasBegun = false;
 	#isUndecided = false;
 
 	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
@@ -46,28 +45,14 @@ export class Answer {
 	}
 
 	#goOn = () => {
-		if (!this.#hasBegun) this.#lookForFallback().catch(() => {}); // its end says it too
-		this.#hasBegun = true;
 		if (this.run.state !== "running") this.#update({ state: "running" });
 	};
-
-	/** Before its first event, a run may have moved to a backend that cannot wait for answers. */
-	async #lookForFallback() {
-		const { headers } = await request(chatPath(this.id, "/events"), { method: "HEAD", signal: this.#leaving.signal });
-		this.#noteFallback(headers.get("X-Cursor-Gateway-Fallback"));
-	}
-
-	#noteFallback(name) {
-		if (!name || this.element.querySelector(".fallback")) return;
-		const note = `An agent that can wait for your answers could not be started, so the backend ${name} is used. You can still answer and allow commands afterwards.`;
-		this.#documents.element.before(make("p", { class: "hint fallback" }, note));
-	}
 
 	#pauseOrEnd({ status, model, mode, usage, metadata }) {
 		this.#documents.finish();
 		this.waitingFor = metadata.waitingFor ?? [];
-		this.#noteFallback(metadata.fallback);
 		const state = status === "streaming" ? "waiting" : status;
+		if (this.element.querySelector("article.stopped")) this.run.errorCode = "cancelled"; // perhaps in another window
 		this.#update({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
 	}
 
@@ -112,7 +97,9 @@ export class Answer {
 		const ended = stateOf(this.run);
 		const state = ended === "completed" && this.#isUndecided ? "waiting" : ended;
 		const spent = usage?.totalTokens ? `${number(usage.totalTokens)} tokens` : "";
-		const facts = [model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
+		const refused = this.element.querySelectorAll(":is(.terminal_command, .file_edit, .tool_call)[data-state=rejected]").length;
+		const notRun = refused ? `${refused} not run` : "";
+		const facts = [hasEnded && notRun, model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
 		const line = this.element.querySelector(".facts");
 		line.title = tokens(usage);
 		line.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));

@@ -20,6 +20,7 @@ export class Conversation {
 	#answers = [];
 	#workspace = null;
 	#next = null; // a queued message that is sent when the run has been stopped
+	#linked = null;
 	#replies = []; // to what earlier answers asked; sent when the agent is done
 
 	/** @param callbacks isModel(name), onChange() when the list may look different, onState({id, isRunning, isWaiting, workspace}) */
@@ -43,7 +44,8 @@ export class Conversation {
 		toElement(document.body);
 	}
 
-	async open(id, answerId) {
+	/** @param documentId of the answer: what a link leads to, for example a command to decide about */
+	async open(id, answerId, documentId) {
 		if (id !== this.#id) {
 			this.#clear(id);
 			const answers = this.#answers;
@@ -58,7 +60,7 @@ export class Conversation {
 				this.#clear(null);
 				setHeader(null, "Not found");
 				byId("welcome").hidden = true;
-				showProblem(error, () => this.open(id, answerId));
+				showProblem(error, () => this.open(id, answerId, documentId));
 			}
 			this.#settle();
 			this.#showDecisions().catch(showProblem);
@@ -69,6 +71,19 @@ export class Conversation {
 			element.focus({ preventScroll: true });
 			toElement(element.parentElement);
 		}
+		this.#linked = documentId && { answerId, documentId };
+		this.#toLinked();
+	}
+
+	/** As soon as it is there: an answer that is still growing may not have it yet. */
+	#toLinked() {
+		const { answerId, documentId } = this.#linked ?? {};
+		const answer = documentId && this.#answers.find(({ id }) => id === answerId);
+		const article = answer && answer.element.querySelector(`article[id="${CSS.escape(documentId)}"]`);
+		if (!article) return;
+		this.#linked = null;
+		toElement(article);
+		article.querySelector("form button")?.focus({ preventScroll: true });
 	}
 
 	#clear(id) {
@@ -97,7 +112,8 @@ export class Conversation {
 		for (const run of runs.slice(answers.length)) {
 			const said = messages.filter(({ role, chatId }) => role === "user" && chatId === run.id);
 			const message = said.map(({ text }) => text).join("\n\n");
-			this.#addTurn(run, this.#body({ message, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }));
+			const note = said.every(({ note }) => note) && said.map(({ note }) => note).join("\n");
+			this.#addTurn(run, this.#body({ message, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }), note);
 		}
 	}
 
@@ -108,13 +124,18 @@ export class Conversation {
 		return { message, ...place, ...(images?.length && { images }), ...(model && { model }), ...(mode !== "agent" && { mode }) };
 	}
 
-	#addTurn(run, asked) {
+	/** @param note stands in the place of a message that only tells the agent what somebody decided */
+	#addTurn(run, asked, note) {
 		const answer = new Answer(this.#id, run, asked, () => this.#changed(answer));
 		const turn = cloned("turn-template");
 		const said = turn.querySelector(".asked");
-		said.textContent = asked.message;
+		said.textContent = note || asked.message;
+		if (note) {
+			said.className = "ending note";
+			turn.querySelector(".asked-actions").remove();
+		}
 		for (const url of asked.images ?? []) said.append(make("img", { src: url, alt: "Attached image" }));
-		if (asked.message.length > LONG) said.tabIndex = 0;
+		if (asked.message.length > LONG && !note) said.tabIndex = 0;
 		turn.append(answer.element);
 		const from = this.#answers.length ? "" : origin(this.#id);
 		if (from) turn.prepend(make("p", { class: "hint" }, "Branched from ", make("a", { href: from }, "another conversation"), ", which is unchanged. The agent knows what was said before."));
@@ -128,6 +149,7 @@ export class Conversation {
 	#changed(answer) {
 		if (!this.#answers.includes(answer)) return;
 		this.#settle();
+		this.#toLinked();
 		if (!answer.isRunning || answer.run.state === "waiting") this.onChange();
 		if (answer.isRunning) return;
 		if (this.#next) this.#sendQueued(this.#next);

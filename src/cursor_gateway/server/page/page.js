@@ -17,7 +17,7 @@ setUpPrompt((asked) => conversation.send(asked), () => conversation.stop(), offe
 const PAGES = { runs: { link: "to-runs", show: showRuns }, permissions: { link: "to-permissions", show: showPermissions } };
 
 function show() {
-	const { view, id, answer } = route();
+	const { view, id, answer, document: linked } = route();
 	byId("conversation").hidden = view in PAGES;
 	for (const [name, { link }] of Object.entries(PAGES)) {
 		byId(name).hidden = view !== name;
@@ -25,7 +25,7 @@ function show() {
 	}
 	mark(id ?? null);
 	if (view in PAGES) PAGES[view].show();
-	else if (view === "conversation") conversation.open(id, answer);
+	else if (view === "conversation") conversation.open(id, answer, linked);
 	else startNew();
 }
 
@@ -39,7 +39,7 @@ async function look() {
 	try {
 		const { source, version, workspace, model } = await json("/health");
 		for (const badge of document.querySelectorAll(".source")) {
-			badge.textContent = source.demo ? "demo" : source.name;
+			badge.textContent = source.demo ? "demo" : "";
 			badge.title = source.detail;
 			badge.classList.toggle("demo", source.demo);
 		}

@@ -58,7 +58,8 @@ export function offerReplies(answers) {
 function offerDecision(plan, isOpen) {
 	const hasMore = plan.querySelector('[data-status="pending"], [data-status="in_progress"]') || !plan.querySelector("[data-status]");
 	const form = plan.querySelector("form");
-	if (!isOpen) form?.remove();
+	const isDecided = plan.dataset.state === "rejected" || plan.querySelector("[data-accepted]");
+	if (!isOpen || isDecided) form?.remove();
 	else if (hasMore && !form) plan.append(cloned("plan-template"));
 }
 

@@ -22,6 +22,11 @@ on("search", "input", () => {
 	clearTimeout(typing);
 	typing = setTimeout(refresh, TYPING_MS);
 });
+on("search", "keydown", ({ key }) => {
+	if (key !== "Escape" || !search.value) return;
+	search.value = "";
+	refresh();
+});
 on("more", "click", () => load(next));
 on("sidebar", "click", (event) => event.target.closest("a") && sidebar.matches(":popover-open") && sidebar.hidePopover());
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
@@ -88,9 +93,10 @@ function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(
 	notifyOf(waits);
 }
 
-function item({ id, title, updated, isRunning, isWaiting, snippet }) {
+function item({ id, title, updated, isRunning, isWaiting, client, snippet }) {
 	const state = isWaiting ? "waiting" : "running";
-	const note = isRunning || isWaiting ? make("span", { class: "run-state", "data-run": state }, stateName(state)) : make("time", {}, when(updated));
+	const from = client ? ` · ${client}` : "";
+	const note = isRunning || isWaiting ? make("span", { class: "run-state", "data-run": state }, stateName(state) + from) : make("time", {}, when(updated) + from);
 	const link = make("a", { href: conversationPath(id), "data-id": id, title: title || "Untitled" }, make("span", {}, title || "Untitled"), note);
 	if (snippet && snippet !== title) link.append(make("small", {}, snippet));
 	return make("li", {}, link);

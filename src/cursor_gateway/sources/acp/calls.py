@@ -1,7 +1,7 @@
 """Translate a tool call from ACP into the name, arguments and result that `sources.cursor.tools` reads.
 
-ACP has little information: a title, a kind, and input and output whose shapes differ between builds. Those of 2026.08
-have `{"command"}` or nothing as input; newer ones name the tool (`_toolName`) and the server of an MCP tool.
+ACP has little information: a title, a kind, and input and output that differ between tools and builds. Some calls start
+without arguments, which follow in an update, together with another title (2026.10.01).
 """
 
 import re
@@ -10,13 +10,20 @@ from typing import Any
 from msgspec import Struct
 
 from cursor_gateway.model.actions import Action, OtherTool, Outcome
+from cursor_gateway.sources.cursor.outcomes import CODES
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields
 
 _MCP_TITLE = re.compile(r"(\S+)-(\S+): \2")
 _QUOTED = re.compile(r"`(.+)`", re.DOTALL)
-_OLD_HEADER = re.compile(r"-- (/dev/null|a/.*)")
-_NEW_HEADER = re.compile(r"\+\+ (/dev/null|b/.*)")
+_URL_IN_TITLE = re.compile(r"(?:web )?fetch(?:ing|ed)?:? `?(https?://[^\s`]+)`?", re.IGNORECASE)
+_TERM_IN_TITLE = re.compile(
+    r"(?:web ?search|search(?:ing|ed)? (?:the )?web)(?::| for) ?[`\"]?(.+?)[`\"]?", re.IGNORECASE
+)
+_PATTERN_IN_TITLE = re.compile(r'grep "(.+)"', re.IGNORECASE | re.DOTALL)
+_OLD_HEADER = re.compile(r"-- (?:(/dev/null)|a/(.*))\r?")
+_NEW_HEADER = re.compile(r"\+\+ (?:(/dev/null)|b/(.*))\r?")
+_MADE_UP_ID = re.compile(r"web_(fetch|search)_[\w-]+")  # in requests for permission that come before their call
 _BY_KIND = {
     "execute": "shell",
     "edit": "edit",
@@ -24,21 +31,59 @@ _BY_KIND = {
     "move": "rename",
     "read": "read",
     "fetch": "webFetch",
+    "switch_mode": "switchMode",
 }
-_REPORTS_RESULT = frozenset({"shell", "edit", "write", "delete", "rename", "webFetch", "webSearch", "mcp"})
-_OUTCOMES = ("success", "rejected", "failure", "timeout", "permissionDenied", "writePermissionDenied")
-REJECTED: dict[str, Any] = {"rejected": {}}
+# The beginnings of titles, for kinds that several tools share.
+_TITLES = {
+    tool: re.compile(rf"(?:{title})(?![\w./-])", re.IGNORECASE)
+    for tool, title in {
+        "task": "task",
+        "updateTodos": r"(?:update|write) to-?dos?",
+        "readTodos": r"read to-?dos?",
+        "createPlan": "create plan",
+        "askQuestion": "ask questions?",
+        "generateImage": "generate image",
+        "switchMode": "switch mode",
+        "webSearch": r"web ?search|search(?:ing|ed)? (?:the )?web",
+        "webFetch": r"(?:web ?)?fetch",
+        "semSearch": r"(?:codebase|semantic) search",
+        "readLints": r"(?:read )?(?:lint|diagnostic)s?",
+        "grep": "grep",
+        "glob": "find|glob",
+        "ls": r"ls|list(?: (?:dir|director|files)\w*)?",
+        "delete": "delete",
+    }.items()
+}
+_SHARED_KINDS = {
+    "search": ("webSearch", "webFetch", "semSearch", "grep", "glob", "ls"),
+    "read": ("webFetch", "readTodos", "readLints", "ls"),
+    "edit": ("delete",),
+    "other": tuple(_TITLES),
+    "": tuple(_TITLES),
+}
+_BY_ARGUMENT = {"globPattern": "glob", "pattern": "grep", "searchTerm": "webSearch", "url": "webFetch"}
+_MCP_TOOLS = frozenset({"mcp", "mcpToolCall", "mcp_tool_call", "callMcpTool", "call_mcp_tool"})
+_MCP_NAMES = frozenset({"providerIdentifier", "serverIdentifier", "server", "toolName", "name"})
+_OUTCOMES = ("success", "error", *CODES)
+_TEXT_FIELDS = {"shell": "stdout", "webFetch": "markdown"}  # where a tool's text is read
+REJECTED: dict[str, Any] = {"rejected": {"reason": "The agent's configuration, a hook or its mode did not allow it."}}
 
 
 class ToolCall(Struct):
-    """An unfinished call: updates contain only changes."""
+    """A call so far: updates contain only changes."""
 
     id: str
-    tool: str  # Cursor's name without its suffix; empty: unknown
-    title: str
-    kind: str
-    args: dict[str, Any]
+    tool: str = ""  # Cursor's name without its suffix; empty: unknown
+    first_title: str = ""  # names the tool; later ones describe the call
+    title: str = ""
+    kind: str = ""
+    status: str = ""  # as last reported
+    args: dict[str, Any] = {}
+    output: Any = None
+    content: list[Any] = []
     payload: dict[str, Any] = {}  # as it was first reported
+    parent: str | None = None  # the call of the sub-agent that made it
+    is_announced: bool = True  # otherwise only a request for permission has named it
     is_denied: bool = False  # the gateway refused permission
     is_reported: bool = False  # its start was an event
     started_ms: float | None = None
@@ -55,39 +100,97 @@ class ToolCall(Struct):
 
 
 def call_of(update: Fields) -> ToolCall:
-    title, kind, given = update.text("title"), update.text("kind"), update.object("rawInput")
-    tool = _tool(title, kind, given)
-    args = {name: value for name, value in given.all.items() if name != "_toolName"}
-    subject = found[1] if (found := _QUOTED.search(title)) else ""
-    path = next((place.text("path") for place in update.objects("locations")), "") or subject
-    match tool:
-        case "mcp" if (found := _MCP_TITLE.fullmatch(title)) and "providerIdentifier" not in args:
-            args = {"providerIdentifier": found[1], "toolName": found[2], "args": args}
-        case "shell" if subject and not args.get("command"):
-            args["command"] = subject
-        case "read" | "edit" | "write" | "delete" if path and not args.get("path"):
-            args["path"] = path
-    return ToolCall(update.text("toolCallId"), tool, title, kind, args, payload=update.all)
+    call = ToolCall(update.text("toolCallId"), first_title=update.text("title"), payload=update.all)
+    learn(call, update)
+    return call
 
 
-def _tool(title: str, kind: str, given: Fields) -> str:
-    if named := given.text("_toolName"):
-        words = named.removesuffix("ToolCall").removesuffix("_tool_call").split("_")
-        return words[0] + "".join(word.capitalize() for word in words[1:])
-    if given.text("providerIdentifier") or (kind in ("other", "") and _MCP_TITLE.fullmatch(title)):
-        return "mcp"
-    if kind == "search":
-        return "glob" if "globPattern" in given.all else "grep" if "pattern" in given.all else ""
-    if kind == "other" and (found := re.search(r"\b(todo|plan|question)", title, re.IGNORECASE)):
-        return {"todo": "updateTodos", "plan": "createPlan", "question": "askQuestion"}[found[1].lower()]
-    return _BY_KIND.get(kind, "")
+def has_made_up_id(call: ToolCall) -> bool:
+    return _MADE_UP_ID.fullmatch(call.id) is not None
 
 
 def learn(call: ToolCall, update: Fields) -> None:
-    """Adds what an update contains."""
+    """Adds what an update contains. What comes later wins, unless it is empty."""
     call.title = update.text("title") or call.title
-    more = update.object("rawInput").all
-    call.args |= {name: value for name, value in more.items() if name != "_toolName" and not call.args.get(name)}
+    call.kind = call.kind or update.text("kind")
+    call.status = update.text("status") or call.status
+    call.content = update.items("content") or call.content
+    if update.all.get("rawOutput") is not None:
+        call.output = update.all["rawOutput"]
+    given = update.object("rawInput")
+    if not call.tool or (not call.is_reported and given.text("_toolName")):
+        call.tool = _tool(call.id, call.first_title, call.kind, given) or _by_output(call.output)
+    more = {name: value for name, value in given.all.items() if name != "_toolName"}
+    if call.tool == "mcp":
+        more = _mcp_args(call, Fields(more))
+    call.args = call.args | {name: value for name, value in more.items() if value or name not in call.args}
+    _add_what_titles_say(call, update)
+
+
+def merge(call: ToolCall, other: ToolCall) -> None:
+    """Adds what another report of the same call contains."""
+    call.first_title = other.first_title
+    reported = {"title": other.title, "status": other.status, "content": other.content, "rawOutput": other.output}
+    learn(call, Fields({**reported, "rawInput": other.args}))
+    call.started_ms, call.is_announced = other.started_ms, True
+
+
+def _mcp_args(call: ToolCall, given: Fields) -> dict[str, Any]:
+    """The server, the tool and its arguments, which are in a field of their own or beside the names."""
+    is_named = given.text("providerIdentifier", "serverIdentifier", "toolName") or given.all.keys() == {"name", "args"}
+    names = _MCP_NAMES if is_named else frozenset[str]()
+    args = next((given.object(name).all for name in ("args", "arguments") if is_named and name in given.all), None)
+    if args is None:
+        args = {name: value for name, value in given.all.items() if name not in names}
+    found = _MCP_TITLE.fullmatch(call.first_title)
+    named = {"providerIdentifier": found[1], "toolName": found[2]} if found else {}
+    if server := given.text("providerIdentifier", "serverIdentifier", "server") if is_named else "":
+        named["providerIdentifier"] = server
+    if tool := given.text("toolName", "name") if is_named else "":
+        named["toolName"] = tool
+    return {**call.args, **named, "args": {**Fields(call.args).object("args").all, **args}}
+
+
+def _add_what_titles_say(call: ToolCall, update: Fields) -> None:
+    subject = found[1] if (found := _QUOTED.search(call.title)) else ""
+    match call.tool:
+        case "shell" if subject and not call.args.get("command"):
+            call.args["command"] = subject
+        case "webFetch" if (found := _URL_IN_TITLE.fullmatch(call.title)) and not call.args.get("url"):
+            call.args["url"] = found[1]
+        case "webSearch" if not call.args.get("searchTerm"):
+            term = found[1] if (found := _TERM_IN_TITLE.fullmatch(call.title)) else subject
+            call.args |= {"searchTerm": term} if term else {}
+        case "glob" if subject and not (call.args.get("globPattern") or call.args.get("pattern")):
+            call.args["globPattern"] = subject
+        case "grep" if (found := _PATTERN_IN_TITLE.match(call.title)) and not call.args.get("pattern"):
+            call.args["pattern"] = found[1]
+        case "read" | "edit" | "write" | "delete" if not call.args.get("path"):
+            path = next((place.text("path") for place in update.objects("locations")), "") or subject
+            call.args |= {"path": path} if path else {}
+
+
+def _tool(id: str, title: str, kind: str, given: Fields) -> str:
+    if given.text("providerIdentifier", "serverIdentifier"):
+        return "mcp"
+    if named := given.text("_toolName"):
+        if named in _MCP_TOOLS:
+            return "mcp"
+        words = named.removesuffix("ToolCall").removesuffix("_tool_call").split("_")
+        return words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
+    if kind in ("other", "") and _MCP_TITLE.fullmatch(title):
+        return "mcp"
+    if found := _MADE_UP_ID.fullmatch(id):
+        return f"web{found[1].capitalize()}"
+    for tool in _SHARED_KINDS.get(kind, ()):
+        if _TITLES[tool].match(title):
+            return tool
+    by_argument = (tool for name, tool in _BY_ARGUMENT.items() if name in given.all and kind == "search")
+    return _BY_KIND.get(kind) or next(by_argument, "")
+
+
+def _by_output(output: object) -> str:
+    return "shell" if {"exitCode", "stdout"} <= Fields(output).all.keys() else ""
 
 
 def started(call: ToolCall) -> Action:
@@ -96,29 +199,46 @@ def started(call: ToolCall) -> Action:
     return read_call(call.tool, call.args)
 
 
-def ended(call: ToolCall, update: Fields) -> tuple[Action, Outcome]:
+def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
     if call.is_denied:
         return _read(call, REJECTED)
-    if (diff := _diff(update)) is not None and call.tool in ("edit", "write", "delete", ""):
-        return _edited(diff, call)
-    output, text = update.all.get("rawOutput"), _text(update)
-    if update.text("status") == "failed":
-        return _read(call, {"error": {"error": Fields(output).text("error", "message") or text or "The tool failed."}})
-    match output:
-        case {"error": str(error)}:
-            return _read(call, {"error": {"error": error}})
-        case {"exitCode": int(status)} if status != 0 and call.tool == "shell":
-            return _read(call, {"failure": output})
-        case dict() if any(name in output for name in _OUTCOMES):
-            return _read(call, output)
-        case dict() if output:
-            return _read(call, {"success": output})
-        case _:
-            pass
-    if text:
-        return _read(call, {"success": {"content": text}})
-    # A call that was denied completes without a result, and so do tools whose results are not reported.
-    return _read(call, REJECTED if call.tool in _REPORTS_RESULT and output is None else {"success": {}})
+    if (diffs := _diffs(call)) and call.tool in ("edit", "write", "delete", ""):
+        return _edited(diffs, call)
+    text = call.output if isinstance(call.output, str) else _text(call)
+    output = Fields(call.output)
+    if status == "failed":
+        error = output.text("error", "message") or output.object("error").text("message") or text or "The tool failed."
+        return _read(call, {"error": {"error": error}})
+    if isinstance(call.output, dict) and (failure := _failure(call.tool, output)):
+        return _read(call, failure)
+    match call.output:
+        case dict() if any(isinstance(output.all.get(name), dict) for name in _OUTCOMES):
+            return _read(call, output.all)
+        case dict() if call.tool == "shell" and not output.maybe_text("stdout", "stderr"):
+            return _read(call, {"success": {**output.all, "stdout": output.text("output", "content") or text}})
+        case dict() if output.all or not text:
+            return _read(call, {"success": output.all})
+        case _ if text:
+            return _read(call, {"success": {_TEXT_FIELDS.get(call.tool, "content"): text}})
+        case None if not call.content and not call.has_own_message:
+            return _read(call, REJECTED)
+        case other:
+            return _read(call, {"success": {} if other is None else {"content": other}})
+
+
+def denied(call: ToolCall, reason: str) -> tuple[Action, Outcome]:
+    """A call that the gateway did not allow."""
+    return _read(call, {"rejected": {"reason": reason}})
+
+
+def _failure(tool: str, output: Fields) -> dict[str, Any]:
+    """A failure among the fields of an output; empty: there is none."""
+    if error := output.text("error", "errorMessage"):
+        return {"error": {"error": error}}
+    code = output.integer("exitCode")
+    if tool == "shell" and (code not in (None, 0) or (code is None and output.text("signal"))):
+        return {"failure": output.all}
+    return {}
 
 
 def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
@@ -131,34 +251,50 @@ def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
 
 def _plain(call: ToolCall) -> str:
     """A name for an unknown tool."""
-    words = re.findall(r"[a-z0-9]+", _QUOTED.sub("", call.title).casefold())
+    words = re.findall(r"[a-z0-9]+", _QUOTED.sub("", call.first_title).casefold())
     return "_".join(words[:4]) or call.kind or "tool"
 
 
-def _diff(update: Fields) -> Fields | None:
-    return next((part for part in update.objects("content") if part.text("type") == "diff"), None)
+def _diffs(call: ToolCall) -> list[Fields]:
+    """Those of the call's file: an edit in several places has several."""
+    parts = [part for part in map(Fields, call.content) if part.text("type") == "diff"]
+    return [part for part in parts if part.text("path") == parts[0].text("path")]
 
 
-def _edited(diff: Fields, call: ToolCall) -> tuple[Action, Outcome]:
-    """The texts are a patch's lines without their first character, so they include its header (2026.08.11)."""
+def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
+    """The texts are whole files, or lines of a patch without their first characters, which include its header."""
+    diff = diffs[0]
     path = diff.text("path") or Fields(call.args).text("path")
-    old_header, old = _without_header(_OLD_HEADER, diff.text("oldText"))
-    new_header, new = _without_header(_NEW_HEADER, diff.text("newText"))
+    if len(diffs) > 1:
+        edits = [{"oldText": one.text("oldText"), "newText": one.text("newText")} for one in diffs]
+        return read_result("edit", {"path": path, "multiStrReplace": {"edits": edits}}, {"success": {"path": path}})
+    old_header, old = _without_header(_OLD_HEADER, diff.text("oldText"), path)
+    new_header, new = _without_header(_NEW_HEADER, diff.text("newText"), path)
     if new_header == "/dev/null":
         return read_result("delete", {"path": path}, {"success": {"path": path}})
     if old_header == "/dev/null" or (old_header is None and diff.all.get("oldText") is None):
         written = Fields(call.args).text("streamContent", "fileText")  # with the last line end, if any
         created = {"afterFullFileContent": written if written.removesuffix("\n") == new else new, "path": path}
         return read_result("edit", {"path": path}, {"success": created})
+    if old_header is None and new_header is None:
+        changed = {"beforeFullFileContent": old, "afterFullFileContent": new, "path": path}
+        return read_result("edit", {"path": path}, {"success": changed})
     return read_result("edit", {"path": path, "oldText": old, "newText": new}, {"success": {"path": path}})
 
 
-def _without_header(header: re.Pattern[str], text: str) -> tuple[str | None, str]:
+def _without_header(header: re.Pattern[str], text: str, path: str) -> tuple[str | None, str]:
+    """A first line that names another file is a line of the text: `-- a/b` is a comment in Lua."""
     first, _, rest = text.partition("\n")
     found = header.fullmatch(first)
-    return (found[1], rest) if found else (None, text)
+    if found is None or (found[2] is not None and _name(found[2]) != _name(path)):
+        return None, text
+    return found[1] or found[2], rest
 
 
-def _text(update: Fields) -> str:
-    parts = [part.object("content").text("text") for part in update.objects("content")]
+def _name(path: str) -> str:
+    return re.split(r"[\\/]", path.strip())[-1]
+
+
+def _text(call: ToolCall) -> str:
+    parts = [Fields(part).object("content").text("text") for part in call.content]
     return "\n".join(part for part in parts if part)

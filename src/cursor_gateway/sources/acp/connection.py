@@ -1,18 +1,14 @@
-"""The JSON-RPC connection to a running agent, shared by several sessions.
-
-The package's `ClientSideConnection` accepts only extensions whose names start with `_`, and Cursor's are named
-`cursor/…`, so its plain `Connection` is used, with messages as plain data.
-"""
+"""The connection to a running agent, shared by several sessions."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Hashable, Mapping
 from importlib.metadata import version
 from typing import Any, Protocol
 
 from msgspec import Struct
 
 from cursor_gateway.errors import (
+    AgentCrashed,
     AgentError,
     AgentFailed,
     AgentMisconfigured,
@@ -21,18 +17,33 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.sources.acp.messages import error_text
-from cursor_gateway.sources.acp.process import LineTransport, StdinWriter
+from cursor_gateway.sources.acp.models import Choice
+from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, Rpc, RpcError
+from cursor_gateway.sources.acp.transport import LineTransport
+from cursor_gateway.sources.base import LONGEST_LINE
+from cursor_gateway.sources.cursor.agent_files import AgentFiles
+from cursor_gateway.sources.cursor.ask_user import SKIPPED, UserTool
+from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
 from cursor_gateway.sources.process import AgentProcess
+from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin
 from cursor_gateway.wire.payload import Fields
 
 _UNAUTHENTICATED = -32000
-_METHOD_NOT_FOUND = -32601
 _INVALID = -32602
 _STDERR_SECONDS = 0.5
 _PROTOCOL = 1
+_FIRST = "2026.06"  # version of the agent
+_CAPABILITIES = {
+    "fs": {"readTextFile": False, "writeTextFile": False},
+    "terminal": False,
+    # Without the first, the agent offers one variant of each model, which may be the dearest. Without the second, it
+    # does not wait for its sub-agents, whose requests for permission then come after the end of the turn.
+    "_meta": {"parameterizedModelPicker": True, "subagents": {}},
+}
 
-SKIPPED = "Questions skipped by the user, continue with the information you already have"  # the CLI's words
+_NOT_DECIDED = {"outcome": {"outcome": "cancelled"}}
+_SKIPPED = {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
 
 
 class Refused(Exception):
@@ -44,7 +55,7 @@ class Refused(Exception):
 
     @property
     def is_unknown_method(self) -> bool:
-        return self.code == _METHOD_NOT_FOUND
+        return self.code == METHOD_NOT_FOUND
 
     @property
     def is_invalid(self) -> bool:
@@ -65,62 +76,106 @@ class Session(Struct):
 
     id: str
     mode: str
-    model: str
-    names: dict[str, str]  # of its models, by id
+    models: Choice
     spent: TokenCounts | None  # None: unknown, because the session was loaded from disk
+    user_tool: UserTool | None = None  # with which its agent asks the user
+
+
+class PreparedSession(Struct, frozen=True):
+    """A session that was opened in advance, or is being opened."""
+
+    opening: "asyncio.Task[Session]"
+    files: AgentFiles  # as they were before
+    until: float  # by the loop's clock; then it is too old
 
 
 class Listener(Protocol):
-    """Receives a session's messages: the turn that is running in it."""
+    """Receives the messages of a session and of its sub-agents' sessions: the turn that is running in it."""
 
-    def update(self, update: object) -> None: ...
+    def update(self, update: object, session_id: str) -> None: ...
 
     def knows(self, call_id: str) -> bool: ...
 
     async def permission(self, params: Fields) -> dict[str, Any]: ...
 
-    async def extension(self, method: str, params: Fields) -> dict[str, Any]: ...
+    async def question(self, params: Fields) -> dict[str, Any]: ...
+
+    async def plan(self, params: Fields) -> dict[str, Any]: ...
+
+    def extension(self, method: str, params: Fields) -> None:
+        """One of Cursor's own messages that needs no answer."""
+        ...
+
+
+def no_acp(program: Program) -> AgentError | None:
+    """An agent that is too old would take the command's name for a prompt."""
+    if program.version[:1].isdigit() and program.version < _FIRST:
+        return AgentMisconfigured(f"cursor-agent {program.version} has no ACP; update it with `cursor-agent update`.")
+    return None
+
+
+async def greet(program: Program, environment: Mapping[str, str], seconds: float) -> None:
+    """Starts an agent, to see whether it understands ACP, and ends it. Raises an `AgentError`."""
+    if (error := no_acp(program)) is not None:
+        raise error
+    process, stdin = await start_with_stdin(
+        [*program.command, "acp"], folder="/", environment=environment, on_gone=lambda pid: None
+    )
+    connection = AgentConnection(process, stdin, LONGEST_LINE, 0.2)
+    try:
+        await connection.initialize(seconds)
+    finally:
+        await connection.end()
 
 
 class AgentConnection:
     """`end` must be awaited."""
 
     def __init__(self, process: AgentProcess, stdin: StdinWriter, longest: int, grace_seconds: float) -> None:
-        from acp.connection import Connection  # late: most of a second, which a gateway without ACP need not pay
-
         self._process, self._longest, self._grace_seconds = process, longest, grace_seconds
         self._transport = LineTransport(process, stdin, longest)
-        self._rpc: Connection = Connection(self._handle, self._transport)
+        self._rpc = Rpc(self._transport, self._requested, self._notified)
         self._listeners: dict[str, Listener] = {}
         self.sessions: dict[str, Session] = {}  # those that the agent has loaded
+        self.prepared: dict[Hashable, PreparedSession] = {}  # sessions of no conversation yet, by what they are for
+        self.unused: set[str] = set()  # sessions that were prepared, and that no conversation has
         self.is_gone = False
         self.on_gone: Callable[[], None] = lambda: None
+        self.closing: list[Callable[[], None]] = []  # called when it is gone
         self._transport.on_end = self._mark_gone
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def is_idle(self) -> bool:
+        """No turn is running in it."""
+        return not self._listeners
+
     async def initialize(self, seconds: float) -> None:
         """Raises an `AgentError`."""
-        capabilities = {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False}
         client = {"name": "cursor-gateway", "version": version("cursor-gateway")}
-        params = {"protocolVersion": _PROTOCOL, "clientCapabilities": capabilities, "clientInfo": client}
+        params = {"protocolVersion": _PROTOCOL, "clientCapabilities": _CAPABILITIES, "clientInfo": client}
         try:
             response = await self.request("initialize", params, seconds)
         except Refused as refused:
             raise refused.error(False) from refused
+        except AgentCrashed as crashed:
+            if "unknown command" in crashed.details:
+                raise AgentMisconfigured(
+                    "This cursor-agent has no ACP; update it with `cursor-agent update`.", details=crashed.details
+                ) from None
+            raise
         if Fields(response).integer("protocolVersion") != _PROTOCOL:
             raise AgentMisconfigured("This cursor-agent uses another version of ACP; update it, or use the CLI.")
 
     async def request(self, method: str, params: dict[str, Any], seconds: float | None) -> Any:
         """Raises `Refused`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
-        from acp.exceptions import RequestError
-
         try:
             async with asyncio.timeout(seconds):
-                return await self._rpc.send_request(method, params)
-        except RequestError as error:
+                return await self._rpc.request(method, params)
+        except RpcError as error:
             raise Refused(error.code, error_text(str(error), error.data)) from error
         except TimeoutError:
             raise AgentTimedOut(
@@ -129,9 +184,8 @@ class AgentConnection:
         except ConnectionError:
             raise await self.crashed() from None
 
-    async def notify(self, method: str, params: dict[str, Any]) -> None:
-        with suppress(ConnectionError):
-            await self._rpc.send_notification(method, params)
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        self._rpc.notify(method, params)
 
     async def is_responsive(self, seconds: float) -> bool:
         """Whether it answers at all, even with an error."""
@@ -146,8 +200,8 @@ class AgentConnection:
     def listen(self, session_id: str, listener: Listener) -> None:
         self._listeners[session_id] = listener
 
-    def forget(self, session_id: str) -> None:
-        self._listeners.pop(session_id, None)
+    def forget(self, listener: Listener) -> None:
+        self._listeners = {id: other for id, other in self._listeners.items() if other is not listener}
 
     async def crashed(self) -> AgentError:
         """The error that explains why it is gone."""
@@ -167,46 +221,40 @@ class AgentConnection:
     def _mark_gone(self) -> None:
         if not self.is_gone:
             self.is_gone = True
+            for close in self.closing:
+                close()
             self.on_gone()
 
-    async def _handle(self, method: str, params: Any, is_notification: bool) -> Any:
+    def _notified(self, method: str, params: Any) -> None:
+        fields = Fields(params)
+        if (listener := self._listener(fields)) is None:
+            return
+        if method == "session/update":
+            listener.update(fields.all.get("update"), fields.text("sessionId"))
+        elif method.startswith("cursor/"):
+            listener.extension(method, fields)
+
+    async def _requested(self, method: str, params: Any) -> Any:
         fields = Fields(params)
         listener = self._listener(fields)
         match method:
-            case "session/update":
-                if listener is not None:
-                    listener.update(fields.all.get("update"))
-                return None
             case "session/request_permission":
-                if listener is None:
-                    return {"outcome": {"outcome": "cancelled"}}
-                return await listener.permission(fields)
+                return _NOT_DECIDED if listener is None else await listener.permission(fields)
+            case "cursor/ask_question":
+                return _SKIPPED if listener is None else await listener.question(fields)
+            case "cursor/create_plan":
+                return _NOT_DECIDED if listener is None else await listener.plan(fields)
             case _ if method.startswith("cursor/"):
-                if listener is None:
-                    return unanswered(method)
-                return await listener.extension(method, fields)
+                if listener is not None:
+                    listener.extension(method, fields)
+                return {}
             case _:
-                from acp.exceptions import RequestError
-
-                raise RequestError.method_not_found(method)
+                raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
     def _listener(self, params: Fields) -> Listener | None:
-        """Cursor's own messages name a call but no session (2026.08.11)."""
+        """Cursor's own messages name a call but no session."""
         if session_id := params.text("sessionId"):
             return self._listeners.get(session_id)
-        call_id = params.text("toolCallId")
-        knowing = [listener for listener in self._listeners.values() if listener.knows(call_id)]
-        if knowing:
-            return knowing[0]
-        return next(iter(self._listeners.values())) if len(self._listeners) == 1 else None
-
-
-def unanswered(method: str) -> dict[str, Any]:
-    """The answer to a request without a listener."""
-    match method:
-        case "cursor/ask_question":
-            return {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
-        case "cursor/create_plan":
-            return {"outcome": {"outcome": "cancelled"}}
-        case _:
-            return {}
+        call_id, listeners = params.text("toolCallId"), dict.fromkeys(self._listeners.values())
+        knowing = [listener for listener in listeners if listener.knows(call_id)]
+        return knowing[0] if knowing else next(iter(listeners)) if len(listeners) == 1 else None

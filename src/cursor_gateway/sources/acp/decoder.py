@@ -1,10 +1,14 @@
 """Decode the session updates and extension messages of one turn as agent events.
 
 Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `calls`, failures that arrive as text in
-`trailers`.
+`trailers`. A sub-agent works in a session of its own: its calls are reported with the call that started it as their
+parent, and its last message is the result of that call.
 """
 
+from itertools import chain
 from typing import Any
+
+from msgspec import Struct, structs
 
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
 from cursor_gateway.model.actions import Action, Outcome, Plan, Question, TodoUpdate
@@ -21,18 +25,21 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.sources.acp.calls import ToolCall, call_of, ended, learn, started
+from cursor_gateway.sources.acp.calls import ToolCall, call_of, denied, ended, has_made_up_id, learn, merge, started
 from cursor_gateway.sources.acp.trailers import TrailerWatch
+from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.failures import CANCELLED
 from cursor_gateway.sources.cursor.outcomes import timed
-from cursor_gateway.sources.cursor.tools import read_call, read_result
+from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner
 
 _SILENT = {
+    "agent_thought_chunk",  # of a sub-agent
     "available_commands_update",
     "config_option_update",
     "current_mode_update",
+    "plan",  # of a sub-agent, or of a plan that is proposed next
     "session_info_update",
     "usage_update",  # the size of the context, not what was used
     "user_message_chunk",
@@ -43,12 +50,25 @@ _STOPS: dict[str, AgentError] = {
     "max_tokens": AgentFailed("The answer was cut off at the model's token limit; ask for less at once."),
     "max_turn_requests": AgentFailed("The agent reached its limit of model calls in one turn; ask it to continue."),
 }
+_TASK = frozenset({"description", "prompt", "subagentType", "model", "agentId"})
+_IN_PROGRESS = frozenset(
+    {"", "in_progress", "pending", "queued", "running", "spawned", "started", "starting", "working"}
+)
+
+
+class Subagent(Struct):
+    call_id: str  # that started it
+    has_call: bool = True  # the agent reports the end of that call
+    text: str = ""  # its last message
+    is_over: bool = False
 
 
 class AcpDecoder:
-    def __init__(self, callers_server: str = "") -> None:
-        """Successful calls to the MCP server `callers_server` are skipped: the server reports them itself."""
-        self._callers_server = callers_server
+    def __init__(self, callers_server: str = "", user_tool: UserTool | None = None) -> None:
+        """Successful calls to the MCP server `callers_server` and of `user_tool` are skipped: they report them
+        themselves."""
+        self._callers_server, self._user_tool = callers_server, user_tool
+        self.user_calls = 0  # of the user's tool, so far
         self._out: list[AgentEvent] = []
         self._watch = TrailerWatch()
         self._text, self._thinking = PairJoiner(), PairJoiner()
@@ -56,22 +76,37 @@ class AcpDecoder:
         self._calls: dict[str, ToolCall] = {}
         self._settled: set[str] = set()  # calls whose end was reported
         self._todos: dict[str, tuple[str, str]] = {}  # as last reported
+        self._todo_ids: dict[str, str] = {}  # as they were reported: a plan, which has none, may come first
         self._count = 0  # lists of todos without a call
+        self._subagents: dict[str, Subagent] = {}  # by session
+        self._held: dict[str, tuple[str, float | None]] = {}  # calls of sub-agents that ended: status, time
         self.finished = False
 
-    def push(self, update: object, /, at_ms: float | None = None) -> list[AgentEvent]:
-        """The `update` of one `session/update`, and when it arrived: the agent does not report durations."""
+    def push(self, update: object, /, at_ms: float | None = None, session_id: str = "") -> list[AgentEvent]:
+        """The `update` of one `session/update`, and when it arrived: the agent does not report durations.
+
+        `session_id` is that of a sub-agent; empty: the turn's own.
+        """
         fields = Fields(update)
+        subagent = self._subagents.get(session_id)
+        if subagent is None:
+            self._release_subagents()
         match fields.text("sessionUpdate"):
+            case "agent_message_chunk" if subagent is not None:
+                subagent.text += fields.object("content").text("text")
             case "agent_message_chunk":
                 self._message(fields.object("content"))
-            case "agent_thought_chunk":
+            case "agent_thought_chunk" if subagent is None:
                 self._thought(fields.object("content"))
-            case "tool_call" | "tool_call_update" if too_deep(update):
+            case "tool_call" | "tool_call_update" | "subagent_spawned" if too_deep(update):
                 self._out.append(Unrecognized("nested too deeply"))
             case "tool_call" | "tool_call_update" if fields.text("toolCallId"):
-                self._tool(fields, at_ms)
-            case "plan":
+                self._tool(fields, at_ms, subagent)
+            case "subagent_spawned" if fields.text("subagentSessionId"):
+                self._spawned(fields, at_ms, subagent)
+            case "subagent_state_update":
+                self._subagent_changed(fields, at_ms, session_id)
+            case "plan" if subagent is None and not self._plans:
                 # A list without ids that replaces the previous one. It may repeat what was already reported.
                 self._report_todos("", {"todos": fields.items("entries"), "merge": False})
             case name:
@@ -79,27 +114,52 @@ class AcpDecoder:
                     self._out.append(Unrecognized(f"update {name!r}"))
         return self._take()
 
+    @property
+    def _plans(self) -> list[ToolCall]:
+        """Plans that are about to be proposed: their to-dos are not those of the agent yet."""
+        return [
+            call
+            for call in self._calls.values()
+            if call.tool == "createPlan" and not call.is_reported and call.id not in self._settled
+        ]
+
     def extension(self, method: str, params: object, /) -> list[AgentEvent]:
         """One of Cursor's own messages that needs no answer."""
         fields = Fields(params)
+        call = self.call(fields.text("toolCallId"))
         match method:
             case "cursor/update_todos":
-                todos = {"todos": fields.items("todos"), "merge": fields.flag("merge")}
-                self._report_todos(fields.text("toolCallId"), todos)
-            case "cursor/task" | "cursor/generate_image":
+                if call is None or call.parent is None:
+                    todos = {"todos": fields.items("todos"), "merge": fields.flag("merge")}
+                    self._report_todos(fields.text("toolCallId"), todos)
+            case "cursor/task" if call is not None and call.tool == "task" and not too_deep(params):
+                learn(call, Fields({"rawInput": {key: value for key, value in fields.all.items() if key in _TASK}}))
+                if call.output is None and "durationMs" in fields.all:
+                    call.output = {"durationMs": fields.all["durationMs"]}  # so it ran
+                self._release_subagents()
+            case "cursor/task" | "cursor/generate_image" | "cursor/canvas":
                 self._out.append(Notice("background"))
             case _:
                 self._out.append(Unrecognized(f"method {method!r}"))
         return self._take()
 
-    def ask(self, call_id: str, action: Plan | Question, payload: object, *, waits: bool = True) -> list[AgentEvent]:
+    def ask(
+        self,
+        call_id: str,
+        action: Plan | Question,
+        payload: object,
+        *,
+        waits: bool = True,
+        parent: str | None = None,
+    ) -> list[AgentEvent]:
         """A question, a plan or a permission request that waits for an answer."""
         self._boundary()
         if isinstance(action, Plan):
             self._todos = {todo.id: (todo.content, todo.status) for todo in action.todos}
         if call_id in self._calls:
             self._calls[call_id].is_reported = True
-        self._out.append(ToolStarted(call_id, action, payload=None if too_deep(payload) else payload, waits=waits))
+        payload = None if too_deep(payload) else payload
+        self._out.append(ToolStarted(call_id, action, payload=payload, waits=waits, parent=parent))
         return self._take()
 
     def settle(self, call_id: str, action: Action, outcome: Outcome) -> list[AgentEvent]:
@@ -111,21 +171,40 @@ class AcpDecoder:
     def begin(self, call_id: str) -> list[AgentEvent]:
         """The call is allowed, so it runs now."""
         call = self._calls.get(call_id)
-        if call is not None and self._is_unreported(call):
+        if call is not None and call.is_announced and self._is_unreported(call):
             self._start(call)
         return self._take()
 
     def deny(self, call_id: str, outcome: Outcome) -> list[AgentEvent]:
         """The call is not allowed, so it ends like this, whatever the agent reports."""
         call = self._calls.get(call_id)
-        if call is not None and call_id not in self._settled:
+        if call is not None and call.id not in self._settled:
             call.is_denied = True
             if self._is_unreported(call):
                 self._start(call)
-            action, _ = ended(call, Fields({}))
-            self._settled.add(call_id)
-            self._out.append(ToolEnded(call_id, action, outcome, payload=call.payload))
+            action, _ = denied(call, outcome.message)
+            self._settled.add(call.id)
+            self._out.append(ToolEnded(call.id, action, outcome, payload=call.payload))
         return self._take()
+
+    def announce(self, call: ToolCall, session_id: str = "") -> None:
+        """A call that is known only from a request for permission. It may be reported under another id, as those for
+        web pages are: later, or it was already."""
+        call.parent = _call_of(self._subagents.get(session_id))
+        known = [other for id, other in self._calls.items() if id == other.id and other.is_announced]
+        known = [other for other in known if other.id not in self._settled and _same_page(call, other)]
+        taken = [other for id, other in self._calls.items() if id != other.id]
+        reported = next((other for other in known if other not in taken), None)
+        call.is_announced = reported is not None
+        self._calls[call.id] = reported or call
+
+    def is_another(self, call: ToolCall, session_id: str = "") -> bool:
+        """Whether a request for permission has the id of another call: each session counts its web pages from 0."""
+        known = self._calls.get(call.id)
+        if known is None or not has_made_up_id(call):
+            return False
+        parent = _call_of(self._subagents.get(session_id))
+        return (known.tool, known.parent, _subject(known)) != (call.tool, parent, _subject(call))
 
     def call(self, call_id: str) -> ToolCall | None:
         """A call that has started."""
@@ -192,27 +271,58 @@ class AcpDecoder:
     def _end(self) -> Failure | None:
         self._end_thinking()
         self._emit_text(self._watch.push(self._text.flush()))
-        rest, failure = self._watch.finish()
-        self._emit_text(rest)
+        failure = self._watch.finish()
+        for subagent in self._subagents.values():
+            subagent.is_over = True
+        self._release_subagents()
         return None if failure is None else failure.failure()
 
     # --- tools --------------------------------------------------------------------------------------
 
-    def _tool(self, update: Fields, at_ms: float | None) -> None:
-        call = self._calls.get(update.text("toolCallId"))
-        if call is None:
+    def _tool(self, update: Fields, at_ms: float | None, subagent: Subagent | None) -> None:
+        id, status = update.text("toolCallId"), update.text("status")
+        if id not in self._calls:
             call = call_of(update)
+            call.parent = _call_of(subagent)
+            if subagent is not None:
+                subagent.text = ""  # only its last message is its result
+            self._calls[id] = call
+        call = self._calls[id]
+        if call.started_ms is None:
             call.started_ms = at_ms
-            self._calls[call.id] = call
-        else:
-            learn(call, update)
-        has_ended = update.text("status") in ("completed", "failed")
+        learn(call, update)
+        if call.id == id and (permitted := self._permitted(call)) is not None:
+            merge(permitted, call)
+            self._calls[id] = call = permitted
+        if self._user_tool is not None and call.tool == "mcp" and not call.is_reported and self._is_callers(call):
+            call.is_reported = True
+            self.user_calls += 1
+        has_ended = status in ("completed", "failed")
         if self._is_unreported(call) and (has_ended or not call.has_own_message):
             self._boundary()
-            if update.text("status") != "pending":  # then it may need permission first, and does not run yet
+            if call.status != "pending":  # then it may need permission first, and does not run yet
                 self._start(call)
-        if has_ended and call.id not in self._settled:
-            self._end_call(call, update, at_ms)
+        if has_ended:
+            if call.tool == "task":  # its arguments, or its result, may follow
+                self._hold(call, status, at_ms)
+            else:
+                self._end_call(call, status, update.all, at_ms)
+
+    def _permitted(self, call: ToolCall) -> ToolCall | None:
+        """The request for permission that came before this call, under another id: so do those for web pages. A call
+        that does not say yet which page it is about gets one when it runs."""
+        if call.is_reported or call.tool not in ("webFetch", "webSearch"):
+            return None
+        waiting = [
+            other
+            for other in self._calls.values()
+            if not other.is_announced and other.tool == call.tool and other.parent == call.parent
+        ]
+        same = [other for other in waiting if _same_page(call, other)]
+        if not same and call.status != "pending":
+            unsure = [other for other in waiting if not _subject(call) or not _subject(other)]
+            same = sorted(unsure, key=lambda other: other.is_denied)
+        return next(iter(same), None)
 
     def _is_unreported(self, call: ToolCall) -> bool:
         return not call.is_reported and not self._is_callers(call)
@@ -221,22 +331,69 @@ class AcpDecoder:
         self._boundary()
         call.is_reported = True
         if call.id not in self._settled:
-            self._out.append(ToolStarted(call.id, started(call), payload=call.payload))
+            self._out.append(ToolStarted(call.id, started(call), payload=call.payload, parent=call.parent))
 
-    def _end_call(self, call: ToolCall, update: Fields, at_ms: float | None) -> None:
+    def _end_call(self, call: ToolCall, status: str, payload: object, at_ms: float | None) -> None:
+        if call.id in self._settled:
+            return
         self._settled.add(call.id)
-        action, outcome = ended(call, update)
+        action, outcome = ended(call, status)
         outcome = timed(outcome, (call.started_ms, at_ms))
         if self._is_callers(call):
-            has_no_output = not update.items("content") and update.all.get("rawOutput") is None
+            has_no_output = not call.content and call.output is None
             if outcome.state == "completed" or (has_no_output and not call.is_denied):
                 return
             self._boundary()
-        if isinstance(action, TodoUpdate):
+        if isinstance(action, TodoUpdate) and call.parent is None:
             self._todos = _applied(self._todos, action)
-        self._out.append(ToolEnded(call.id, action, outcome, payload=update.all))
+        self._out.append(ToolEnded(call.id, action, outcome, payload=payload))
+
+    # --- sub-agents ---------------------------------------------------------------------------------
+
+    def _spawned(self, update: Fields, at_ms: float | None, parent: Subagent | None) -> None:
+        about, session_id = update.object("_meta").object("cursor"), update.text("subagentSessionId")
+        call_id = about.text("toolCallId") or f"subagent {session_id}"
+        self._subagents[session_id] = Subagent(call_id, has_call=bool(about.text("toolCallId")))
+        known = {} if (call := self.call(call_id)) is None else call.args
+        described = {"description": update.text("name"), "prompt": update.text("task"), "model": about.text("model")}
+        given = {key: value for key, value in described.items() if value and not known.get(key)}
+        started = {"toolCallId": call_id, "kind": "other", "title": "Task", "status": "in_progress"}
+        self._tool(Fields({**started, "rawInput": {"_toolName": "task", **given}}), at_ms, parent)
+
+    def _subagent_changed(self, update: Fields, at_ms: float | None, session_id: str) -> None:
+        subagent = self._subagents.get(update.text("subagentSessionId") or session_id)
+        state = update.text("state")
+        if subagent is None or state in _IN_PROGRESS:
+            return
+        subagent.is_over = True
+        call = self._calls[subagent.call_id]
+        if not subagent.has_call and call.id not in self._settled:
+            call.output = {"state": state}
+            self._held[call.id] = "failed" if state in ("failed", "error") else "completed", at_ms
+        self._release_subagents()
+
+    def _hold(self, call: ToolCall, status: str, at_ms: float | None) -> None:
+        self._held[call.id] = status, at_ms
+        if not Fields(call.output).flag("isBackground"):
+            for subagent in self._subagents.values():
+                subagent.is_over = subagent.is_over or subagent.call_id == call.id
+
+    def _release_subagents(self) -> None:
+        """Reports the end of calls whose sub-agents are over."""
+        busy = {subagent.call_id for subagent in self._subagents.values() if not subagent.is_over}
+        for call_id in [call_id for call_id in self._held if call_id not in busy]:
+            status, at_ms = self._held.pop(call_id)
+            call = self._calls[call_id]
+            said = [subagent.text for subagent in self._subagents.values() if subagent.call_id == call_id]
+            if said and said[-1].strip() and isinstance(call.output, dict | None):
+                message = {"assistantMessage": {"text": said[-1]}}
+                call.output = {**(call.output or {}), "conversationSteps": [message]}
+            self._end_call(call, status, call.payload, at_ms)
 
     def _is_callers(self, call: ToolCall) -> bool:
+        if self._user_tool is not None:
+            server = Fields(call.args).text("server") if call.tool == "getMcpTools" else call.server
+            return self._user_tool.is_called_by(server)
         if not self._callers_server:
             return False
         return call.server == self._callers_server or (call.tool == "getMcpTools")
@@ -249,21 +406,58 @@ class AcpDecoder:
             return
         action, outcome = read_result("updateTodos", args, {"success": {}})
         assert isinstance(action, TodoUpdate)
+        has_ids = any(Fields(todo).text("id") for todo in args["todos"])
+        if has_ids and not action.merge:
+            self._todo_ids = {}
+        given = action.todos
+        action = self._with_known_ids(action, has_ids)
         todos = _applied(self._todos, action)
         if list(todos.values()) == list(self._todos.values()):
+            if has_ids and not action.merge:
+                self._todo_ids = dict(zip(dict.fromkeys(todo.id for todo in given), self._todos, strict=True))
             if call_id:
                 self._settled.add(call_id)  # reported already, by a list
             return
         self._todos = todos
         self._boundary()
-        if not call_id or call_id in self._settled:
+        known = self._calls.get(call_id)
+        if not call_id or call_id in self._settled or (known is not None and known.is_reported):
             self._count += 1
             call_id = f"todos {self._count}"
         self._settled.add(call_id)
         self._out += [
-            ToolStarted(call_id, read_call("updateTodos", args), payload=args),
+            ToolStarted(call_id, action, payload=args),
             ToolEnded(call_id, action, outcome, payload=args),
         ]
+
+    def _with_known_ids(self, update: TodoUpdate, has_ids: bool) -> TodoUpdate:
+        """With the ids that readers know. A plan's entries have none: those of the same words get the same id."""
+        if has_ids:
+            return structs.replace(
+                update, todos=[structs.replace(todo, id=self._todo_ids.get(todo.id, todo.id)) for todo in update.todos]
+            )
+        known = {content: id for id, (content, _) in reversed(self._todos.items())}
+        ids: list[str] = []
+        for number, todo in enumerate(update.todos, 1):
+            id = known.pop(todo.content, "") if isinstance(todo.content, str) else ""
+            free = (str(count) for count in chain([number], range(1, len(self._todos) + len(update.todos) + 1)))
+            ids.append(id or next(id for id in free if id not in self._todos and id not in ids))
+        return structs.replace(
+            update, todos=[structs.replace(todo, id=id) for todo, id in zip(update.todos, ids, strict=True)]
+        )
+
+
+def _call_of(subagent: Subagent | None) -> str | None:
+    return None if subagent is None else subagent.call_id
+
+
+def _subject(call: ToolCall) -> str:
+    return Fields(call.args).text("url", "searchTerm") if call.tool in ("webFetch", "webSearch") else ""
+
+
+def _same_page(call: ToolCall, other: ToolCall) -> bool:
+    is_alike = (call.tool, call.parent) == (other.tool, other.parent)
+    return is_alike and _subject(call) != "" and _subject(call) == _subject(other)
 
 
 def counted(response: object) -> TokenCounts | None:

@@ -37,7 +37,9 @@ def line_of(message: Message) -> bytes:
 
 
 def error_text(message: str, data: object) -> str:
-    """`data` is `{message}`, `{details}` or a list of issues (2026.08.11)."""
+    """`data` is `{message}`, `{details}` or a list of issues (2026.08.11); some libraries send a text alone."""
+    if isinstance(data, str):
+        data = {"message": data}
     issues = [Fields(issue) for issue in data] if isinstance(data, list) else [Fields(data)]
     texts = [issue.text("message", "details") for issue in issues]
     return ": ".join([message, *(text for text in texts if text)])

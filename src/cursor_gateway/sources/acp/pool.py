@@ -2,10 +2,15 @@
 
 Agents are started on demand or in advance (`warm_up`). They end when they have been idle for a while, when they stop
 answering, and after a number of turns. A dead agent is removed at once, and the next request gets another.
+
+Each agent serves one model: the agent applies a choice of model to all its sessions, and remembers it. An agent all of
+whose turns wait for people, perhaps for a day, does not count as one of `max_processes`: else as many questions
+would lock out every other model. The number of runs that may wait is limited elsewhere (`runs/shares.py`).
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Set
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Set
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -15,6 +20,7 @@ from cursor_gateway.errors import AgentTimedOut, ShuttingDown
 from cursor_gateway.sources.acp.connection import AgentConnection
 
 _MOST_SESSIONS = 10_000  # whose slots are remembered
+_LOOK_SECONDS = 1.0  # between two looks whether agents wait now
 
 
 class PoolOptions(Struct, frozen=True, kw_only=True):
@@ -36,14 +42,23 @@ class Member:
 
     def __init__(self, workspace: str, slot: int, starting: "asyncio.Task[AgentConnection]", now: float) -> None:
         self.workspace, self.slot, self.starting = workspace, slot, starting
+        self.model: str | None = None  # None: not chosen yet
         self.connection: AgentConnection | None = None
         self.active = 0
+        self.waits: list[Callable[[], bool]] = []  # of each active turn, whether it waits for a person
         self.turns = 0
         self.used_at = self.checked_at = now
         self.is_retired = False  # accepts no new turns
 
+    @property
+    def only_waits(self) -> bool:
+        return bool(self.waits) and all(is_waiting() for is_waiting in self.waits)
+
     def has_loaded(self, session_ids: Set[str]) -> bool:
         return self.connection is not None and not session_ids.isdisjoint(self.connection.sessions)
+
+    def has_prepared(self, wanted: Hashable) -> bool:
+        return self.connection is not None and wanted in self.connection.prepared
 
 
 class Place(Struct, frozen=True):
@@ -70,25 +85,41 @@ class Pool:
     def pids(self) -> list[int]:
         return [member.connection.pid for member in self._members if member.connection is not None]
 
-    async def place(self, workspace: str, session_id: str | None) -> Place:
-        """Raises what the start of an agent raises, `AgentTimedOut` when none is free, `ShuttingDown`."""
-        member = await self._free_member(workspace, session_id)
+    async def place(
+        self,
+        workspace: str,
+        model: str,
+        session_id: str | None,
+        is_waiting: Callable[[], bool],
+        prepared: Hashable = None,
+    ) -> Place:
+        """In the agent with the session; otherwise, if there is a choice, in one with such a prepared session.
+
+        Raises what the start of an agent raises, `AgentTimedOut` when none is free, `ShuttingDown`.
+        """
+        member = await self._free_member(workspace, model, session_id, prepared)
+        member.model = model
         member.active += 1
+        member.waits.append(is_waiting)
         member.turns += 1
         try:
             await asyncio.wait([member.starting])  # the start continues even if this caller is cancelled
             if member.starting.cancelled():
                 raise _shutting_down()
             connection = member.starting.result()
-            return Place(connection, member.workspace, partial(self._release, member, connection), member.slot)
+            return Place(
+                connection, member.workspace, partial(self._release, member, connection, is_waiting), member.slot
+            )
         except BaseException:
             member.active -= 1
+            member.waits.remove(is_waiting)
             self._wake()
             raise
 
     def warm_up(self, workspace: str) -> None:
         """Starts an agent in advance, so that the first request need not wait."""
-        if not self._is_closed and not self._of(workspace) and len(self._members) < self._options.max_processes:
+        has_one = any(member.workspace == workspace and not member.is_retired for member in self._members)
+        if not self._is_closed and not has_one and len(self._members) < self._options.max_processes:
             self._add(workspace, None, None)
 
     def remember(self, session_id: str, slot: int) -> None:
@@ -97,8 +128,11 @@ class Pool:
         if len(self._slots) > _MOST_SESSIONS:
             del self._slots[next(iter(self._slots))]
 
-    async def _release(self, member: Member, connection: AgentConnection, is_stuck: bool | None) -> None:
+    async def _release(
+        self, member: Member, connection: AgentConnection, is_waiting: Callable[[], bool], is_stuck: bool | None
+    ) -> None:
         member.active -= 1
+        member.waits.remove(is_waiting)
         member.used_at = self._now()
         if is_stuck is None:
             is_stuck = not await connection.is_responsive(self._options.answer_seconds)
@@ -139,7 +173,7 @@ class Pool:
             await asyncio.wait(self._tasks)
         self._wake()
 
-    def run_in_background(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+    def run_in_background(self, work: Coroutine[Any, Any, object]) -> "asyncio.Task[object]":
         """Runs work to its end, even if the caller is cancelled."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -148,13 +182,15 @@ class Pool:
 
     # --- choosing -----------------------------------------------------------------------------------
 
-    async def _free_member(self, workspace: str, session_id: str | None) -> Member:
+    async def _free_member(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> Member:
         try:
             async with asyncio.timeout(self._options.place_seconds):
                 while not self._is_closed:
-                    if (member := self._choose(workspace, session_id)) is not None:
+                    if (member := self._choose(workspace, model, session_id, prepared)) is not None:
                         return member
-                    await self._changed.wait()
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(_LOOK_SECONDS):
+                            await self._changed.wait()
         except TimeoutError:
             raise AgentTimedOut(
                 f"All agents are busy, and none became free within {self._options.place_seconds:g} s; "
@@ -162,32 +198,38 @@ class Pool:
             ) from None
         raise _shutting_down()
 
-    def _choose(self, workspace: str, session_id: str | None) -> Member | None:
-        mine = self._of(workspace)
+    def _choose(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> Member | None:
+        mine = self._of(workspace, model)
+        has_room = sum(not member.only_waits for member in self._members) < self._options.max_processes
         slot = self._slots.get(session_id or "")
         if slot is not None:
             home = next((member for member in self._members if member.slot == slot), None)
             if home is not None and home in mine:
                 return home if home.active < self._options.max_sessions else None
-            if home is None and len(self._members) < self._options.max_processes:
+            if home is None and has_room:
                 return self._add(workspace, slot, None)
-        least = min(mine, key=lambda member: member.active, default=None)
+            if home is not None and home.workspace == workspace and _is_idle(home):  # another model is chosen now
+                return self._add(workspace, slot, home)
+        least = min(mine, key=lambda one: (one.active, not one.has_prepared(prepared), one.model is None), default=None)
         if least is not None and not least.active:
             return least
-        if len(self._members) < self._options.max_processes:  # a separate process, while there is room
+        if has_room:  # a separate process, while there is room
             return self._add(workspace, None, None)
         if least is not None and least.active < self._options.max_sessions:
             return least
-        idle = [member for member in self._members if not member.active and member.connection is not None]
+        idle = [member for member in self._members if _is_idle(member)]
         if not mine and idle:
             return self._add(workspace, None, min(idle, key=lambda member: member.used_at))
         return None
 
-    def _of(self, workspace: str) -> list[Member]:
+    def _of(self, workspace: str, model: str) -> list[Member]:
         return [
             member
             for member in self._members
-            if member.workspace == workspace and not member.is_retired and member.turns < self._options.max_turns
+            if member.workspace == workspace
+            and member.model in (model, None)
+            and not member.is_retired
+            and member.turns < self._options.max_turns
         ]
 
     def _add(self, workspace: str, slot: int | None, replaced: Member | None) -> Member:
@@ -268,6 +310,10 @@ class Pool:
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def _is_idle(member: Member) -> bool:
+    return not member.active and member.connection is not None
 
 
 def _shutting_down() -> ShuttingDown:

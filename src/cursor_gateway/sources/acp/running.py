@@ -2,45 +2,47 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Sequence
-from typing import Any, TypeVar
-from uuid import uuid4
+from contextlib import suppress
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
 from cursor_gateway.errors import AgentError
 from cursor_gateway.model.actions import Outcome, Plan, Question
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta, TokenCounts, merge_deltas
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationOption,
-    ClarificationQuestion,
-    PermissionRequest,
-)
-from cursor_gateway.model.permissions import Decision, Permission
+from cursor_gateway.model.caller_tools import ToolResult
+from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
-from cursor_gateway.sources.acp.calls import ToolCall
-from cursor_gateway.sources.acp.connection import SKIPPED, AgentConnection, Refused, Session
+from cursor_gateway.sources.acp.calls import ToolCall, call_of
+from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor.ask_user import (
+    INVALID,
+    NOBODY,
+    SKIPPED,
+    answer_result,
+    encoded_answer,
+    encoded_result,
+    question_arguments,
+)
 from cursor_gateway.sources.cursor.failures import output_too_large
+from cursor_gateway.sources.cursor.permission_questions import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
-from cursor_gateway.wire.payload import Fields
+from cursor_gateway.wire.payload import Fields, too_deep
 
 Answer = TypeVar("Answer")
 
-_LABELS: dict[Decision, str] = {
-    "once": "Allow once",
-    "conversation": "Always allow in this conversation",
-    "workspace": "Always allow in this workspace",
-    "deny": "Deny",
-}
-_REJECTED = Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
-_UNDECIDED = Outcome(state="unanswered", code="UNANSWERED", message="Nobody decided in time, so it was not allowed.")
-_DECISIONS: dict[bool | None, tuple[str, dict[str, Any]]] = {
-    True: ("accepted", {"success": {}}),
+_SHOWN_SECONDS = 0.5
+
+_Decided: TypeAlias = tuple[str, dict[str, Any]]  # for the agent, and for the document
+_UNASKED: _Decided = ("accepted", {"success": {}})
+_DECISIONS: dict[bool | None, _Decided] = {
+    True: ("accepted", {"success": {"accepted": True}}),
     False: ("rejected", {"rejected": {"reason": "The plan was rejected."}}),
     None: ("cancelled", {"rejected": {"reason": "The plan was not decided on."}}),
 }
@@ -60,7 +62,10 @@ class RunningTurn:
 
     def __init__(self, turn: Turn, session: Session, policy: Policy) -> None:
         self._turn, self._session, self._policy = turn, session, policy
-        self._decoder = AcpDecoder(turn.offered.server if turn.offered is not None else "")
+        self._decoder = AcpDecoder(turn.offered.server if turn.offered is not None else "", session.user_tool)
+        if session.user_tool is not None:
+            session.user_tool.ask = self.ask_user if turn.person is not None else None
+        self._connection: AgentConnection | None = None
         self._events: list[AgentEvent] = []
         self._change = asyncio.Event()
         self._prompt: asyncio.Task[Any] | None = None  # the last one that was sent
@@ -68,6 +73,7 @@ class RunningTurn:
         self._allowed = [*policy.allow, *turn.allow]
         self._denied: list[tuple[PermissionRequest, Permission]] = []  # to be reported to the agent
         self._question_count = 0
+        self._call_shown = asyncio.Semaphore(0)  # released for each call of the user's tool
         self._size = 0
         self._began_ms = self._now_ms()
         self._has_events = False  # any so far
@@ -76,6 +82,7 @@ class RunningTurn:
         self._error: BaseException | None = None  # raised in place of events
 
     def send(self, connection: AgentConnection, prompt: list[dict[str, Any]]) -> None:
+        self._connection = connection
         connection.listen(self._session.id, self)
         request = connection.request("session/prompt", {"sessionId": self._session.id, "prompt": prompt}, None)
         self._prompt = asyncio.get_running_loop().create_task(request, name=f"acp prompt {self._session.id}")
@@ -86,13 +93,13 @@ class RunningTurn:
         self._close()
         is_stuck = False
         if self._prompt is not None and not self._prompt.done():
-            await connection.notify("session/cancel", {"sessionId": self._session.id})
+            connection.notify("session/cancel", {"sessionId": self._session.id})
             await asyncio.wait([self._prompt], timeout=grace_seconds)
             if is_stuck := not self._prompt.done():
                 connection.sessions.pop(self._session.id, None)
                 self._prompt.cancel()
                 await asyncio.wait([self._prompt])
-        connection.forget(self._session.id)
+        connection.forget(self)
         return is_stuck
 
     async def batches(self) -> AsyncGenerator[Sequence[AgentEvent], None]:
@@ -132,42 +139,50 @@ class RunningTurn:
     def _close(self) -> None:
         """Cancels open questions, and asks no more."""
         self._is_closed = True
+        if self._session.user_tool is not None:
+            self._session.user_tool.ask = None
         for task in self._questions:
             task.cancel()
 
     # --- what the agent sends -----------------------------------------------------------------------
 
-    def update(self, update: object) -> None:
+    def update(self, update: object, session_id: str) -> None:
         if self._is_over:
             return
         self._size += _size(update)
         if self._size > self._policy.max_output_bytes:
             self._error = output_too_large(self._policy.max_output_bytes)
-        fields = Fields(update)
-        if fields.text("sessionUpdate") == "current_mode_update":  # an agent may change it by itself
-            self._session.mode = fields.text("currentModeId")
-        self._put(self._decoder.push(update, self._now_ms()))
+        fields, is_own = Fields(update), session_id == self._session.id
+        match fields.text("sessionUpdate"):
+            case "current_mode_update" if is_own:  # an agent may change it by itself
+                self._session.mode = fields.text("currentModeId")
+            case "subagent_spawned" if self._connection is not None and (child := fields.text("subagentSessionId")):
+                self._connection.listen(child, self)
+            case _:
+                pass
+        shown = self._decoder.user_calls
+        self._put(self._decoder.push(update, self._now_ms(), "" if is_own else session_id))
+        for _ in range(self._decoder.user_calls - shown):
+            self._call_shown.release()
 
     def knows(self, call_id: str) -> bool:
         return self._decoder.call(call_id) is not None
 
-    async def extension(self, method: str, params: Fields) -> dict[str, Any]:
-        match method:
-            case "cursor/ask_question":
-                return await self._question(params)
-            case "cursor/create_plan":
-                return await self._plan(params)
-            case _:
-                self._put(self._decoder.extension(method, params.all))
-                return {}
+    def extension(self, method: str, params: Fields) -> None:
+        self._put(self._decoder.extension(method, params.all))
 
     async def permission(self, params: Fields) -> dict[str, Any]:
         requested = params.object("toolCall")
-        call_id = requested.text("toolCallId")
-        if not self.knows(call_id):
-            self._put(self._decoder.push({**requested.all, "sessionUpdate": "tool_call"}, self._now_ms()))
+        call_id, session_id = requested.text("toolCallId"), params.text("sessionId")
+        if call_id and not too_deep(requested.all):
+            about = {name: value for name, value in requested.all.items() if name != "content"}  # that is the reason
+            named, child = call_of(Fields(about)), "" if session_id == self._session.id else session_id
+            if self._decoder.is_another(named, child):
+                call_id = named.id = self._own_id(call_id)
+            if not self.knows(call_id):
+                self._decoder.announce(named, child)
         call = self._decoder.call(call_id)
-        refused = _REJECTED if call is None else await self._refusal(call, requested)
+        refused = REJECTED if call is None else await self._refusal(call, requested)
         self._put(self._decoder.begin(call_id) if refused is None else self._decoder.deny(call_id, refused))
         return option_for([] if self._is_closed else params.items("options"), refused is None)
 
@@ -183,50 +198,67 @@ class RunningTurn:
 
     async def _refusal(self, call: ToolCall, requested: Fields) -> Outcome | None:
         """How the call ends if it is not allowed. None: it is."""
-        offered, person = self._turn.offered, self._turn.person
+        offered, person = self._turn.offered, self._turn.approver
         if offered is not None:  # only the caller's tools, whatever the operator's rules allow
-            return None if call.server and call.server == offered.server else _REJECTED
+            return None if call.server and call.server == offered.server else REJECTED
+        if self._session.user_tool is not None and self._session.user_tool.is_called_by(call.server):
+            return None
         if is_allowed(call, self._allowed, self._turn.workspace):
             return None
         request = needed(call.tool, call.args)
         if person is None or not self._policy.ask:
-            return explained(_REJECTED, request)
+            return explained(REJECTED, request)
         wanted = request or PermissionRequest(subject=requested.text("title") or call.title or call.kind, rules=[])
-        question, id = _permission_question(wanted, requested), self._own_id(f"{call.id} permission")
-        self._put(self._decoder.ask(id, question, requested.all))
+        question, id = permission_question(wanted, _reason(requested)), self._own_id(f"{call.id} permission")
+        self._put(self._decoder.ask(id, question, requested.all, parent=call.parent))
         decided = await self._answer(person.permit(id, question))
         if decided is None:
-            self._put(self._decoder.settle(id, question, _UNDECIDED))
-            return explained(_REJECTED, request)
-        question = msgspec.structs.replace(question, answers=[_answer_of(question, decided)])
-        self._put(self._decoder.settle(id, question, Outcome()))
+            self._put(self._decoder.settle(id, question, UNDECIDED))
+            return explained(REJECTED, request)
+        self._put(self._decoder.settle(id, answered(question, decided), Outcome()))
         if decided.decision in ("conversation", "workspace"):
             self._allowed += wanted.rules
         if decided.reason:
             self._denied.append((wanted, decided))
-        return None if decided.is_allowed else _REJECTED
+        return None if decided.is_allowed else REJECTED
 
-    async def _question(self, params: Fields) -> dict[str, Any]:
-        call_id, person = params.text("toolCallId") or self._own_id("question"), self._turn.person
-        question = read_call("askQuestion", params.all)
+    async def question(self, params: Fields) -> dict[str, Any]:
+        _, answers = await self._ask(params.text("toolCallId") or self._own_id("question"), params)
+        if answers is None:
+            return {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
+        return {"outcome": {"outcome": "answered", "answers": [encoded_answer(answer) for answer in answers]}}
+
+    async def ask_user(self, arguments: dict[str, Any]) -> ToolResult:
+        """A call of the gateway's own tool."""
+        call_id = self._own_id("ask_user")
+        asked = question_arguments(arguments, f"ask_{self._question_count}")
+        if asked is None:
+            return INVALID
+        with suppress(TimeoutError):  # what the agent wrote before the call comes on another way
+            async with asyncio.timeout(_SHOWN_SECONDS):
+                await self._call_shown.acquire()
+        return NOBODY if self._is_closed else answer_result(*await self._ask(call_id, Fields(asked)))
+
+    async def _ask(self, call_id: str, params: Fields) -> tuple[Question, list[ClarificationAnswer] | None]:
+        person, question = self._turn.person, read_call("askQuestion", params.all)
         assert isinstance(question, Question)
         self._put(self._decoder.ask(call_id, question, params.all, waits=person is not None))
-        answers = None if person is None else await self._answer(person.answer(call_id, question))
-        if answers is None:
-            self._settle(call_id, "askQuestion", params, {"rejected": {"reason": SKIPPED}})
-            return {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
-        encoded = [_encoded(answer) for answer in answers]
-        self._settle(call_id, "askQuestion", params, {"success": {"answers": encoded}})
-        return {"outcome": {"outcome": "answered", "answers": encoded}}
+        answers: list[ClarificationAnswer] | None = None
+        try:
+            if person is not None:
+                answers = await self._answer(person.answer(call_id, question))
+        finally:  # perhaps cancelled, because the agent no longer waits
+            self._settle(call_id, "askQuestion", params, encoded_result(answers))
+        return question, answers
 
-    async def _plan(self, params: Fields) -> dict[str, Any]:
+    async def plan(self, params: Fields) -> dict[str, Any]:
         """Accepted if nobody can be asked, as in the CLI."""
         call_id, person = params.text("toolCallId") or self._own_id("plan"), self._turn.person
         plan = read_call("createPlan", params.all)
         assert isinstance(plan, Plan)
         self._put(self._decoder.ask(call_id, plan, params.all, waits=person is not None))
-        accepted = True if person is None else await self._answer(person.decide(call_id, plan))
-        outcome, result = _DECISIONS[accepted]
+        decision = None if person is None else await self._answer(person.decide(call_id, plan))
+        outcome, result = _UNASKED if person is None else _DECISIONS[decision]
         self._settle(call_id, "createPlan", params, result)
         return {"outcome": {"outcome": outcome}}
 
@@ -286,29 +318,9 @@ class RunningTurn:
         )
 
 
-def _permission_question(wanted: PermissionRequest, requested: Fields) -> Question:
-    reasons = [part.object("content").text("text") for part in requested.objects("content")]
-    reason = " ".join(f"({text})" for text in reasons if text)
-    text = f"May the agent do this: {wanted.subject}? {reason}".strip()
-    decisions = [one for one in _LABELS if wanted.rules or one in ("once", "deny")]
-    options = [ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
-    # A unique id: an answer that is sent twice must not allow the next request.
-    question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
-    title = "The agent asks for permission"
-    return Question(tool="request_permission", title=title, questions=[question], permission=wanted)
-
-
-def _answer_of(question: Question, decided: Permission) -> ClarificationAnswer:
-    return ClarificationAnswer(
-        question_id=question.questions[0].id,
-        selected_option_ids=[decided.decision],
-        text=decided.reason or UNSET,
-    )
-
-
-def _encoded(answer: ClarificationAnswer) -> dict[str, Any]:
-    encoded: dict[str, Any] = {"questionId": answer.question_id, "selectedOptionIds": answer.selected_option_ids}
-    return encoded if answer.text is UNSET else {**encoded, "freeText": answer.text}
+def _reason(requested: Fields) -> str:
+    texts = [part.object("content").text("text") for part in requested.objects("content")]
+    return " ".join(f"({text})" for text in texts if text)
 
 
 def _size(update: object) -> int:

@@ -4,12 +4,13 @@
 `sources.cursor.tools`, because the other sources have the same ones; everything else about this JSON is here.
 """
 
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.actions import Action, Command, Outcome
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
@@ -51,12 +52,17 @@ from cursor_gateway.sources.cursor.records import (
 )
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
 from cursor_gateway.wire.large_json import LARGE, bounded
-from cursor_gateway.wire.payload import Fields, too_deep
+from cursor_gateway.wire.payload import Fields, clamped, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner, repair
+
+if TYPE_CHECKING:
+    from cursor_gateway.sources.cursor.ask_user import UserTool
 
 _TIMED = (Assistant, Thinking, ToolCall, Query, Connection, Retry)  # records with a time
 _UNRECOGNIZED = (Unknown, Unreadable)
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
+# The CLI's own answers in the place of a person, where no rule allows a web page or an MCP tool.
+_NOBODY_ASKED = re.compile(r"User Rejected$|MCP tool execution rejected by user\b")
 _QUERY_SUFFIXES = ("RequestQuery", "InteractionQuery", "Query", "Args")
 
 
@@ -71,13 +77,16 @@ class _Call(Struct):
 
 
 class CursorDecoder:
-    def __init__(self, callers_server: str = "") -> None:
-        """Successful calls to the MCP server `callers_server` are skipped: the server reports them itself."""
-        self._callers_server = callers_server
+    def __init__(self, callers_server: str = "", user_tool: "UserTool | None" = None) -> None:
+        """Successful calls to the MCP server `callers_server` are skipped, and calls of `user_tool` unless they are
+        rejected: the gateway reports them itself."""
+        self._callers_server, self._user_tool = callers_server, user_tool
+        self.user_calls = 0  # of the user's tool, so far
         self.recognized = False  # whether any record was recognized
         self._out: list[AgentEvent] = []
         self._text, self._thinking = PairJoiner(), PairJoiner()
         self._reconciler = Reconciler()
+        self._has_started = False
         self._calls: dict[str, _Call] = {}
         self._queries: dict[str, str] = {}  # query id -> call id
         self._query_only: dict[str, None] = {}  # calls, in order, known only from a query
@@ -274,19 +283,24 @@ class CursorDecoder:
             case Result():
                 self._result(record)
             case System(subtype="init", session_id=session_id, model=model):
-                self._out.append(RunStarted(session_id, model))
+                if not self._has_started:
+                    self._has_started = True
+                    self._out.append(RunStarted(session_id, model))
             case System(subtype="task_notification" | "background_shell_timeout"):
+                self._reconciler.begin_turn()  # the agent may go on about it, before the one result
                 self._out.append(Notice("background"))
             case System(subtype=subtype):
                 self._unrecognized(f"system {subtype}")
             case User(message=message):
                 self._out.append(PromptEchoed(message.text))
             case Connection(subtype=subtype, attempt=attempt):
-                self._out.append(Notice("reconnected" if subtype == "reconnected" else "reconnecting", attempt))
+                self._out.append(
+                    Notice("reconnected" if subtype == "reconnected" else "reconnecting", clamped(attempt))
+                )
             case Retry(subtype=subtype, attempt=attempt):
                 if subtype == "starting" and (text := self._reconciler.retry()):
                     self._out.append(TextDelta(text))
-                self._out.append(Notice("retrying", attempt))
+                self._out.append(Notice("retrying", clamped(attempt)))
             case Unknown(type=name):
                 self._unrecognized(f"type {name!r}")
             case Unreadable(text=text):
@@ -307,11 +321,12 @@ class CursorDecoder:
         if rest:
             self._out.append(TextDelta(rest))
         usage = _token_counts(record.usage)
+        duration_ms = None if record.duration_ms is None else clamped(record.duration_ms)
         if failed:
             failure = reported_failure(record.result or _message_of(record.error) or record.message).failure()
-            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=record.duration_ms))
+            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         else:
-            self._out.append(RunFinished(usage=usage, duration_ms=record.duration_ms, text_differs=differs))
+            self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         self.finished = True
 
     # --- tools --------------------------------------------------------------------------------------
@@ -337,41 +352,61 @@ class CursorDecoder:
                 call_id = call_id or self._start_nameless_call(tool)
                 started_ms = call.integer("startedAtMs")
                 self._query_only.pop(call_id, None)
+                if (asked := self._calls.get(call_id)) is not None and isinstance(asked.args, dict):
+                    args = {**asked.args, **Fields(args).all}  # the query may say more, such as a plan's name
                 self._calls[call_id] = _Call(tool, args, record.timestamp_ms, started_ms)
                 if self._is_callers(tool, args):
+                    return
+                if self._user_tool is not None and self._is_users(tool, args):
+                    self.user_calls += tool == "mcp"
                     return
                 self._out.append(ToolStarted(call_id, read_call(tool, args), record.model_call_id, record.tool_call))
             case "completed":
                 call_id = call_id or self._end_nameless_call(tool)
                 self._query_only.pop(call_id, None)
                 started = self._calls.pop(call_id, None) or _Call(tool, None, None, None)
-                action, outcome = read_result(tool, args or started.args, body.all.get("result"))
-                if outcome.state == "completed" and self._is_callers(tool, args or started.args):
+                args = {**Fields(started.args).all, **Fields(args).all}
+                action, outcome = read_result(tool, args, body.all.get("result"))
+                if outcome.state == "completed" and self._is_callers(tool, args):
+                    return
+                is_shown = self._user_tool is None or outcome.state == "rejected"
+                if not is_shown and self._is_users(tool, args or started.args):
                     return
                 outcome = timed(
                     outcome,
                     (call.integer("startedAtMs") or started.started_ms, call.integer("completedAtMs")),
                     (started.seen_ms, record.timestamp_ms),
                 )
-                outcome = self._explained(outcome, tool, args or started.args)
+                outcome = self._explained(outcome, tool, action, args, body.all.get("result"))
                 self._out.append(ToolEnded(call_id, action, outcome, record.model_call_id, record.tool_call))
             case subtype:
                 self._unrecognized(f"tool_call {subtype}")
 
-    def _explained(self, outcome: Outcome, tool: str, args: object) -> Outcome:
-        """With the caller's tools no rule can allow the agent its own."""
-        if outcome.state != "rejected" or self._callers_server:
+    def _explained(self, outcome: Outcome, tool: str, action: Action, args: object, result: object) -> Outcome:
+        """A rule can help only if the agent has no reason of its own: a hook or a deny rule decides otherwise. With the
+        caller's tools no rule can allow the agent its own; for the user's tool there is one."""
+        reason = Fields(result).object("rejected").text("reason").strip()
+        if outcome.state != "rejected" or self._callers_server or (reason and not _NOBODY_ASKED.match(reason)):
             return outcome
-        return explained(outcome, needed(tool, args))
+        if self._is_users(tool, args):
+            return outcome
+        return explained(outcome, needed(tool, {"command": action.command} if isinstance(action, Command) else args))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         if not self._callers_server or tool not in ("mcp", "getMcpTools"):
             return False
         fields = Fields(args)
-        server = fields.text("providerIdentifier", "serverIdentifier", "server")
+        server = _server(fields)
         if server:
             return server == self._callers_server
         return fields.text("name").startswith(f"{self._callers_server}-")
+
+    def _is_users(self, tool: str, args: object) -> bool:
+        if self._user_tool is None or tool not in ("mcp", "getMcpTools"):
+            return False
+        fields = Fields(args)
+        server = _server(fields) or fields.text("name").removesuffix(f"-{self._user_tool.name}")
+        return self._user_tool.is_called_by(server)
 
     def _named_call(self, record: ToolCall, call: Fields) -> None:
         """The oldest shapes: a name and arguments in one event. Nothing is known but that the tool was called."""
@@ -434,7 +469,7 @@ class CursorDecoder:
             call = self._calls[call_id]
             if call.answer is not None:
                 action, outcome = read_result(call.tool, call.args, call.answer)
-                outcome = self._explained(outcome, call.tool, call.args)
+                outcome = self._explained(outcome, call.tool, action, call.args, call.answer)
                 self._out.append(ToolEnded(call_id, action, outcome, payload=call.answer))
         self._query_only = {}
 
@@ -456,7 +491,12 @@ class CursorDecoder:
     def _elapsed(self) -> int | None:
         if self._first_ms is None or self._last_ms is None:
             return None
-        return max(0, int(self._last_ms - self._first_ms))
+        return max(0, clamped(self._last_ms) - clamped(self._first_ms))
+
+
+def _server(args: Fields) -> str:
+    """The MCP server of a call; empty if it is not named."""
+    return args.text("providerIdentifier", "serverIdentifier", "server")
 
 
 def _message_of(error: object) -> str:
@@ -468,7 +508,7 @@ def _token_counts(usage: UsageFigures | None) -> TokenCounts | None:
     if usage is None:
         return None
     return TokenCounts(
-        prompt=usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens,
-        completion=usage.output_tokens,
-        cached=usage.cache_read_tokens,
+        prompt=clamped(usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens),
+        completion=clamped(usage.output_tokens),
+        cached=clamped(usage.cache_read_tokens),
     )

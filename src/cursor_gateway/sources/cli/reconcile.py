@@ -29,6 +29,7 @@ class Reconciler:
         self._length = 0
         self._earlier = ""  # the segment's text from before a retry
         self._held: str | None = None  # a delta that may be a repetition
+        self._turns: list[int] = []  # indices in `emitted` where the agent went on after background work
 
     @property
     def holds(self) -> bool:
@@ -109,6 +110,10 @@ class Reconciler:
         self._length = self.floor = 0
         return released
 
+    def begin_turn(self) -> None:
+        """Background work has ended; the agent may go on by itself. The final text may be of this turn alone."""
+        self._turns.append(len(self.emitted))
+
     def finish(self, result: str | None) -> tuple[str, bool]:
         """The end of the run. `result` is the agent's own copy of the whole text, if any.
 
@@ -120,7 +125,7 @@ class Reconciler:
             return "", False
         if result.startswith(emitted):
             return result[len(emitted) :], False
-        return "", True
+        return "", all("".join(self.emitted[start:]) != result for start in self._turns)
 
     def _segment(self) -> str:
         return "".join(self.emitted[self._start :])

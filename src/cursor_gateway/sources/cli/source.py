@@ -1,23 +1,40 @@
 """A turn in; agent events from a cursor-agent process started for it, out."""
 
 import asyncio
+import logging
 import os
 import shutil
+import threading
 from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.agent_events import AgentEvent, TextDelta
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
-from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, CommandOptions, Program, command_for, environment_for
+from cursor_gateway.sources.cli.spares import Inputs, Launch, Spare, SpareOptions, Spares
+from cursor_gateway.sources.cursor.agent_files import agent_files
+from cursor_gateway.sources.cursor.command import (
+    INSTALL_ADVICE,
+    PLUGIN_FLAG,
+    CommandOptions,
+    Program,
+    command_for,
+    environment_for,
+    prompt_bytes,
+)
 from cursor_gateway.sources.cursor.configuration import (
     configuration_stamp,
     copy_configuration,
+    own_rules,
+    remove_hooks,
     set_rules,
+    unusable,
     user_configuration,
 )
 from cursor_gateway.sources.cursor.confinement import (
@@ -39,7 +56,12 @@ from cursor_gateway.wire.lines import LineSplitter
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
+    from cursor_gateway.sources.cli.hooked_turn import HookedTurn, HookOptions
+    from cursor_gateway.sources.cursor.user_questions import UserQuestions
 
+_log = logging.getLogger(__name__)
+
+_SILENT_SECONDS = 30.0  # after its prompt: an agent that was started in advance does not work
 _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 
 
@@ -52,10 +74,20 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     max_output_bytes: int = 256 * 1024 * 1024
     grace_seconds: float = 2.0
     models_seconds: float = 600.0
+    hooks: "HookOptions | None" = None  # None: the agent decides by its own rules, and nobody is asked
+    spares: SpareOptions = SpareOptions()
+
+
+class _Offered(Struct, frozen=True):
+    """The tool with which the agent asks questions, during a turn."""
+
+    questions: "UserQuestions"
+    url: str
 
 
 class CursorCliSource(Source):
-    holds_questions = False
+    holds_questions = True
+    asks_by_default = False
     offers_tools = True
     tools_server = TOOLS_SERVER
 
@@ -66,8 +98,10 @@ class CursorCliSource(Source):
         ledger: Ledger,
         clock: Callable[[], float],
         recorder: Recorder | None = None,
+        tool_servers: ToolServers | None = None,
     ) -> None:
-        self._options, self._ledger, self._recorder = options, ledger, recorder
+        """Without `tool_servers`, the agent has no tool for questions."""
+        self._options, self._ledger, self._recorder, self._tool_servers = options, ledger, recorder, tool_servers
         self._environ = dict(environ)  # `os.environ` decodes its values each time
         given = environ if options.user is None else options.user.environment(environ)
         self._environment = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
@@ -75,6 +109,8 @@ class CursorCliSource(Source):
         self._probing = asyncio.Lock()
         self._stamp: object = None  # of the program's file when it was probed
         self._models = ModelCache(self._list_models, options.models_seconds, clock)
+        self._spares = Spares(options.spares, ledger, self._inputs, self._launch)
+        self._comparing = threading.Lock()  # a thread continues even if its turn is cancelled
 
     async def probe(self) -> Program:
         """Probes the agent once, and again when its file has changed, since it updates itself."""
@@ -119,28 +155,66 @@ class CursorCliSource(Source):
 
     async def forget(self, folder: str) -> bool:
         """The agent's chats are in the folder; transcripts may be in the user's own."""
+        await self._spares.forget(folder)
         ids = sessions_in(Path(folder)) | {session.id for session in noted_sessions(Path(folder), "cli")}
         return await asyncio.to_thread(delete_users_sessions, ids, self._environ, self._options.user)
 
+    @property
+    def spare_pids(self) -> list[int]:
+        """The pids of the agents that wait for a prompt."""
+        return self._spares.pids
+
+    @property
+    def has_spares(self) -> bool:
+        return self._spares.has_some
+
+    def claim_spare(self, turn: Turn) -> str | None:
+        return self._spares.claim(turn)
+
+    async def end_spares(self) -> None:
+        await self._spares.close()
+
     async def close(self) -> None:
+        await self._spares.close()
         await self._models.close()
+        if self._tool_servers is not None:
+            await self._tool_servers.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        process = await self._start(turn, await self.probe())
-        recording: RunRecording | None = None
-        lines, decoder = LineSplitter(), CursorDecoder(turn.offered.server if turn.offered is not None else "")
-        size, unended, stderr_tail = 0, 0, b""
+        self._spares.began()
+        program = await self.probe()
+        asking = await self._offer(turn, program) if turn.person is not None else None
+        hooked: HookedTurn | None = None
         try:
-            self._ledger.add(process.pid)
+            if self._options.hooks is not None and turn.offered is None:
+                hooked = await self._hook(turn, program, self._options.hooks, asking)
+            process, is_warm = await self._start(turn, program, asking, hooked)
+        except BaseException:
+            await self._leave(asking, hooked)
+            raise
+        recording: RunRecording | None = None
+        questions = None if asking is None else asking.questions
+        callers_server = turn.offered.server if turn.offered is not None else ""
+        lines = LineSplitter()
+        decoder = CursorDecoder(callers_server, None if questions is None else questions.tool)
+        size, unended, stderr_tail, session_id = 0, 0, b"", ""
+        events: list[AgentEvent] = []
+        if questions is not None:
+            questions.notify = process.interrupt
+        if hooked is not None:
+            hooked.approvals.notify = process.interrupt
+        try:
             if self._recorder is not None:
                 recording = self._recorder.begin(turn.run_id)
-            while not decoder.finished and (chunk := await process.read()):
+            while not decoder.finished and ((chunk := await process.read()) or process.is_interrupted):
                 size += len(chunk)
                 if size > self._options.max_output_bytes:
                     raise output_too_large(self._options.max_output_bytes)
                 if recording is not None:
                     recording.write(chunk)
-                if chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # exactly one line: the usual case
+                if not chunk:
+                    events = []
+                elif chunk.find(b"\n") == len(chunk) - 1 and not lines.rest:  # exactly one line: the usual case
                     events = decoder.push_line(chunk)
                 else:
                     whole = lines.push(chunk)
@@ -148,7 +222,11 @@ class CursorCliSource(Source):
                     if unended > LONGEST_LINE:
                         raise line_too_long(LONGEST_LINE)
                     events = decoder.push(whole)
-                if events:
+                process.is_interrupted = False
+                if events := _with_questions(events, decoder, questions, hooked):
+                    if not session_id and isinstance(begun := events[0], RunStarted):
+                        session_id = begun.session_id
+                        events[0] = replace(begun, is_warm=is_warm)
                     yield events
                     if not process.merges_reads:  # the first words are never delayed
                         process.merges_reads = TextDelta in map(type, events)
@@ -159,37 +237,161 @@ class CursorCliSource(Source):
                     stderr_tail = process.stderr_tail.encode()
                     said = "\n".join(filter(None, (process.stderr_tail, decoder.stray_text)))
                     events += decoder.flush(failure_of(said, process.ending).failure())
-                yield events
+                yield _with_questions(events, decoder, None, hooked)
             process.is_discarding = True
             await process.wait(self._options.grace_seconds)
         finally:
             try:
                 await process.end(self._options.grace_seconds)
             finally:
+                await self._leave(asking, hooked)
                 if recording is not None:
                     recording.end(stderr_tail)
+        if session_id and events and isinstance(events[-1], RunFinished):
+            self._spares.ended(turn, session_id, program)
 
-    async def _start(self, turn: Turn, program: Program) -> AgentProcess:
+    async def _offer(self, turn: Turn, program: Program) -> _Offered | None:
+        """None: the agent could not use the tool."""
+        can_use = turn.offered is None and turn.mode not in ("plan", "ask") and PLUGIN_FLAG in program.flags
+        if turn.person is None or self._tool_servers is None or not can_use:
+            return None
+        try:
+            await self._tool_servers.open()
+        except GatewayError as error:  # the agent can work without it
+            _log.warning("the agent cannot ask questions: %s", error)
+            return None
+        from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool  # late: most runs have no use for it
+        from cursor_gateway.sources.cursor.user_questions import UserQuestions
+
+        # A hook does not learn which server a tool belongs to, so there it needs a name that nobody can guess.
+        name = ASK_USER.name if self._options.hooks is None else f"{ASK_USER.name}_{token_hex(6)}"
+        questions = UserQuestions(UserTool(f"user_{token_hex(6)}", name), turn.person)
+        return _Offered(questions, self._tool_servers.offer(questions.tool))
+
+    async def _leave(self, asking: _Offered | None, hooked: "HookedTurn | None") -> None:
+        """The agent has ended."""
+        if asking is not None and self._tool_servers is not None:
+            asking.questions.close()
+            self._tool_servers.withdraw(asking.url)
+        if hooked is not None:
+            await hooked.close()
+
+    async def _hook(
+        self, turn: Turn, program: Program, options: "HookOptions", asking: _Offered | None
+    ) -> "HookedTurn":
+        """Raises a `GatewayError`."""
+        from cursor_gateway.sources.cli.hooked_turn import HookedTurn
+
+        rules = [*own_rules(user_configuration(self._environ)), *self._options.allow, *turn.allow]
+        hooked = HookedTurn(turn, rules, "" if asking is None else asking.questions.tool.name, options)
+        try:
+            await hooked.start(program)
+        except BaseException:
+            await hooked.close()
+            raise
+        return hooked
+
+    async def _start(
+        self, turn: Turn, program: Program, asking: _Offered | None, hooked: "HookedTurn | None"
+    ) -> tuple[AgentProcess, bool]:
+        """An agent that has the prompt, and whether it was started in advance."""
+        spare = await self._spares.take(turn)
+        if spare is not None and await self._speaks(spare, turn):
+            return spare.process, True
+        launch = self._launch(turn, program, asking=asking, hooked=hooked)
+        process = await AgentProcess.start(
+            launch.arguments,
+            folder=launch.folder,
+            environment=launch.environment,
+            stdin=launch.stdin,
+            on_gone=self._ledger.remove,
+        )
+        try:
+            self._ledger.add(process.pid)
+            if spare is not None and await process.speaks():  # so it was not the prompt's fault, or the account's
+                self._spares.turn_off(program, f"one got a prompt and ended ({spare.process.ending})")
+        except BaseException:
+            await process.end(self._options.grace_seconds)
+            raise
+        return process, False
+
+    async def _speaks(self, spare: Spare, turn: Turn) -> bool:
+        """Gives it the prompt. False: it has ended without a word, so another agent may get the prompt."""
+        clock = asyncio.get_running_loop().time
+        asked_at, has_spoken = clock(), False
+        try:
+            has_spoken = await spare.ask(prompt_bytes(turn)).speaks()
+            if not has_spoken:
+                await spare.process.wait(self._options.grace_seconds)  # for how it ends
+        finally:  # perhaps cancelled
+            if not has_spoken:
+                if clock() - asked_at > _SILENT_SECONDS:
+                    self._spares.turn_off(spare.inputs.program, "one got a prompt and wrote nothing")
+                await spare.end(self._options.grace_seconds)
+        return has_spoken
+
+    async def _inputs(self, turn: Turn) -> Inputs | None:
+        """All that an agent for this turn gets before its prompt. None: it cannot be started without the prompt, or has
+        tools or hooks whose address is this turn's own."""
+        if turn.offered is not None or turn.person is not None or self._options.hooks is not None:
+            return None
+        program = await self.probe()
+        return await asyncio.to_thread(self._read_inputs, replace(turn, prompt=""), program, self._stamp)
+
+    def _read_inputs(self, turn: Turn, program: Program, stamp: object) -> Inputs | None:
+        """Has the agent's configuration written to another folder, always the same one, to compare it."""
+        data = str(self._ledger.folder.absolute())
+        folder = f"{data}/compared"
+        with self._comparing:
+            try:
+                launch = self._launch(turn, program, (folder, data))
+                files = agent_files(self._environ, turn.workspace)
+                written = {
+                    str(path.relative_to(folder)): path.read_bytes()
+                    for path in Path(folder).rglob("*")
+                    if path.is_file()
+                }
+            except OSError as error:
+                raise unusable(error) from error
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        if launch.stdin is None or files is None:
+            return None
+        return Inputs(launch, program, stamp, written, files)
+
+    def _launch(
+        self,
+        turn: Turn,
+        program: Program,
+        configuration: tuple[str, str] | None = None,
+        asking: _Offered | None = None,
+        hooked: "HookedTurn | None" = None,
+    ) -> Launch:
+        """How an agent for this turn is started. Writes its configuration, to this folder in this data directory."""
         original, options = user_configuration(self._environ), self._options.command
-        configuration = configuration_of(turn)
+        folder, data = configuration or (configuration_of(turn), data_of(turn.folder))
         if turn.offered is not None:
             check_confinable(program)
             turn = replace(turn, workspace=confine(turn, turn.offered, original))
             command = command_for(turn, program, options, allowed_tools=ALLOWED_TOOLS)
             environment = without_proxy(self._environment)
         else:
-            images, data = f"{turn.folder}/images", data_of(turn.folder)
-            copy_configuration(original, configuration, data)
-            set_rules(original, configuration, data, [*self._options.allow, *turn.allow])
-            command = command_for(turn, program, options, [images] if os.path.isdir(images) else [])
-            environment = self._environment
-        return await AgentProcess.start(
-            command.arguments,
-            folder=turn.workspace,
-            environment={**environment, "CURSOR_CONFIG_DIR": configuration},
-            stdin=command.stdin,
-            on_gone=self._ledger.remove,
-        )
+            images = f"{turn.folder}/images"
+            copy_configuration(original, folder, data)
+            rules = [*self._options.allow, *turn.allow]
+            if hooked is not None:
+                rules += hooked.configure(original, folder, data)
+            else:
+                remove_hooks(original, folder, data)
+            plugin, environment = "", self._environment
+            if asking is not None:
+                from cursor_gateway.sources.cursor.plugin import write_plugin
+
+                plugin, environment = f"{turn.folder}/plugin", without_proxy(environment)
+                rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
+            set_rules(original, folder, data, rules)
+            command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
+        return Launch(command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin)
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()
@@ -198,6 +400,18 @@ class CursorCliSource(Source):
         if not models:
             raise reported_failure(ran.stderr or ran.stdout)
         return models
+
+
+def _with_questions(
+    events: list[AgentEvent], decoder: CursorDecoder, questions: "UserQuestions | None", hooked: "HookedTurn | None"
+) -> list[AgentEvent]:
+    """The agent's events, and those of what it has asked for."""
+    if hooked is not None:
+        events = hooked.passed(events)
+    if questions is not None:
+        questions.reported(decoder.user_calls)
+        events = questions.among(events, is_over=decoder.finished)
+    return events
 
 
 def _stamp(path: str) -> object:

@@ -35,6 +35,7 @@ _MONTH = re.compile(r"\d{4}\.\d{2}")
 INSTALL_COMMAND = "curl https://cursor.com/install -fsS | bash"
 INSTALL_ADVICE = f"install it with `{INSTALL_COMMAND}` and run `cursor-agent login`, or set `agent_program`"
 
+PLUGIN_FLAG = "--plugin-dir"  # loads the plugin in a folder
 _FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
 
 
@@ -82,8 +83,10 @@ def command_for(
     options: CommandOptions,
     extra_folders: Iterable[str] = (),
     allowed_tools: Collection[str] = (),
+    plugin: str = "",
 ) -> Command:
-    """With `allowed_tools` the agent has no other tools and never asks for permission: anything else is denied."""
+    """With `allowed_tools` the agent has no other tools and never asks for permission: anything else is denied.
+    `plugin` is the folder of one."""
     arguments = [*program.command, "-p", "--output-format", "stream-json"]
     if program.can("--stream-partial-output"):
         arguments.append("--stream-partial-output")
@@ -103,15 +106,22 @@ def command_for(
     if program.can("--add-dir"):
         for folder in extra_folders:
             arguments += ["--add-dir", folder]
+    if plugin:
+        arguments += [PLUGIN_FLAG, plugin]
     arguments += operator_flags(program, options, allowed_tools)
     if turn.session_id is not None:
         arguments += ["--resume", turn.session_id]
-    prompt = turn.prompt.encode("utf-8", "replace")
+    prompt = prompt_bytes(turn)
     if program.is_since(_READS_STDIN) or _is_no_argument(turn.prompt, prompt):
         return Command(arguments, prompt)
     if turn.prompt.startswith("-"):
         arguments.append("--")
     return Command([*arguments, turn.prompt], None)
+
+
+def prompt_bytes(turn: Turn) -> bytes:
+    """As an agent reads it from its standard input."""
+    return turn.prompt.encode("utf-8", "replace")
 
 
 def operator_flags(program: Program, options: CommandOptions, allowed_tools: Collection[str]) -> list[str]:

@@ -14,9 +14,10 @@ from typing import Any
 import msgspec
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
-from cursor_gateway.sources.private_files import PathOrText, private_folder, read_private, write_private
+from cursor_gateway.sources.private_files import PathOrText, private_folder, read_private, remove_entry, write_private
 
 SETTINGS = "cli-config.json"
+HOOKS = "hooks.json"
 _DEFAULT_ALLOW = ("Shell(ls)",)  # of an agent without settings
 _LARGEST = 4 * 1024 * 1024  # settings, MCP servers and logins are small; skip larger files
 
@@ -79,10 +80,7 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
     settings = read_settings(copy, data)
     if not rules and "permissions" not in settings:
         return
-    own = read_settings(original).get("permissions")
-    own = own if isinstance(own, dict) else {}
-    allowed = own.get("allow")
-    allowed = allowed if isinstance(allowed, list) else list(_DEFAULT_ALLOW)
+    own, allowed = _permissions(original), own_rules(original)
     wanted = {**own, "allow": [*allowed, *(rule for rule in rules if rule not in allowed)]}
     wanted.setdefault("deny", [])
     if settings.get("permissions") == wanted:
@@ -92,6 +90,27 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
             write_private(folder, SETTINGS, encode_settings({"version": 1, **settings, "permissions": wanted}))
     except OSError as error:
         raise unusable(error) from error
+
+
+def remove_hooks(original: PathOrText, copy: PathOrText, data: PathOrText) -> None:
+    """Removes hooks from the copy that the original lacks: of an earlier turn. Raises as `copy_configuration`."""
+    if os.path.lexists(f"{copy}/{HOOKS}") and not os.path.isfile(f"{original}/{HOOKS}"):
+        try:
+            with private_folder(data, copy) as folder:
+                remove_entry(folder, HOOKS)
+        except OSError as error:
+            raise unusable(error) from error
+
+
+def own_rules(original: PathOrText) -> list[str]:
+    """What the original's settings allow."""
+    allowed = _permissions(original).get("allow")
+    return allowed if isinstance(allowed, list) else list(_DEFAULT_ALLOW)
+
+
+def _permissions(original: PathOrText) -> dict[str, Any]:
+    found = read_settings(original).get("permissions")
+    return found if isinstance(found, dict) else {}
 
 
 def read_settings(configuration: PathOrText, data: PathOrText | None = None) -> dict[str, Any]:

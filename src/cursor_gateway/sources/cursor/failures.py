@@ -39,14 +39,29 @@ _ALIKE = 0.5  # minimum similarity for a suggestion
 NOT_LOGGED_IN = "The agent is not logged in; run `cursor-agent login` or set CURSOR_API_KEY."
 KEY_REJECTED = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one, or unset it to use the login."
 USAGE_LIMIT = "The Cursor account has reached its usage limit; wait for its reset or raise the limit."
-NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; try again later."
+NO_CAPACITY = "Cursor's service has no capacity for this request at the moment; wait a while, then ask again."
 CANCELLED = "The run was cancelled; start it again to get the whole answer."
 CONNECTION_LOST = "The agent lost its connection to Cursor's service; check the network and try again."
 BAD_OPTION = "The agent rejected one of its options."
+LOGIN_REJECTED = "Cursor rejected the agent's login; run `cursor-agent login` again, or set a valid CURSOR_API_KEY."
+ACCOUNT_REFUSED = "Cursor does not serve this account at the moment; follow the instructions at cursor.com/dashboard."
+
+# The whole answer of Cursor's service if the account must be changed first.
+ACCOUNT_SENTENCES = frozenset(
+    {
+        "Please sign in to continue",
+        "Upgrade your plan to continue",
+        "Add a payment method to continue",
+        "Check your settings to continue",
+    }
+)
 
 _TABLE: list[tuple[str, type[AgentError], str]] = [
     (r"Authentication required|Not logged in", AgentUnauthenticated, NOT_LOGGED_IN),
     (r"API key is invalid", AgentUnauthenticated, KEY_REJECTED),
+    (r"\bPlease sign in to continue|\[unauthenticated\]", AgentUnauthenticated, LOGIN_REJECTED),
+    (r"\b(?:Upgrade your plan|Add a payment method) to continue", AgentQuotaExhausted, ACCOUNT_REFUSED),
+    (r"\bCheck your settings to continue", AgentMisconfigured, ACCOUNT_REFUSED),
     (
         r"Workspace Trust Required",
         WorkspaceUntrusted,
@@ -85,7 +100,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         AgentMisconfigured,
         BAD_OPTION,
     ),
-    (r"Aborting operation|Operation cancelled", RunCancelled, CANCELLED),
+    (r"Aborting operation|Operation cancelled|\bCancelledError: ", RunCancelled, CANCELLED),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
         AgentUnreachable,
@@ -94,7 +109,13 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
     (
         r"\[internal\] |exceeded max retries",
         AgentUnreachable,
-        "Cursor's service failed several times in a row; try again later.",
+        "Cursor's service failed several times in a row; wait a while, then ask again.",
+    ),
+    (r"\bActionRequiredError: ", AgentMisconfigured, ACCOUNT_REFUSED),
+    (
+        r"\bNonRetriableError: ",
+        AgentMisconfigured,
+        "Cursor's service rejected the request; change it, because trying again would not help.",
     ),
 ]
 

@@ -105,7 +105,7 @@ _APPROVALS = _names("requires_approval")
 _FOLDERS = {*_PROPERTIES["cwd"], *_PROPERTIES["folder"]}
 
 
-class Request(Struct, frozen=True):
+class _Request(Struct, frozen=True):
     """The agent's request, by meaning. `same` has arguments under the agent's own names, used where names agree."""
 
     subject: str
@@ -114,7 +114,7 @@ class Request(Struct, frozen=True):
     same: dict[str, Any] = {}
 
 
-class Offered(Struct, frozen=True):
+class _Offered(Struct, frozen=True):
     """The arguments that a tool accepts."""
 
     schema: dict[str, Any]
@@ -149,7 +149,7 @@ def _by_name(action: OtherTool, tools: Sequence[Tool]) -> tuple[Tool, dict[str, 
 # --- Reading the request ----------------------------------------------------------------------------
 
 
-def _requests(action: Action, scratch: str) -> tuple[str, list[Request]]:
+def _requests(action: Action, scratch: str) -> tuple[str, list[_Request]]:
     """The kind of tool, and equivalent requests to try on it, best first."""
     match action:
         case Command(command=command, working_directory=directory) if command.strip():
@@ -158,29 +158,29 @@ def _requests(action: Action, scratch: str) -> tuple[str, list[Request]]:
             return _change(action, file)
         case OtherTool(tool="read_file", arguments={"target_file": str(path)}) if path:
             file = _placed(path, scratch)
-            return "read", [Request(file, {"file": file}, _lines(Fields(action.arguments)))]
+            return "read", [_Request(file, {"file": file}, _lines(Fields(action.arguments)))]
         case OtherTool(tool="list_dir", arguments=arguments) if not arguments or "target_directory" in arguments:
             folder = _placed(Fields(arguments).text("target_directory"), scratch) or "."
             ignored = Fields(arguments).texts("ignore_globs")
             where, optional = {"folder": folder}, {"ignore": ignored} if ignored else {}
             # A tool without a folder argument lists the caller's working folder.
             return "list", [
-                Request(folder, {}, where | optional) if folder == "." else Request(folder, where, optional)
+                _Request(folder, {}, where | optional) if folder == "." else _Request(folder, where, optional)
             ]
         case OtherTool(tool="grep", arguments={"pattern": str(pattern)}):
             fields = Fields(action.arguments)
             same = {name: value for name, value in fields.all.items() if name not in ("pattern", "path", "glob")}
-            return "grep", [Request(pattern, {"regex": pattern}, _search(fields, scratch), same)]
+            return "grep", [_Request(pattern, {"regex": pattern}, _search(fields, scratch), same)]
         case OtherTool(tool="glob_file_search", arguments={"glob_pattern": str(pattern)}) if pattern:
             folder = _placed(Fields(action.arguments).text("target_directory"), scratch)
-            return "glob", [Request(pattern, {"glob": pattern}, {"folder": folder} if folder else {})]
+            return "glob", [_Request(pattern, {"glob": pattern}, {"folder": folder} if folder else {})]
         case Question(questions=[first, *_] as questions):
-            return "question", [Request(first.text, {"questions": questions})]
+            return "question", [_Request(first.text, {"questions": questions})]
         case Command() | FileEdit() | OtherTool() | Plan() | Question() | TodoUpdate():
             return "", []
 
 
-def _commands(command: str, directory: str) -> list[Request]:
+def _commands(command: str, directory: str) -> list[_Request]:
     elsewhere: list[tuple[str, dict[str, Any]]] = [(command, {})]
     if directory not in ("", "."):
         elsewhere = [(command, {"cwd": directory}), (f"cd {shlex.quote(directory)} && {command}", {})]
@@ -188,21 +188,21 @@ def _commands(command: str, directory: str) -> list[Request]:
         request
         for line, place in elsewhere
         for request in (
-            Request(command, {"program": "bash", "arguments": ["-lc", line], **place}),
-            Request(command, {"command": line, **place}),
+            _Request(command, {"program": "bash", "arguments": ["-lc", line], **place}),
+            _Request(command, {"command": line, **place}),
         )
     ]
 
 
-def _change(edit: FileEdit, file: str) -> tuple[str, list[Request]]:
+def _change(edit: FileEdit, file: str) -> tuple[str, list[_Request]]:
     match edit:
         case FileEdit(operation="create", content=str(content)):
-            return "write", [Request(file, {"file": file, "content": content})]
+            return "write", [_Request(file, {"file": file, "content": content})]
         case FileEdit(operation="edit", diff=Diff(old_string=old, new_string=new)) if old:  # "" may mean all of a file
             ways: list[dict[str, Any]] = [{"old": old, "new": new}, {"edits": (old, new)}]
-            return "edit", [Request(file, {"file": file, **way}) for way in ways]
+            return "edit", [_Request(file, {"file": file, **way}) for way in ways]
         case FileEdit(operation="delete"):
-            return "delete", [Request(file, {"file": file})]
+            return "delete", [_Request(file, {"file": file})]
         case _:  # streamContent may be a whole file or a patch, and nothing says which
             return "", []
 
@@ -242,7 +242,7 @@ def _placed(path: str, scratch: str) -> str:
 # --- Building the call --------------------------------------------------------------------------------
 
 
-def _known(kind: str, tools: Sequence[Tool]) -> Iterator[tuple[Tool, Offered]]:
+def _known(kind: str, tools: Sequence[Tool]) -> Iterator[tuple[Tool, _Offered]]:
     for alias in _TOOLS.get(kind, "").split():
         name, _, marker = alias.partition("/")
         for tool in tools:
@@ -251,21 +251,21 @@ def _known(kind: str, tools: Sequence[Tool]) -> Iterator[tuple[Tool, Offered]]:
                 yield tool, offered
 
 
-def _offered(tool: Tool) -> Offered | None:
+def _offered(tool: Tool) -> _Offered | None:
     schema = tool.parameters
     try:
         check_schema(schema)
     except InvalidRequest:
         return None
     parts = list(_parts(schema, schema, "allOf"))
-    return Offered(
+    return _Offered(
         schema=schema,
         properties={name: its for part in parts for name, its in part.get("properties", {}).items()},
         required=[name for part in parts for name in part.get("required", ())],
     )
 
 
-def _arguments(request: Request, offered: Offered) -> dict[str, Any] | None:
+def _arguments(request: _Request, offered: _Offered) -> dict[str, Any] | None:
     arguments: dict[str, Any] = {}
     for meaning, value in (request.needed | request.optional).items():
         if found := _place(meaning, value, offered, arguments):
@@ -285,7 +285,7 @@ def _arguments(request: Request, offered: Offered) -> dict[str, Any] | None:
     return arguments if _fits(arguments, offered.schema) else None
 
 
-def _place(meaning: str, value: Any, offered: Offered, taken: dict[str, Any]) -> tuple[str, Any] | None:
+def _place(meaning: str, value: Any, offered: _Offered, taken: dict[str, Any]) -> tuple[str, Any] | None:
     """The property for a meaning, preferably a required one, and the value in a form that it accepts."""
     named = [name for alias in _PROPERTIES[meaning] for name in offered.properties if _plain(name) == alias]
     free = sorted((name for name in named if name not in taken), key=lambda name: name not in offered.required)
@@ -319,7 +319,7 @@ def _asked(question: ClarificationQuestion) -> dict[str, Any]:
     }
 
 
-def _default_values(name: str, request: Request, offered: Offered) -> Iterator[Any]:
+def _default_values(name: str, request: _Request, offered: _Offered) -> Iterator[Any]:
     """Values for a required property that the request does not set, best first."""
     parts = list(_parts(offered.properties.get(name), offered.schema, "anyOf", "oneOf", "allOf"))
     types = [type for part in parts for type in _listed(part.get("type"))]

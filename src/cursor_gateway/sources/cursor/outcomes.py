@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.actions import Outcome
 from cursor_gateway.model.documents import State
-from cursor_gateway.wire.payload import Fields
+from cursor_gateway.wire.payload import Fields, clamped
 
 _BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid", "planUri"}
 
@@ -79,7 +79,7 @@ def timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outco
         return outcome
     for started, ended in clocks:
         if started is not None and ended is not None:
-            return replace(outcome, duration_ms=max(0, int(ended - started)))
+            return replace(outcome, duration_ms=max(0, clamped(ended) - clamped(started)))
     return outcome
 
 

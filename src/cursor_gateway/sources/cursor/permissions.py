@@ -8,18 +8,34 @@ import re
 import shlex
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from cursor_gateway.model.actions import Outcome
 from cursor_gateway.model.documents import PermissionRequest
 from cursor_gateway.wire.payload import Fields
 
 _RULE = re.compile(r"(Shell|Write|Read|Mcp|WebFetch)\((.+)\)", re.DOTALL)
-BREAK = re.compile(r"&&|\|\||[;|&\n]")  # between the simple commands of a line
 _ASSIGNMENT = re.compile(r"\w+=.*", re.DOTALL)
 _BEFORE_A_COMMAND = frozenset(["!", "{", "if", "then", "elif", "else", "do", "while", "until", "time"])
 _NO_COMMAND = frozenset(["}", "for", "case", "done", "fi", "esac"])
 _PROGRAM = re.compile(r"[\w./+@%~-]+")
 _NAME = re.compile(r"[\w.-]+")
-HOST = re.compile(r"https?://(?:[^/?#@\\\s]*@)?([^/:?#@\\\s]+)(?:[/:?#]|\Z)")
+# Programs that read URLs disagree about anything else: user names, backslashes, blanks, escapes, dots at the end.
+_LABEL = "[a-z0-9_-]+"
+_URL = re.compile(rf"https?://({_LABEL}(?:\.{_LABEL})*)(?::[0-9]{{1,5}})?(?:[/?#][!-~]*)?", re.IGNORECASE)
+_NUMERIC = re.compile(r"(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)")  # an IPv4 address in one of its forms
+_IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])(?:\.(?!\Z)|\Z)){4}")
+_RUNS_OTHERS = re.compile(
+    r"""(?x)
+    \.|source|eval|exec|command|builtin|
+    (?:ba|z|da|k|c|tc|fi|a|pw)?sh|nu|busybox|
+    env|sudo|doas|su|runuser|chroot|nohup|nice|ionice|timeout|time|setsid|stdbuf|script|watch|flock|strace|xargs|parallel|
+    find|fd|ssh|docker|podman|kubectl|tmux|screen|at|batch|
+    python[0-9.]*|pypy[0-9.]*|node|nodejs|deno|bun|ruby|perl|php|lua[0-9.]*|tclsh|osascript|[gmn]?awk|
+    npx|bunx|uvx|pipx|vi|vim|nvim|emacs|ed|make
+    """
+)
+_WARNING = "{names} can run any other program. A rule for it allows everything; allow it once instead."
 _MOST = 20  # simple commands in a line
 _LONGEST = 10_000  # characters of a command line: nobody reads more before allowing it
 
@@ -45,10 +61,16 @@ def needed(tool: str, args: object) -> PermissionRequest | None:
             return _mcp(fields)
         case "webFetch":
             url = fields.text("url")
-            host = found[1] if (found := HOST.match(url)) else ""
-            return _request(url, "WebFetch", [host], _NAME)
+            return _request(url, "WebFetch", [host_of(url)], _NAME)
         case _:
             return None
+
+
+def host_of(url: str) -> str:
+    """In lower case; empty unless every program finds the same host in the URL."""
+    found = _URL.fullmatch(url)
+    host = found[1].lower() if found else ""
+    return "" if _NUMERIC.fullmatch(host) and not _IPV4.fullmatch(host) else host
 
 
 def explained(outcome: Outcome, request: PermissionRequest | None) -> Outcome:
@@ -111,4 +133,6 @@ def _mcp(args: Fields) -> PermissionRequest | None:
 def _request(subject: str, kind: str, names: Sequence[str], valid: re.Pattern[str]) -> PermissionRequest | None:
     if not 0 < len(names) <= _MOST or not all(valid.fullmatch(name) for name in names):
         return None
-    return PermissionRequest(subject=subject, rules=[f"{kind}({name})" for name in names])
+    wide = [name for name in names if kind == "Shell" and _RUNS_OTHERS.fullmatch(name.rpartition("/")[2])]
+    warning = _WARNING.format(names=" and ".join(f"`{name}`" for name in wide)) if wide else UNSET
+    return PermissionRequest(subject=subject, rules=[f"{kind}({name})" for name in names], warning=warning)

@@ -26,6 +26,8 @@ from cursor_gateway.stages.diffs import line_diff, patch_diff
 from cursor_gateway.wire.payload import Fields
 
 _SUBJECTS = ("path", "target_file", "command", "url", "uri", "globPattern", "pattern", "query", "searchTerm")
+# What a rule or a hook that denies a read says (2026.10.01). A file that cannot be opened has a result of its own.
+_REFUSED_READS = ("Error: Permission denied", "Permission denied")
 # The agent's own reason is that the user skipped the question, who may never have seen it.
 _UNANSWERED = Outcome(
     state="unanswered", code="UNANSWERED", message="The agent went on without you. You can still answer."
@@ -58,6 +60,8 @@ def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcom
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
     if tool == "askQuestion" and outcome.state == "rejected":
         outcome = _UNANSWERED
+    if tool == "read" and outcome.message in _REFUSED_READS:
+        outcome = structs.replace(outcome, state="rejected", code="REJECTED")
     if outcome.state != "completed" and not outcome.details:
         outcome = structs.replace(outcome, details=call.args.text(*_SUBJECTS))
     milliseconds = call.value.integer("executionTime") or call.value.integer("durationMs")
@@ -120,7 +124,8 @@ def _replacement(args: Fields) -> Diff | None:
     if not pairs:
         return None
     old_text, new_text = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
-    return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=1 + old_text.count("\n"))
+    end_line = 1 + old_text.removesuffix("\n").count("\n")
+    return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=end_line)
 
 
 def _write(call: Call) -> Action:
@@ -150,7 +155,7 @@ def _shell(call: Call) -> Action:
     policy = call.result.object("sandboxPolicy").all or call.args.object("requestedSandboxPolicy").all
     return Command(
         tool="run_terminal_cmd",
-        command=call.args.text("command") or call.value.text("command"),
+        command=call.value.text("command") or call.args.text("command"),  # a hook may have changed it
         working_directory=call.value.text("workingDirectory") or call.args.text("workingDirectory", "cwd"),
         exit_code=exit_code,
         output=call.value.text("interleavedOutput") or both,
@@ -215,6 +220,7 @@ def _create_plan(call: Call) -> Action:
         overview=call.args.text("overview"),
         markdown=call.args.text("plan"),
         todos=_plan_todos(todos),
+        is_accepted=call.value.flag("accepted") is True,
     )
 
 
@@ -296,6 +302,8 @@ def _read_content(value: Fields) -> Any:
 
 
 def _grep_hits(value: Fields) -> Any:
+    if "workspaceResults" not in value.all and "activeEditorResult" not in value.all:
+        return value.all  # only counts, over ACP
     hits: list[Any] = []
     groups = [Fields(group) for group in value.object("workspaceResults").all.values()]
     for group in [*groups, value.object("activeEditorResult")]:

@@ -10,12 +10,12 @@ import os
 import re
 import signal
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -38,7 +38,11 @@ VERSION = "1.1.0"  # a beta: other versions may differ
 _READY = re.compile(r"^cursor-sdk-bridge ready (\{.*\})$", re.MULTILINE)
 _FOLDER = "/"  # part of the name under which its agents are stored, so it must never change
 _NOTICED_SECONDS = 0.1
+_DESCRIPTORS, _WITH_TOOLS = 3, 8  # that it holds for an agent, and for one with the caller's tools
 _LOOK_SECONDS = 0.01  # between checks for its ready message: stderr wakes no waiter
+
+
+Prepare: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]  # before each start: returns variables to set
 
 
 class BridgeOptions(Struct, frozen=True, kw_only=True):
@@ -49,6 +53,13 @@ class BridgeOptions(Struct, frozen=True, kw_only=True):
     silence_seconds: float = 60.0  # on a run's stream, which has a keep-alive every 15 s
     ping_seconds: float = 5.0
     grace_seconds: float = 2.0
+    max_descriptors: int = 600  # after about 200 conversations, when it takes 400 MB of memory
+
+
+def most_descriptors(hard_limit: int) -> int:
+    """How many a bridge may hold for its agents, of those that a process may have. It needs about 100 for itself."""
+    most = BridgeOptions().max_descriptors
+    return most if hard_limit < 0 else max(_WITH_TOOLS, min(most, (hard_limit - 150) // 2))
 
 
 class Ready(Struct, rename="camel", frozen=True):
@@ -67,8 +78,10 @@ class Bridge:
     ) -> None:
         self.client = client
         self.pid = process.pid
+        self.users = 0  # runs
         self._process, self._http, self._options = process, http, options
         self._is_ending = False
+        self._held: dict[str, int] = {}  # descriptors, by session
 
     @property
     def is_gone(self) -> bool:
@@ -78,6 +91,15 @@ class Bridge:
     def stderr_tail(self) -> str:
         """How it ended, if it has, and the end of its stderr."""
         return f"{self._process.ending}\n{stderr_tail(self._process)}".strip()
+
+    @property
+    def descriptors(self) -> int:
+        """About how many it holds for its agents: it keeps their stores open until it ends."""
+        return sum(self._held.values())
+
+    def add_run(self, session: str, *, offers_tools: bool) -> None:
+        self.users += 1
+        self._held[session] = max(self._held.get(session, 0), _WITH_TOOLS if offers_tools else _DESCRIPTORS)
 
     async def settle(self) -> None:
         """Waits briefly after a lost connection, so that the end of the process is noticed."""
@@ -115,10 +137,11 @@ class Bridge:
 class Bridges:
     """The current bridge: started on first use, and again after it has died."""
 
-    def __init__(self, options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger) -> None:
-        self._options, self._environ, self._ledger = options, environ, ledger
+    def __init__(self, options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger, prepare: Prepare) -> None:
+        self._options, self._environ, self._ledger, self._prepare = options, environ, ledger, prepare
         self._start: asyncio.Task[Bridge] | None = None  # of the current bridge
         self._ends: set[asyncio.Task[None]] = set()
+        self._retired: dict[Bridge, asyncio.Task[Bridge]] = {}  # still used, but not for new runs
         self._is_closed = False
 
     @property
@@ -133,11 +156,22 @@ class Bridges:
         """Raises a `GatewayError` if it cannot be started. Concurrent callers wait for the same start."""
         if self._is_closed:
             raise ShuttingDown("The gateway is shutting down; retry when it is back.")
+        if (full := self.current) is not None and full.descriptors >= self._options.max_descriptors:
+            self._retire(full)
         if self._start is None or (self._start.done() and self.current is None):
             self._discard()
-            starting = start(self._options, self._environ, self._ledger)
-            self._start = asyncio.get_running_loop().create_task(starting, name="start of the bridge")
+            self._start = self._started()
         return await asyncio.shield(self._start)
+
+    def start(self) -> None:
+        """Starts it in advance. If that fails, `get` starts it again."""
+        if self._start is None and not self._is_closed:
+            self._start = self._started()
+            self._start.add_done_callback(lambda start: start.cancelled() or start.exception())
+
+    def _started(self) -> "asyncio.Task[Bridge]":
+        starting = start(self._options, self._environ, self._ledger, self._prepare)
+        return asyncio.get_running_loop().create_task(starting, name="start of the bridge")
 
     async def replace_broken(self, bridge: Bridge) -> GatewayError | None:
         """After a call without an answer: ends the bridge unless it answers a ping. Returns the error; None: it is
@@ -158,19 +192,37 @@ class Bridges:
             self._discard()
         return error
 
+    def _retire(self, bridge: Bridge) -> None:
+        """Ends the current bridge when its runs are over. The next one is started at once."""
+        if self._start is not None and bridge.users:
+            self._retired[bridge], self._start = self._start, None
+        else:
+            self._discard()
+
+    def release(self, bridge: Bridge) -> None:
+        """A run in it is over."""
+        bridge.users -= 1
+        if not bridge.users and (start := self._retired.pop(bridge, None)) is not None:
+            self._end(start)
+
     def _discard(self) -> None:
         """Ends the current bridge in the background."""
         if self._start is not None:
-            task = asyncio.get_running_loop().create_task(_ended(self._start), name="end of the bridge")
-            self._start = None
-            self._ends.add(task)
-            task.add_done_callback(self._ends.discard)
+            start, self._start = self._start, None
+            self._end(start)
+
+    def _end(self, start: asyncio.Task[Bridge]) -> None:
+        task = asyncio.get_running_loop().create_task(_ended(start), name="end of the bridge")
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
     async def close(self) -> None:
         self._is_closed = True
         if self._start is not None:
             self._start.cancel()  # no effect if it has started
             self._discard()
+        for start in self._retired.values():
+            self._end(start)
         if self._ends:
             await asyncio.wait(self._ends)
 
@@ -181,13 +233,14 @@ async def _ended(start: "asyncio.Task[Bridge]") -> None:
         await start.result().end()
 
 
-async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger) -> Bridge:
-    """Raises `AgentMissing`, `AgentCrashed` or `AgentTimedOut`."""
+async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger, prepare: Prepare) -> Bridge:
+    """Raises `AgentMissing`, `AgentCrashed` or `AgentTimedOut`, or what `prepare` raises."""
     sdk = await load()
     command = list(options.command) or bundled_command(sdk)
     # The key is sent with each call, so that the agent's own commands cannot read it from the environment.
     environment = without_proxy(environment_for(environ, options.environment, None))
     environment.pop("CURSOR_API_KEY", None)
+    environment |= await prepare()
     environment |= {"CURSOR_SDK_CLIENT_LANGUAGE": "python", "CURSOR_SDK_PYTHON_VERSION": VERSION}  # as the SDK does
     process = await AgentProcess.start(
         command, folder=_FOLDER, environment=environment, stdin=None, on_gone=ledger.remove
@@ -274,7 +327,9 @@ async def load() -> ModuleType:
 
 
 def missing_sdk() -> AgentMissing:
-    return AgentMissing("Cursor's SDK is not installed; install it with `pip install cursor-gateway[sdk]`.")
+    return AgentMissing(
+        "Cursor's SDK is not installed; install it with `pipx install --force '.[sdk]'` in cursor-gateway's folder."
+    )
 
 
 def bundled_command(sdk: ModuleType) -> list[str]:
@@ -283,7 +338,8 @@ def bundled_command(sdk: ModuleType) -> list[str]:
     node, script = folder / "bin" / "node", folder / "dist" / "bin" / "cursor-sdk-bridge.js"
     if not node.is_file() or not script.is_file():
         raise AgentMissing(
-            "Cursor's SDK is installed without its bridge; install it again with `pip install cursor-gateway[sdk]`.",
+            "Cursor's SDK is installed without its bridge; install it again with `pipx install --force '.[sdk]'` in "
+            "cursor-gateway's folder.",
             details=str(folder),
         )
     return [str(node), str(script)]

@@ -1,7 +1,7 @@
 """Decode the events of the SDK's stream as agent events.
 
-The stream contains everything twice, as deltas and as complete messages. Text and tools are taken from the deltas, and
-from the messages only what no delta has: the prompt, the usage, the run's state.
+The stream contains everything twice, as deltas and as messages. Text and tools are taken from the deltas, and from the
+messages only what no delta has: the usage, the run's state. The prompt is not in it.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentCrashed, Failure
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    CommandOutput,
     Notice,
     PromptEchoed,
     RunFailed,
@@ -35,7 +36,7 @@ from cursor_gateway.wire.surrogates import PairJoiner, repair_json
 
 CALLERS_SERVER = "custom-user-tools"  # the SDK's name for the tools that it is given
 
-# Duplicates, or not needed: partial arguments of a call, its live output, a sub-agent's steps.
+# Duplicates, or not needed: partial arguments of a call, a sub-agent's steps.
 _QUIET_UPDATES = frozenset(
     [
         "partial-tool-call",
@@ -46,12 +47,11 @@ _QUIET_UPDATES = frozenset(
         "summary",
         "summary-started",
         "summary-completed",
-        "shell-output-delta",
         "tool-requests-listed",
         "tool-call-delta",
     ]
 )
-_QUIET_MESSAGES = frozenset({"assistant", "thinking", "tool_call", "request"})
+_QUIET_MESSAGES = frozenset({"assistant", "thinking", "tool_call", "request", "system", "user"})
 _QUIET_KINDS = frozenset({"unknown", "step", "done"})  # the first is the keep-alive
 
 
@@ -61,13 +61,27 @@ class _Call(Struct):
     tool: str
     args: Any
     started_ms: float
+    has_output: bool = False  # live output can only be this command's: no other one has run meanwhile
 
 
 class SdkDecoder:
-    def __init__(self, agent_id: str, model: str, *, offers_tools: bool = False) -> None:
-        """With `offers_tools`, successful calls of the caller's tools are skipped: the gateway runs and reports them
-        itself."""
-        self._agent_id, self._model, self._offers_tools = agent_id, model, offers_tools
+    def __init__(
+        self,
+        agent_id: str,
+        model: str,
+        prompt: str,
+        *,
+        offers_tools: bool = False,
+        user_tool: str = "",
+        is_warm: bool = False,
+    ) -> None:
+        """With `offers_tools`, successful calls of the caller's tools are skipped, and calls of the tool `user_tool`
+        unless they are rejected: the gateway runs and reports them itself. `is_warm`: the runtime was ready before the
+        run."""
+        self._is_warm = is_warm
+        self._agent_id, self._model, self._prompt, self._offers_tools = agent_id, model, prompt, offers_tools
+        self._user_tool = user_tool
+        self.user_calls = 0  # of the user's tool, so far
         self.finished = False  # whether the end of the run has been decoded
         self._started = False
         self._out: list[AgentEvent] = []
@@ -137,6 +151,8 @@ class SdkDecoder:
                 report = self._tool_started if name == "tool-call-started" else self._tool_ended
                 model_call = repair_json(Fields(dict(update)).text("model_call_id")) or None
                 report(repair_json(call_id), repair_json(call), model_call, at_ms)
+            case {"type": "shell-output-delta"}:
+                self._command_output(Fields(dict(update)).object("event"))
             case {"type": "turn-ended"}:
                 self._counted = _added(self._counted, update.get("usage"))
             case _:
@@ -160,15 +176,21 @@ class SdkDecoder:
     def _start(self) -> None:
         if not self._started:
             self._started = True
-            self._out.append(RunStarted(self._agent_id, self._model))
+            self._out += [RunStarted(self._agent_id, self._model, is_warm=self._is_warm), PromptEchoed(self._prompt)]
 
     # --- tools --------------------------------------------------------------------------------------
 
     def _tool_started(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
         tool = Fields(call).text("type")
         args = protocol_arguments(tool, call.get("args"))
-        self._calls[call_id] = _Call(tool, args, at_ms)
-        if not self._is_callers(tool, args):
+        commands = [other for other in self._calls.values() if other.tool == "shell"]
+        self._calls[call_id] = _Call(tool, args, at_ms, has_output=tool == "shell" and not commands)
+        if tool == "shell":
+            for other in commands:
+                other.has_output = False
+        if self._is_users(tool, args):
+            self.user_calls += 1
+        elif not self._is_callers(tool, args):
             self._out.append(ToolStarted(call_id, read_call(tool, args), model_call, call))
 
     def _tool_ended(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
@@ -178,8 +200,16 @@ class SdkDecoder:
         action, outcome = read_result(tool, args, protocol_result(tool, call.get("result")))
         if outcome.state == "completed" and self._is_callers(tool, args):
             return
+        if outcome.state != "rejected" and self._is_users(tool, args):
+            return
         outcome = timed(outcome, (started.started_ms if started else None, at_ms))
         self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
+
+    def _command_output(self, event: Fields) -> None:
+        """It does not say which command it is of."""
+        if event.text("case") in ("stdout", "stderr") and (text := event.object("value").text("data")):
+            for call_id in [id for id, call in self._calls.items() if call.has_output]:
+                self._out.append(CommandOutput(call_id, repair_json(text)))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         """An agent with the caller's tools has no other server, so an unnamed server is this one."""
@@ -187,19 +217,17 @@ class SdkDecoder:
             return False
         return Fields(args).text("providerIdentifier", "serverIdentifier", "server") in ("", CALLERS_SERVER)
 
+    def _is_users(self, tool: str, args: object) -> bool:
+        return bool(self._user_tool) and tool == "mcp" and Fields(args).text("toolName") == self._user_tool
+
     # --- messages -----------------------------------------------------------------------------------
 
     def _message(self, message: Mapping[str, Any]) -> None:
         match message:
-            case {"type": "system"}:
-                self._model = repair_json(Fields(message.get("model")).text("id")) or self._model
-                self._start()
-            case {"type": "user", "message": dict(user)}:
-                self._start()
-                prompt = "".join(part.text("text") for part in Fields(user).objects("content"))
-                self._out.append(PromptEchoed(repair_json(prompt)))
             case {"type": "status", "status": str(status)}:
                 self._status, self._reason = status.lower(), repair_json(Fields(dict(message)).text("message"))
+                if self._status == "running":  # the text may follow much later
+                    self._start()
             case {"type": "usage"}:
                 self._reported = _added(self._reported, message.get("usage"))
             case {"type": "task"}:
@@ -243,16 +271,19 @@ class SdkDecoder:
 
 
 def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
-    """Adds a turn. The SDK's input tokens include cached ones, unlike the CLI's."""
+    """Adds a turn. As with the CLI, cached tokens are counted apart."""
     fields = Fields(usage)
     figures = [
         fields.integer(name if name in fields.all else snake(name))
-        for name in ("inputTokens", "outputTokens", "cacheReadTokens")
+        for name in ("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens", "reasoningTokens")
     ]
     if all(figure is None for figure in figures):
         return before
     before = before or TokenCounts(prompt=0, completion=0)
-    prompt, completion, cached = (figure or 0 for figure in figures)
+    fresh, completion, cached, written, reasoning = (figure or 0 for figure in figures)
     return TokenCounts(
-        prompt=before.prompt + prompt, completion=before.completion + completion, cached=before.cached + cached
+        prompt=before.prompt + fresh + cached + written,
+        completion=before.completion + completion,
+        cached=before.cached + cached,
+        reasoning=before.reasoning + reasoning,
     )

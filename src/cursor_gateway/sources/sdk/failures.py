@@ -1,7 +1,7 @@
 """Translate an error of the SDK, or the status of a failed run, into an error of the gateway.
 
-The SDK's error classes are less precise than the codes on the wire, so the code is checked first. Some failures have
-only a text, which is the agent's own, the same as with the other sources.
+The SDK's error classes are less precise than the codes on the wire, so the code is checked first. Failed runs have
+only a text: `[code] message`, or what Cursor shows to people, the same as with the other sources.
 """
 
 import re
@@ -40,6 +40,16 @@ from cursor_gateway.sources.cursor.failures import (
 
 _NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
+_LEADING_CODE = re.compile(r"\[([a-z_]+)\]")
+
+# What the runtime says of a failed run, whatever the code.
+_RUN_WORDS = [
+    (re.compile(r"Invalid API key", re.IGNORECASE), "unauthenticated"),
+    (re.compile(r"Too many requests|Slow down", re.IGNORECASE), "resource_exhausted"),
+    (re.compile(r"Connection (?:failed|stalled)", re.IGNORECASE), "unavailable"),
+]
+# A failed run was not cancelled by its user, and its session exists.
+_RUN_CODES = {"canceled": "unavailable", "not_found": "unknown_resource"}
 
 _BAD_KEY = "Cursor rejected the API key; set CURSOR_API_KEY to a valid one (cursor.com/dashboard, Integrations)."
 _REFUSED = "Cursor does not allow this for the account of this API key; use another account, or another model."
@@ -56,17 +66,27 @@ _TABLE: list[tuple[str, type[GatewayError], str]] = [
     (
         "unimplemented",
         AgentMisconfigured,
-        "This version of the SDK cannot do that; install the supported one with `pip install cursor-gateway[sdk]`.",
+        "This version of the SDK cannot do that; install the supported one with `pipx install --force '.[sdk]'` in "
+        "cursor-gateway's folder.",
     ),
     ("agent_not_found not_found", SessionLost, "The agent's session no longer exists; start a new conversation."),
+    (
+        "unknown_resource",
+        AgentMisconfigured,
+        "Cursor's service does not know something that the run needs; try another model, or a new conversation.",
+    ),
     ("agent_archived", SessionLost, "The agent's session is archived; start a new conversation."),
     ("run_not_found", AgentCrashed, "The agent's run no longer exists; send the message again."),
     (
         "invalid_model",
         ModelUnavailable,
-        "The agent does not know this model, or may not use it; choose one that GET /v1/models lists.",
+        "The agent does not know this model, or may not use it; choose one that `cursor-gateway models` lists.",
     ),
-    ("missing_model", ModelUnavailable, "The SDK needs the name of a model; choose one that GET /v1/models lists."),
+    (
+        "missing_model",
+        ModelUnavailable,
+        "The SDK needs the name of a model; choose one that `cursor-gateway models` lists.",
+    ),
     ("usage_limit_exceeded", AgentQuotaExhausted, USAGE_LIMIT),
     (
         "agent_busy already_exists",
@@ -83,7 +103,13 @@ _TABLE: list[tuple[str, type[GatewayError], str]] = [
 ]
 _CODES = {code: (kind, message) for codes, kind, message in _TABLE for code in codes.split()}
 _SERVICE = frozenset({"upstream_error", "internal_error", "internal", "unknown"})  # or the way to it
-_WORDS_DECIDE = _SERVICE | {"resource_exhausted", "permission_denied", "failed_precondition", "invalid_argument"}
+_WORDS_DECIDE = _SERVICE | {
+    "resource_exhausted",
+    "permission_denied",
+    "failed_precondition",
+    "invalid_argument",
+    "unknown_resource",
+}
 _IMPORTANT = (AgentQuotaExhausted, ModelUnavailable, AgentUnauthenticated)  # what words add to such a code
 
 
@@ -105,6 +131,11 @@ class Reported(Struct, frozen=True, kw_only=True):
     @property
     def is_slow(self) -> bool:
         return self.is_transport and self.name == "APITimeoutError"
+
+    @property
+    def is_busy(self) -> bool:
+        """The agent has an active run. A bridge that finds one in the store of a dead bridge has no code for it."""
+        return self.sdk_code == "agent_busy" or "already has active run" in self.message
 
     @property
     def may_be_the_bridge(self) -> bool:
@@ -133,7 +164,7 @@ def error_of(report: Reported) -> GatewayError:
             "The SDK's bridge stopped before the agent had finished; partial output was kept. Try again.",
             details=details,
         )
-    return _by_code(report.sdk_code or report.code, details)
+    return _by_code("agent_busy" if report.is_busy else report.sdk_code or report.code, details)
 
 
 def failure_of(report: Reported) -> Failure:
@@ -152,11 +183,22 @@ def run_failure(status: str, code: str, message: str) -> Failure:
         case "expired":
             return AgentTimedOut("The agent's run has expired; try again.", details=details).failure()
         case _:
-            return _by_code(_normal(code), details).failure()
+            return _by_code(_normal(code) or _code_in(details), details).failure()
+
+
+def _code_in(text: str) -> str:
+    """The code that a failed run's text contains or means; empty if there is none."""
+    for words, code in _RUN_WORDS:
+        if words.search(text):
+            return code
+    found = _LEADING_CODE.match(text)
+    return _RUN_CODES.get(found[1], found[1]) if found else ""
 
 
 def _by_code(code: str, details: str) -> GatewayError:
-    words = known_failure(details)
+    words: GatewayError | None = known_failure(details)
+    if isinstance(words, AgentUnauthenticated):
+        words = AgentUnauthenticated(_BAD_KEY, details=details)  # a login would not help
     if words is not None and (code not in _CODES or (code in _WORDS_DECIDE and isinstance(words, _IMPORTANT))):
         return words
     if code not in _CODES:

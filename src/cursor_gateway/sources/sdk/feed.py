@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from cursor_gateway.sources.process import copies_of
 from cursor_gateway.sources.sdk.failures import reported
+from cursor_gateway.sources.sdk.updates import as_line
 
 if TYPE_CHECKING:
     from cursor_sdk import AsyncAgent, AsyncRun, RunStreamEvent, SendOptions
@@ -20,19 +22,26 @@ class Feed:
         """`options` is called with whether to replace a run that is still active."""
         self.run: AsyncRun | None = None  # set with the bridge's first answer
         self.error: Exception | None = None  # what ended it
-        self.is_over = False
+        self.is_over = self.is_interrupted = False
         self._agent, self._prompt, self._options = agent, prompt, options
         self._events: list[RunStreamEvent] = []
         self._change = asyncio.Event()
+        self._copies = copies_of(["cursor-sdk", agent.agent_id])
         self._task = asyncio.get_running_loop().create_task(self._read(), name=f"feed of {agent.agent_id}")
 
     async def next(self) -> "list[RunStreamEvent]":
-        """Waits for events and returns all since the last call; empty at the end."""
-        while not self._events and not self.is_over:
+        """Waits for events and returns all since the last call; empty at the end, and where there are none when
+        `is_interrupted` is set."""
+        while not self._events and not self.is_over and not self.is_interrupted:
             self._change.clear()
             await self._change.wait()
         events, self._events = self._events, []
         return events
+
+    def interrupt(self) -> None:
+        """Lets `next` return, until `is_interrupted` is reset."""
+        self.is_interrupted = True
+        self._change.set()
 
     async def end(self, seconds: float) -> None:
         """Waits that long for the end of the stream."""
@@ -48,6 +57,8 @@ class Feed:
             async for event in self.run.events():
                 self._events.append(event)
                 self._change.set()
+                for copy in self._copies:
+                    copy(as_line(event))
         except Exception as error:  # noqa: BLE001 -- reported by `error`
             self.error = error
         finally:
@@ -58,7 +69,7 @@ class Feed:
         try:
             return await self._agent.send(self._prompt, self._options(False))
         except Exception as error:
-            if reported(error).sdk_code != "agent_busy":
+            if not reported(error).is_busy:
                 raise
             # The gateway allows one run at a time, so the active one was left over by a dead process.
             return await self._agent.send(self._prompt, self._options(True))

@@ -1,4 +1,4 @@
-"""Run the SDK's calls of the caller's tools, and end them when the run ends first."""
+"""Run the SDK's calls of the tools that it is given, and end them when the run ends first."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class HeldCalls:
     """The calls of one run. The SDK does not report that a run was cancelled or its bridge died, so `end` must."""
 
     def __init__(self, runner: ToolRunner) -> None:
-        self._runner = runner
+        self.runner = runner
         self._tasks: set[asyncio.Task[ToolResult]] = set()
         self._is_over = False
 
@@ -24,7 +24,7 @@ class HeldCalls:
         """Never raises: the bridge would pass nothing useful about an exception. `context` is the SDK's."""
         if self._is_over:
             return content_of(_OVER)
-        waiting = self._runner.call(name, dict(arguments))
+        waiting = self.runner.call(name, dict(arguments))
         task = asyncio.get_running_loop().create_task(waiting, name=f"tool {name}")
         self._tasks.add(task)
         try:

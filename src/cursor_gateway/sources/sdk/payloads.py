@@ -9,6 +9,8 @@ from typing import Any
 from cursor_gateway.wire.payload import Fields
 
 _HEADING = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
+_NO_REASON = ("error", "rejected")  # where the SDK loses the reason
+_NOTE = "\n\nAgent note: "  # after the reason of a hook that blocks a call
 _NEW_FILE = re.compile(r"--- /dev/null$|@@ -0,0 ", re.MULTILINE)
 
 
@@ -40,8 +42,12 @@ def protocol_result(tool: str, result: object) -> Any:
                     return {"success": {**Fields(value).all, "todos": _todos(Fields(value))}}
                 case _:
                     return {"success": value}
+        case {"status": "error", "error": {"message": str(message), **rest}} if _NOTE in message:
+            return {"rejected": {**rest, "reason": message.partition(_NOTE)[0]}}
         case {"status": "error", **rest}:
-            return {"error": rest.get("error")}
+            if Fields(error := rest.get("error")).text("message") in _NO_REASON:
+                return {"error": {**Fields(error).all, "message": "The tool failed; Cursor's SDK does not say why."}}
+            return {"error": error}
         case _:
             return result
 
@@ -74,7 +80,11 @@ def _found(found: Fields) -> dict[str, Any]:
     output = found.object("output")
     match found.text("type"):
         case "content":
-            return {"content": {"matches": [_match(match) for match in output.objects("matches")]}}
+            matches = output.objects("matches")
+            lines = [_match(match) for match in matches if "line" in match.all]
+            # The SDK loses the lines that were found, but not where.
+            files = [match.text("file") for match in matches if "line" not in match.all]
+            return {"content": {"matches": lines}, "files": {"files": list(dict.fromkeys(files))}}
         case "files":
             return {"files": output.all}
         case "count":

@@ -1,12 +1,15 @@
 """Run turns in agents of Cursor's SDK, through the shared bridge."""
 
 import asyncio
+import os
+import shutil
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,9 +24,16 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
+from cursor_gateway.sources.cursor.approvals import Approvals
+from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool
+from cursor_gateway.sources.cursor.configuration import unusable
 from cursor_gateway.sources.cursor.confinement import empty_workspace
 from cursor_gateway.sources.cursor.failures import output_too_large
+from cursor_gateway.sources.cursor.hook_rules import Policy
+from cursor_gateway.sources.cursor.hook_server import HookServer
 from cursor_gateway.sources.cursor.models import ModelCache, nearest
+from cursor_gateway.sources.cursor.user_questions import UserQuestions
+from cursor_gateway.sources.descendants import end_commands
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
 from cursor_gateway.sources.private_files import data_of
@@ -32,7 +42,8 @@ from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder
 from cursor_gateway.sources.sdk.failures import error_of, failure_of, reported
 from cursor_gateway.sources.sdk.feed import Feed
 from cursor_gateway.sources.sdk.held import HeldCalls
-from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection
+from cursor_gateway.sources.sdk.home import make_home, project_folders, write_project_hook
+from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection, setting_sources
 from cursor_gateway.sources.sdk.tools import definitions
 from cursor_gateway.sources.sdk.updates import plain, size_of
 
@@ -40,11 +51,16 @@ if TYPE_CHECKING:
     from cursor_sdk import AgentOptions, CustomTool, SendOptions
 
 _MOST_LOST = 10_000
+_LOOK_SECONDS = 0.02  # between looks for a run that is about to begin
 
 
 class SdkOptions(Struct, frozen=True, kw_only=True):
+    folder: Path  # for the runtime's home
     bridge: BridgeOptions = BridgeOptions()
     force: bool = False  # allow commands, web access and subagents
+    permissions: Literal["deny", "ask"] = "deny"  # for what no rule allows
+    allow: Sequence[str] = ()  # the operator's rules
+    loads_settings: bool = True  # rules, MCP servers and hooks of the workspace and the user, as the CLI does
     models_seconds: float = 600.0
     max_output_bytes: int = 256 * 1024 * 1024  # per turn
     cancel_seconds: float = 5.0  # for each call to the bridge when a run ends
@@ -62,7 +78,8 @@ def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
 
 
 class CursorSdkSource(Source):
-    holds_questions = False  # the bridge's protocol has no way to answer
+    holds_questions = True
+    asks_by_default = False
     offers_tools = True
     tools_server = CALLERS_SERVER
 
@@ -70,11 +87,23 @@ class CursorSdkSource(Source):
         self, options: SdkOptions, environ: Mapping[str, str], ledger: Ledger, clock: Callable[[], float]
     ) -> None:
         self._options, self._environ = options, environ
-        self._bridges = Bridges(options.bridge, environ, ledger)
+        self._bridges = Bridges(options.bridge, environ, ledger, self._prepare)
+        self._hooks = HookServer()
         self._models = ModelCache(self._list_models, options.models_seconds, clock)
         self._lost: dict[str, None] = {}  # sessions, latest last
         self._cleanups: dict[str, asyncio.Task[None]] = {}  # by session: of its last turn
         self._background: set[asyncio.Task[None]] = set()
+        self._turns: set[Feed] = set()  # that are running
+
+    async def _prepare(self) -> Mapping[str, str]:
+        """Before a bridge starts: the socket for its hook, and the home folder with the hook."""
+        options = self._options
+        try:
+            await self._hooks.start()
+            make = partial(make_home, options.folder, self._hooks.socket, self._environ)
+            return await asyncio.to_thread(make, loads_settings=options.loads_settings)
+        except OSError as error:
+            raise unusable(error) from error
 
     async def probe(self) -> str:
         """The bridge's version; starts it. Raises a `GatewayError`."""
@@ -116,46 +145,81 @@ class CursorSdkSource(Source):
                     await self._call(bridge, bridge.client.agents.delete(session.id, options))
         except GatewayError:
             return False
+        for session in sessions:
+            if session.workspace.startswith(f"{folder}/"):  # of this conversation alone: what was deleted is erased
+                for project in project_folders(self._options.folder, self._environ, session.workspace):
+                    await asyncio.to_thread(shutil.rmtree, project, ignore_errors=True)
         return True
 
+    def warm_up(self, workspace: str) -> None:
+        """Starts the bridge. If that fails, the next request reports it."""
+        if unavailable(self._environ) is None:
+            self._bridges.start()
+
     async def close(self) -> None:
-        await self._models.close()
-        while ends := [*self._cleanups.values(), *self._background]:
-            await asyncio.wait(ends)
-        await self._bridges.close()
+        try:
+            await self._models.close()
+            while ends := [*self._cleanups.values(), *self._background]:
+                await asyncio.wait(ends)
+            await self._bridges.close()
+        finally:
+            await self._hooks.close()
 
     async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
         key = self._key()
         if turn.session_id is not None and (last := self._cleanups.get(turn.session_id)) is not None:
             await asyncio.wait([last])
-        held = HeldCalls(turn.offered.runner) if turn.offered is not None else None
+        is_warm = self._bridges.current is not None
+        questions = _questions(turn)
+        runner = turn.offered.runner if turn.offered is not None else questions.tool if questions is not None else None
+        held = HeldCalls(runner) if runner is not None else None
         opened = await self._opened(turn, held, key)
         if isinstance(opened, Failure):
             yield [RunFailed(failure=opened)]
             return
         clock, agent = asyncio.get_running_loop().time, opened.agent
         model = agent.model.id if agent.model is not None else turn.model
-        decoder = SdkDecoder(agent.agent_id, model, offers_tools=turn.offered is not None)
+        user_tool = "" if questions is None else questions.tool.name
+        decoder = SdkDecoder(
+            agent.agent_id,
+            model,
+            turn.prompt,
+            offers_tools=turn.offered is not None,
+            user_tool=user_tool,
+            is_warm=is_warm,
+        )
+        approvals = self._approvals(turn, opened.folder, user_tool)
+        self._hooks.add(agent.agent_id, approvals)
         feed = Feed(agent, turn.prompt, lambda force: _send_options(turn, force=force))
+        approvals.notify = feed.interrupt
+        if questions is not None:
+            questions.notify = feed.interrupt
+        self._turns.add(feed)
         size, most = 0, self._options.max_output_bytes
         try:
-            while not decoder.finished and (events := await feed.next()):
+            while not decoder.finished and ((events := await feed.next()) or feed.is_interrupted):
                 for event in events:
                     update = plain(event)
                     size += size_of(update)
                     if size > most:
                         raise output_too_large(most)
                     decoder.push(event.kind, update, clock() * 1000)
-                if batch := decoder.take():
+                feed.is_interrupted = False
+                batch = approvals.passed(decoder.take())
+                if questions is not None:
+                    questions.reported(decoder.user_calls)
+                    batch = questions.among(batch, is_over=decoder.finished)
+                if batch:
                     yield batch
             if not decoder.finished:
-                yield decoder.flush(
-                    None if feed.error is None else await self._failure(opened.bridge, feed.error, turn.model)
-                )
+                error = None if feed.error is None else await self._failure(opened.bridge, feed.error, turn.model)
+                yield approvals.passed(decoder.flush(error))
         finally:
             leaving = self._run_in_background(self._clean_up(opened, feed, held, is_over=decoder.finished))
             self._cleanups[agent.agent_id] = leaving
             leaving.add_done_callback(lambda _: self._cleanups.pop(agent.agent_id))
+            if questions is not None:
+                leaving.add_done_callback(lambda _: questions.close())
             await asyncio.shield(leaving)  # the cleanup continues even if this is cancelled
 
     # --- opening and closing an agent -----------------------------------------------------------------
@@ -176,8 +240,8 @@ class CursorSdkSource(Source):
         """
         for is_last in (False, True):
             bridge = await self._bridges.get()
-            folder = turn.workspace if turn.offered is None else empty_workspace(turn)  # as in the CLI's source
-            options = _agent_options(turn, folder, held, key, force=self._options.force)
+            folder = self._workspace(turn)
+            options = _agent_options(turn, folder, held, key, self._options)
             try:
                 if turn.session_id is None:
                     opened = _Opened(bridge, await bridge.client.create_agent(options), folder)
@@ -193,8 +257,32 @@ class CursorSdkSource(Source):
             # The SDK keeps its agents in its own store, outside the conversation's folder.
             noted = NotedSession("sdk", opened.agent.agent_id, folder)
             note_session(Path(turn.folder), data_of(turn.folder), noted)
+            bridge.add_run(opened.agent.agent_id, offers_tools=held is not None)
             return opened
         raise AssertionError("the last attempt returns")
+
+    def _workspace(self, turn: Turn) -> str:
+        """The agent's working folder. With the caller's tools it is empty, except for the gateway's hook."""
+        if turn.offered is None:
+            return turn.workspace
+        folder = empty_workspace(turn)
+        try:
+            write_project_hook(Path(folder), data_of(turn.folder), self._hooks.socket)
+        except OSError as error:
+            raise unusable(error) from error
+        return folder
+
+    def _approvals(self, turn: Turn, folder: str, user_tool: str) -> Approvals:
+        policy = Policy(
+            force=self._options.force,
+            mode=turn.mode,
+            is_confined=turn.offered is not None,
+            rules=[*self._options.allow, *turn.allow],
+            user_tool=user_tool,
+            data=os.path.realpath(data_of(turn.folder)),
+        )
+        person = turn.approver if self._options.permissions == "ask" else None
+        return Approvals(policy, os.path.realpath(folder), person)
 
     async def _abandon(self, opening: "asyncio.Task[_Opened | Failure]") -> None:
         """Closes an agent whose turn was cancelled while it opened."""
@@ -203,29 +291,43 @@ class CursorSdkSource(Source):
             return
         if not isinstance(opened := opening.result(), Failure):
             await self._bounded(opened, opened.agent.close())
+            self._bridges.release(opened.bridge)
 
     async def _clean_up(self, opened: "_Opened", feed: Feed, held: HeldCalls | None, *, is_over: bool) -> None:
         """Ends the run and the agent: to stop reading the stream does not cancel the run."""
         try:
             if not is_over:
                 await self._bounded(opened, self._cancel(opened, feed))
-        finally:
-            if held is not None:  # not earlier: the agent would continue without the results
+        finally:  # not earlier: the agent would continue without the results, or without what it asked for
+            self._hooks.remove(opened.agent.agent_id)
+            if held is not None:
                 held.end()
         await feed.end(self._options.cancel_seconds)
-        await self._bounded(opened, opened.agent.close())
+        self._turns.discard(feed)
+        try:
+            await end_commands(
+                opened.bridge.pid,
+                opened.agent.agent_id,
+                is_alone=lambda: not self._turns,
+                seconds=self._options.bridge.grace_seconds,
+            )
+        finally:
+            await self._bounded(opened, opened.agent.close())
+            self._bridges.release(opened.bridge)
 
     async def _cancel(self, opened: "_Opened", feed: Feed) -> None:
         client, agent_id = opened.bridge.client, opened.agent.agent_id
-        if feed.is_over:
-            return
-        if feed.run is not None and feed.run.id:
-            await client.cancel_run(feed.run.id, agent_id=agent_id)
-            return
-        # The run's id is not known yet.
-        for run in (await client.list_runs(agent_id, runtime="local", cwd=opened.folder)).items:
-            if run.status == "running":
-                await client.cancel_run(run.id, agent_id=agent_id)
+        while not feed.is_over:
+            if feed.run is not None and feed.run.id:
+                await client.cancel_run(feed.run.id, agent_id=agent_id)
+                return
+            # The run's id is not known yet; perhaps the bridge has not begun it either.
+            runs = (await client.list_runs(agent_id, runtime="local", cwd=opened.folder)).items
+            if running := [run for run in runs if run.status == "running"]:
+                for run in running:
+                    await client.cancel_run(run.id, agent_id=agent_id)
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
     async def _bounded(self, opened: "_Opened", call: Coroutine[Any, Any, None]) -> None:
         """Calls the bridge with a timeout and ignores the answer; a bridge that does not answer is replaced."""
@@ -300,26 +402,38 @@ class _Opened(Struct, frozen=True):
     folder: str  # its working folder
 
 
-def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, *, force: bool) -> "AgentOptions":
+def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, options: SdkOptions) -> "AgentOptions":
     from cursor_sdk import AgentOptions, LocalAgentOptions
 
-    tools = _custom_tools(turn, held) if held is not None else {}
+    tools = _custom_tools(held) if held is not None else {}
     return AgentOptions(
         model=selection(turn.model),
         api_key=key,
-        local=LocalAgentOptions(cwd=folder, custom_tools=tools or None),
+        local=LocalAgentOptions(
+            cwd=folder,
+            custom_tools=tools or None,
+            setting_sources=setting_sources(turn, loads_settings=options.loads_settings),
+        ),
         tools=allowed_tools(turn),
-        disallowed_tools=denied_tools(force=force),
+        disallowed_tools=denied_tools(
+            [*options.allow, *turn.allow], force=options.force, asks=options.permissions == "ask"
+        ),
     )
 
 
-def _custom_tools(turn: Turn, held: HeldCalls) -> "dict[str, CustomTool]":
+def _questions(turn: Turn) -> UserQuestions | None:
+    """With a tool whose name nobody can guess: the hook that allows it does not learn which server it belongs to."""
+    if turn.person is None or turn.offered is not None:
+        return None
+    return UserQuestions(UserTool(CALLERS_SERVER, f"{ASK_USER.name}_{token_hex(6)}"), turn.person)
+
+
+def _custom_tools(held: HeldCalls) -> "dict[str, CustomTool]":
     from cursor_sdk import CustomTool
 
-    assert turn.offered is not None
     return {
         tool.name: CustomTool(partial(held.call, tool.name), tool.description, tool.parameters)
-        for tool in definitions(turn.offered.runner.tools)
+        for tool in definitions(held.runner.tools)
     }
 
 

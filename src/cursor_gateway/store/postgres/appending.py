@@ -9,6 +9,7 @@ import asyncio
 
 from msgspec import Struct
 
+from cursor_gateway.store.base import OWNER
 from cursor_gateway.store.postgres.connections import Connection, Connections
 
 _MOST = 256  # batches in a statement
@@ -65,6 +66,7 @@ class Appender:
             await self._task
 
     async def _work(self) -> None:
+        OWNER.set("")  # not for the owner of the batch that came first: all others are stored with it
         try:
             while self._waiting:
                 await self._send(self._next())

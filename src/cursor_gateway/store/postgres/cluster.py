@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Claim, RunRecord
 from cursor_gateway.store.cluster import (
@@ -26,12 +27,13 @@ from cursor_gateway.store.cluster import (
     Watchers,
 )
 from cursor_gateway.store.postgres import writing
-from cursor_gateway.store.postgres.connections import Connection, rows_of
+from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, Connection, rows_of
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
 from cursor_gateway.store.postgres.hints import HintListener, HintSender
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore
-from cursor_gateway.store.sql import run_of
+from cursor_gateway.store.sql import UNREADABLE, UNREADABLE_PART, run_of
 
+CONNECTIONS = MOST_CONNECTIONS + 3  # of a process: those of its store, the heartbeat's, and two for hints
 _PAGE = 1000  # numbers of events that one look takes of a run
 
 _JOIN = """
@@ -86,6 +88,10 @@ _ABSENT = f"""
         UNION SELECT front FROM commands WHERE state = 'queued' AND front <> ''
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
+_CONNECTIONS = """
+    SELECT (SELECT count(*) FROM members) AS needed,
+        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer AS most
+"""
 _SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
 _FIGURES = f"""
     SELECT coalesce((
@@ -132,8 +138,9 @@ _ALIKE = """
     SELECT id FROM commands WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
-# The next place goes to the owner that holds the fewest, and among equals to the one that has waited longest.
-_CLAIM = """
+# The next place goes to the owner that holds the fewest, and among equals to the one that has waited longest. A place
+# that is kept for some owners is for one that has none, as long as one of them has none.
+_CLAIM = f"""
     WITH lost AS MATERIALIZED (
         SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
         WHERE state = 'claimed' AND runner = %(id)s AND id <> ALL(%(known)s::text[])
@@ -141,6 +148,10 @@ _CLAIM = """
         SELECT conversations.owner, count(*) AS places
         FROM runs JOIN conversations ON conversations.key = runs.conversation
         WHERE runs.state = 'running' GROUP BY conversations.owner
+    ), active AS (
+        SELECT conversations.owner FROM runs JOIN conversations ON conversations.key = runs.conversation
+        WHERE runs.state = 'running' AND NOT runs.waiting AND conversations.owner IS NOT NULL
+        UNION SELECT owner FROM commands WHERE state = 'claimed' AND takes_place
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
         WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
@@ -149,6 +160,10 @@ _CLAIM = """
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
+            AND (NOT takes_place OR target = %(id)s OR cardinality(%(kept_for)s::text[]) = 0 OR {_HAS_BEGUN}
+                OR owner NOT IN (SELECT owner FROM active)
+                OR %(kept_for)s::text[] <@ (SELECT array_agg(owner) FROM active)
+            )
         ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
         LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
     ), claimed AS (
@@ -212,10 +227,19 @@ class PostgresCluster:
             waiting_bytes=appender.waiting_bytes,
             rewinds=appender.rewinds,
             reconnections=self._listener.reconnections,
+            skipped_hints=self._listener.skipped,
             losses=self._connections.losses,
         )
 
     # --- members ------------------------------------------------------------------------------------
+
+    async def identity(self) -> str:
+        (found,) = await self._connections.select("SELECT id FROM cluster")
+        return str(found["id"])
+
+    async def connections(self) -> tuple[int, int]:
+        (found,) = await self._connections.select(_CONNECTIONS)
+        return found["needed"] * CONNECTIONS, found["most"]
 
     async def join(self, member: Member) -> None:
         async def work(connection: Connection) -> None:
@@ -321,8 +345,24 @@ class PostgresCluster:
             return await self._connections.transaction(work_alone)
         return await self._connections.run(work)
 
-    async def claim(self, member: Member, *, has_room: bool, most: int, known: Collection[str]) -> list[ClaimedCommand]:
-        values = {**_values(member), "has_room": has_room, "most": most, "known": list(known)}
+    async def _api_keys(self) -> list[str]:
+        """A runner's role of an older version cannot see which ones were revoked, so they count as well."""
+        (may,) = await self._connections.select("SELECT has_column_privilege('api_keys', 'revoked_ms', 'SELECT') AS it")
+        which = "WHERE revoked_ms IS NULL" if may["it"] else ""
+        return [row["name"] for row in await self._connections.select(f"SELECT name FROM api_keys {which}")]
+
+    async def claim(
+        self,
+        member: Member,
+        *,
+        has_room: bool,
+        most: int,
+        known: Collection[str],
+        kept_for: Collection[str] | None = None,
+    ) -> list[ClaimedCommand]:
+        keys = [] if kept_for is None else [*kept_for, *await self._api_keys()]
+        lists = {"known": list(known), "kept_for": keys}
+        values = {**_values(member), **lists, "has_room": has_room, "most": most}
         return [ClaimedCommand(**row) for row in await self._connections.select(_CLAIM, values)]
 
     async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
@@ -360,13 +400,18 @@ class PostgresCluster:
     async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
         values = [list(after), list(after.values()), _PAGE]
         heads: dict[str, Head] = {}
+        unreadable: set[str] = set()
         for row in await self._connections.select(_HEADS, values):
             head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
             assert isinstance(head.events, list)
             # Lost events may have been stored again in other batches.
             if row["data"] is not None and (known := row["after"] + len(head.events) + 1 - row["first"]) >= 0:
-                head.events.extend(batches.decode(row["data"])[known:])
-        return heads
+                try:
+                    head.events.extend(batches.decode(row["data"])[known:])
+                except UNREADABLE as error:
+                    self._store.health.failed("damage", StoreUnavailable(UNREADABLE_PART, details=str(error)))
+                    unreadable.add(row["id"])
+        return {id: head for id, head in heads.items() if id not in unreadable}
 
     async def has_had(self, volume: str) -> bool:
         return await self._connections.execute("SELECT FROM volumes WHERE name = %s", [volume]) > 0
@@ -391,6 +436,10 @@ class PostgresCluster:
 
     def hint(self, to: str, hint: Hint) -> None:
         self._sender.send(to, hint)
+
+    @property
+    def is_listening(self) -> bool:
+        return self._listener.is_listening
 
     def hints(self, member: str) -> AsyncGenerator[Hint, None]:
         return self._listener.listen(member)

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 import psycopg
 from psycopg import AsyncConnection, errors
@@ -21,6 +22,8 @@ from psycopg.rows import dict_row
 from psycopg.types.string import StrDumperUnknown
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
+from cursor_gateway.store.base import OWNER
+from cursor_gateway.store.health import StoreHealth
 from cursor_gateway.wire.surrogates import repair
 
 Connection: TypeAlias = AsyncConnection[Any]
@@ -28,7 +31,7 @@ Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 _T = TypeVar("_T")
 
-_MOST = 4  # connections: each is a process in the server
+MOST_CONNECTIONS = 4  # connections: each is a process in the server
 _CONNECT_SECONDS = 5
 # A server that was cut off is noticed within seconds, not after the quarter of an hour that TCP would take.
 LIVENESS: dict[str, Any] = {
@@ -101,12 +104,14 @@ def why(error: psycopg.Error) -> StoreUnavailable:
 
 
 class Connections:
-    """Those of one event loop."""
+    """Those of one event loop. No owner has all of them at once, so that nobody's searches delay the others."""
 
     def __init__(self, url: str) -> None:
         self._url = url
+        self.health = StoreHealth()
         self._idle: list[Connection] = []
-        self._room = asyncio.Semaphore(_MOST)
+        self._room = asyncio.Semaphore(MOST_CONNECTIONS)
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by owner
         self._is_closed = False
         self.losses = 0  # times that the server was unavailable, even if a retry succeeded
 
@@ -114,9 +119,17 @@ class Connections:
         """The result of the work, which may be done several times."""
         try:
             async with asyncio.timeout(_CALL_SECONDS):
-                return await self._with_retries(work)
+                result = await self._with_retries(work)
         except TimeoutError:
-            raise StoreUnavailable(_SLOW) from None
+            slow = StoreUnavailable(_SLOW)
+            self.health.failed("write", slow)
+            raise slow from None
+        except StoreUnavailable as error:
+            if not self._is_closed:
+                self.health.failed("write", error)
+            raise
+        self.health.worked("write")
+        return result
 
     async def transaction(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
         """The same in a transaction, which an exception rolls back."""
@@ -172,7 +185,8 @@ class Connections:
 
     @asynccontextmanager
     async def _one(self) -> AsyncIterator[Connection]:
-        async with self._room:
+        share = self._shares.setdefault(OWNER.get(), asyncio.Semaphore(MOST_CONNECTIONS - 1))
+        async with share, self._room:
             if self._is_closed:
                 raise StoreUnavailable(_CLOSED)
             connection = self._idle.pop() if self._idle else await connect(self._url)

@@ -37,8 +37,8 @@ class _Row(Struct, frozen=True):
     data: bytes
 
 
-def decode(data: bytes, *, is_deflated: bool) -> list[DocumentEvent]:
-    return batches.decode(zlib.decompress(data) if is_deflated else data)
+def decode(data: bytes, skip: int = 0, *, is_deflated: bool) -> list[DocumentEvent]:
+    return batches.decode(zlib.decompress(data) if is_deflated else data, skip)
 
 
 class Folding:

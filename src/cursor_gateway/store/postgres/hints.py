@@ -9,6 +9,7 @@ processes take only a part of its capacity. Hints that fail are dropped.
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import AsyncGenerator, Iterable, Iterator
 from contextlib import suppress
 
@@ -17,6 +18,8 @@ import psycopg
 
 from cursor_gateway.store.cluster import Hint
 from cursor_gateway.store.postgres.connections import Connection, connect
+
+_log = logging.getLogger(__name__)
 
 _RUNNERS = "cursor_gateway_runners"
 _LONGEST = 7000  # bytes of a payload; PostgreSQL's limit is 8000
@@ -82,6 +85,8 @@ class HintListener:
     def __init__(self, url: str) -> None:
         self._url = url
         self.reconnections = -1  # the first is none
+        self.skipped = 0  # notifications that are no hints, or of a kind that only newer versions know
+        self.is_listening = True  # until an attempt fails
 
     async def listen(self, member: str) -> AsyncGenerator[Hint, None]:
         while True:
@@ -91,14 +96,35 @@ class HintListener:
                 try:
                     for channel in (_channel(member), _RUNNERS):
                         await connection.execute(f"LISTEN {channel}")
+                    self._set_listening()
                     yield Hint("all")
                     async for notification in connection.notifies():
-                        yield _decode(notification.payload.encode())
+                        if (hint := self._hint(notification.payload)) is not None:
+                            yield hint
                 finally:
                     await connection.close()
-            except psycopg.Error:
-                pass
+            except (psycopg.Error, OSError) as error:
+                self._set_lost(error)
+            finally:
+                self.is_listening = False
             await asyncio.sleep(_RECONNECT_SECONDS)
+
+    def _hint(self, payload: str) -> Hint | None:
+        try:
+            return _decode(payload.encode("utf-8", "surrogatepass"))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            self.skipped += 1
+            return None
+
+    def _set_listening(self) -> None:
+        self.is_listening = True
+        if self.reconnections:
+            _log.warning("Notifications of other processes arrive again.")
+
+    def _set_lost(self, error: Exception) -> None:
+        if self.is_listening:
+            facts = {"details": str(error).strip()}
+            _log.error("Notifications of other processes were lost; new events may be late.", extra={"facts": facts})
 
 
 def pause_after(seconds: float) -> float:

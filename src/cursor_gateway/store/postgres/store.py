@@ -105,6 +105,7 @@ class PostgresStore(SqlStore):
     def __init__(self, url: str) -> None:
         self.url = url  # it may contain a password
         self.connections = Connections(url)
+        self.health = self.connections.health
         self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
         self.appender = Appender(self.connections)
         self._folding = folding.Folding(self.connections)
@@ -117,6 +118,9 @@ class PostgresStore(SqlStore):
         await self.connections.run(schema.check)
         self._folding.start()
         return None
+
+    async def probe(self) -> None:
+        await self.connections.execute("SELECT 1")
 
     async def close(self) -> None:
         await self._folding.close()
@@ -185,12 +189,15 @@ class PostgresStore(SqlStore):
         forget = _named(f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after")
         return await self._delete(forget, {"id": run_id, "owner": owner, "after": after})
 
-    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> tuple[int, list[DocumentEvent]]:
+    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
         most = max_bytes // _SMALLEST_BATCH + 1
         values = {"id": run_id, "owner": owner, "next": next, "size": max_bytes, "most": most}
         found = await self._select(_EVENTS_AFTER, values)
-        events = [event for row in found for event in folding.decode(row["data"], is_deflated=row["deflated"])]
-        return (found[0]["first"] if found else next), events
+        return [
+            event
+            for row in found
+            for event in folding.decode(row["data"], max(0, next - row["first"]), is_deflated=row["deflated"])
+        ]
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         return [ids[row["place"] - 1] for row in await self.connections.select(_UNKNOWN, [list(ids)])]

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
+    CONTINUATION,
     FIRST_EPOCH,
     Begun,
     Behind,
@@ -81,8 +82,10 @@ _BEGIN = f"""
             )
         RETURNING name
     ), conversation AS (
-        INSERT INTO conversations AS known (id, owner, title, workspace, volume, mode, model, created_ms, updated_ms)
-        SELECT %(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(volume)s, %(mode)s, %(model)s,
+        INSERT INTO conversations AS known (
+            id, owner, title, workspace, volume, client, mode, model, created_ms, updated_ms
+        )
+        SELECT %(conversation_id)s, %(owner)s, %(title)s, %(workspace)s, %(volume)s, %(client)s, %(mode)s, %(model)s,
             %(now)s, %(now)s
         FROM may WHERE EXISTS (SELECT FROM counted) OR NOT EXISTS (SELECT FROM api_keys WHERE name = %(owner)s)
         ON CONFLICT (owner, id) DO UPDATE SET mode = excluded.mode, model = excluded.model,
@@ -103,7 +106,9 @@ _BEGIN = f"""
         INSERT INTO idempotency (owner, key, run, body_hash, created_ms)
         SELECT %(owner)s, %(key)s, key, %(hash)s, %(now)s FROM run WHERE %(key)s::text IS NOT NULL
     ), kept AS (
-        INSERT INTO requests (run, after, data) SELECT key, 0, %(request)s FROM run WHERE %(request)s::bytea <> ''
+        INSERT INTO requests (run, after, data) SELECT key, after, data
+        FROM run, (VALUES (0, %(request)s::bytea), ({CONTINUATION}, %(continuation)s)) AS given (after, data)
+        WHERE data <> ''
     ), indexed AS ({searching.ADD})
     SELECT FROM run
 """
@@ -139,6 +144,9 @@ _END = f"""
         DELETE FROM calls USING run WHERE calls.run = run.key
     ), resumable AS (
         DELETE FROM resumable USING run WHERE resumable.run = run.key
+    ), continued AS (
+        DELETE FROM requests USING run
+        WHERE requests.run = run.key AND after = {CONTINUATION} AND %(state)s::text = 'completed'
     ), freed AS (
         -- A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         DELETE FROM idempotency USING run WHERE idempotency.run = run.key AND body_hash <> '' AND %(frees_key)s

@@ -3,14 +3,15 @@
 The set of connections is either usable or suspect. It becomes usable when the file was opened and its tables are up
 to date; it becomes suspect on any error other than busy, locked or full, and when the file at the path is no longer
 the one that was opened. A suspect set is never used: its readers are closed at once, its writer by the next thread
-that writes, and the next call opens the file again. A file that SQLite reports as damaged stays unusable until
-the gateway restarts, which sets it aside.
+that writes, and the next call opens the file again. Damage that is found by reading costs what was to be read. When it
+is found by writing, nothing more is written until the gateway restarts, which sets the file aside and recovers the
+rest.
 
 Two locks: `_turn` is held for a whole write, so there is never more than one transaction of this process; `_state`
 guards the fields and is held only briefly. Whoever takes both takes `_turn` first.
 
 SQLite's errors become `StoreUnavailable`. A failed transaction changes nothing, so the error goes away with
-its cause.
+its cause. `health` knows of each.
 """
 
 import os
@@ -21,8 +22,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
 
-from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.store.sqlite.opening import connect, is_damage, open_database, primary_code, suspect, update
+from cursor_gateway.errors import HistoryDamaged, SettingsError, StoreUnavailable
+from cursor_gateway.store.health import Access, StoreHealth
+from cursor_gateway.store.sql import UNREADABLE_PART
+from cursor_gateway.store.sqlite.checking import SQL_ERRORS, described, is_damage, primary_code
+from cursor_gateway.store.sqlite.opening import connect, is_being_recovered, open_database, suspect, update
 
 # Seconds to wait for a lock.
 _WRITER_TIMEOUT = 0.1  # short: the event loop is blocked meanwhile
@@ -39,6 +43,9 @@ _WRITERS_SETTINGS = (
     "secure_delete = ON",  # deleted data must not remain in free pages
 )
 
+_CHANGED = "The history was changed meanwhile, and cannot be used; run `cursor-gateway doctor`."
+_DAMAGED = "The history is damaged; restart the gateway: it keeps the file and recovers what can be read."
+_RECOVERED = "The history was damaged, and another gateway recovers it; if this lasts, restart the gateway."
 _BUSY = "The history is locked by another program; wait for it to end, or end it."
 _WHY = {
     sqlite3.SQLITE_BUSY: _BUSY,
@@ -49,16 +56,16 @@ _WHY = {
     sqlite3.SQLITE_PERM: "The history cannot be used; check the permissions of its folder and files.",
     sqlite3.SQLITE_CANTOPEN: "The history cannot be opened; check its folder and permissions.",
     sqlite3.SQLITE_IOERR: "The disk failed while accessing the history; check the system log.",
-    sqlite3.SQLITE_CORRUPT: "The history is damaged; restart the gateway to set it aside and start a new one.",
-    sqlite3.SQLITE_NOTADB: "The history is damaged; restart the gateway to set it aside and start a new one.",
 }
 # After these the connection is still good.
 _HARMLESS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})
+_CONFLICTS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
 
 
 class Connections:
     def __init__(self, path: Path) -> None:
         self.path, self._name = path, str(path)
+        self.health = StoreHealth()
         self._writer: sqlite3.Connection | None = None
         self._writers_file: int | None = None
         self._readers: list[sqlite3.Connection] = []
@@ -75,8 +82,11 @@ class Connections:
         with self._state:
             try:
                 warning = open_database(self.path, now_ms)
-            except sqlite3.Error as error:
-                self._fail(error)
+            except SQL_ERRORS as error:
+                self._fail("write", error)
+            except StoreUnavailable as error:
+                self.health.failed("write", error)
+                raise
             self._is_usable, self._is_damaged = True, False
             self._file = self._file_now()
             return warning
@@ -95,7 +105,8 @@ class Connections:
             self._lock_acquired()
             yield connection
             connection.execute("COMMIT")
-        except sqlite3.Error as error:
+            self.health.worked("write")
+        except SQL_ERRORS as error:
             self._writer_failed(error)
         finally:
             self._end_turn()
@@ -107,8 +118,9 @@ class Connections:
             connection = self._current_writer() or self._new_writer()
             count = connection.execute(statement, values).rowcount
             self._lock_acquired()
+            self.health.worked("write")
             return count
-        except sqlite3.Error as error:
+        except SQL_ERRORS as error:
             self._writer_failed(error)
         finally:
             self._end_turn()
@@ -121,20 +133,21 @@ class Connections:
             try:
                 connection.execute("BEGIN")
                 yield connection
-            except sqlite3.Error:
+            except SQL_ERRORS:
                 connection.close()
                 raise
             except BaseException:
                 self._put_back(connection)
                 raise
             self._put_back(connection)
-        except sqlite3.Error as error:
-            self._fail(error)
+            self.health.worked("read")
+        except SQL_ERRORS as error:
+            self._fail("read", error)
 
     def another(self) -> sqlite3.Connection:
         """A separate connection, owned by the caller, for work that waits for the disk."""
         with self._state:
-            self._check_usable()
+            self._check_usable("write")
         return connect(self.path, _MAINTENANCE_TIMEOUT)
 
     def close(self) -> None:
@@ -147,7 +160,9 @@ class Connections:
 
     def _take_turn(self) -> None:
         if not self._turn.acquire(timeout=_TURN_TIMEOUT):
-            raise StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
+            busy = StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
+            self.health.failed("write", busy, is_conflict=True)
+            raise busy
 
     def _end_turn(self) -> None:
         try:
@@ -155,12 +170,12 @@ class Connections:
         finally:
             self._turn.release()
 
-    def _writer_failed(self, error: sqlite3.Error) -> NoReturn:
+    def _writer_failed(self, error: Exception) -> NoReturn:
         if primary_code(error) == sqlite3.SQLITE_BUSY:
             self._set_timeout(0)
         elif primary_code(error) not in _HARMLESS:
             self._close_writer()
-        self._fail(error)
+        self._fail("write", error)
 
     def _current_writer(self) -> sqlite3.Connection | None:
         return self._writer if self._is_usable and self._file_now() == self._writers_file else None
@@ -170,12 +185,12 @@ class Connections:
         with self._state:
             if not self._is_current():
                 self._suspect()
-            self._check_usable()
+            self._check_usable("write")
             connection = connect(self.path, self._timeout)
             try:
                 for setting in _WRITERS_SETTINGS:
                     connection.execute(f"PRAGMA {setting}")
-            except sqlite3.Error:
+            except SQL_ERRORS:
                 connection.close()
                 raise
             self._writer, self._writers_file = connection, self._file
@@ -212,7 +227,7 @@ class Connections:
         with self._state:
             if not self._is_current():
                 self._suspect()
-            self._check_usable()
+            self._check_usable("read")
             if self._readers:
                 return self._readers.pop()
         connection = connect(self.path, _READER_TIMEOUT)
@@ -229,16 +244,25 @@ class Connections:
 
     # --- faults -------------------------------------------------------------------------------------
 
-    def _check_usable(self) -> None:
+    def _check_usable(self, access: Access) -> None:
         if self._is_closed:
             raise StoreUnavailable("The history is closed: the gateway is shutting down.")
-        if self._is_damaged:
-            raise StoreUnavailable(_WHY[sqlite3.SQLITE_CORRUPT])
+        if self._is_damaged and access == "write":
+            raise StoreUnavailable(_DAMAGED, details=self._name)
+        try:
+            self._open_again()
+        except StoreUnavailable as error:
+            self.health.failed(access, error)
+            raise
+
+    def _open_again(self) -> None:
         if not self._is_usable:
+            if is_being_recovered(self.path):
+                raise StoreUnavailable(_RECOVERED, details=self._name)
             try:
                 update(self.path, self._timeout)
             except SettingsError as error:  # after startup it is reported like any other failure
-                raise StoreUnavailable(str(error)) from error
+                raise StoreUnavailable(_CHANGED, details=str(error)) from error
             self._is_usable = True
             self._file = self._file_now()
 
@@ -252,17 +276,30 @@ class Connections:
         except OSError:
             return None
 
-    def _fail(self, error: sqlite3.Error) -> NoReturn:
+    def _fail(self, access: Access, error: Exception) -> NoReturn:
         """Raises `StoreUnavailable`, or the error itself if it is a bug in the gateway's SQL."""
         code = primary_code(error)
+        details = f"{getattr(error, 'sqlite_errorname', '')}: {described(error)} ({self._name})"
+        if is_damage(error):
+            self.found_damage(details)
+            if access == "read" and code != sqlite3.SQLITE_NOTADB:
+                raise HistoryDamaged(UNREADABLE_PART, details=details) from error
+            if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_CORRUPT_VTAB:  # else it is only the index
+                self._is_damaged = True
+                self._suspect()
+            raise StoreUnavailable(_DAMAGED, details=details) from error
         if code not in _WHY:
             raise error
-        if is_damage(error):
-            self._is_damaged = True
-            suspect(self.path)
         if code not in _HARMLESS:
             self._suspect()
-        raise StoreUnavailable(_WHY[code], details=getattr(error, "sqlite_errorname", "")) from error
+        unavailable = StoreUnavailable(_WHY[code], details=details)
+        self.health.failed(access, unavailable, is_conflict=code in _CONFLICTS)
+        raise unavailable from error
+
+    def found_damage(self, details: str) -> None:
+        """Tells the operator, and makes the next start check the whole file."""
+        suspect(self.path)
+        self.health.failed("damage", StoreUnavailable(_DAMAGED, details=details))
 
     def _suspect(self) -> None:
         """Marks the connections as suspect. The writer is replaced by the next thread that writes."""

@@ -12,14 +12,16 @@ import sqlite3
 import threading
 from contextlib import suppress
 
-import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.stages.search_tokens import Query, tokens
+from cursor_gateway.stages.searchable import Words
 from cursor_gateway.store import batches
-from cursor_gateway.store.search import Words, conversation_scope, owner_scope, searchable
+from cursor_gateway.store.search import conversation_scope, owner_scope, searchable
+from cursor_gateway.store.sql import UNREADABLE
+from cursor_gateway.store.sqlite.checking import SQL_ERRORS
 from cursor_gateway.store.sqlite.connections import Connections
 
 _BYTES_PER_STEP = 30_000  # writers wait during a step
@@ -148,7 +150,7 @@ def _index(connection: sqlite3.Connection, run: int, note: Note, text: str, toke
 
 def _text_of(connection: sqlite3.Connection, run: int) -> str:
     words = Words()
-    with suppress(msgspec.DecodeError):  # index what can be read
+    with suppress(*SQL_ERRORS, *UNREADABLE):  # index what can be read
         for (data,) in connection.execute(_EVENTS, (run, run)):
             for event in batches.decode(data):
                 if isinstance(event, DocumentEnded):

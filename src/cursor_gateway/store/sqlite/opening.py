@@ -1,4 +1,4 @@
-"""A folder in; a database that this version can use out: created, migrated, or replaced if damaged.
+"""A folder in; a database that this version can use out: created, migrated, or recovered if damaged.
 
 Only SQLite may open the file: its locks belong to the process, and closing any other descriptor of the file would
 drop them (https://sqlite.org/howtocorrupt.html, 2.2).
@@ -12,31 +12,48 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.store.migrations import Migration, migrations_of
+from cursor_gateway.store.sqlite.checking import (
+    APPLICATION_ID,
+    SQL_ERRORS,
+    Damaged,
+    check_log,
+    check_pages,
+    check_rows,
+    check_tables,
+    decoded,
+    described,
+    is_ours,
+    may_be_damage,
+    primary_code,
+)
 
 FILE = "history.db"
 
-_APPLICATION_ID = 0x43_47_48_31  # CGH1
 _CHECKED_WHOLE = 32 * 1024 * 1024  # bytes; a larger file is only checked after an error
 _TIMEOUT = 5.0  # seconds to wait for another process that opens it at the same time
-_DAMAGE = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _COMPANIONS = ("-wal", "-shm")
+_NOTED_SINCE = 11  # the version from which on a table has it as well
 
 
 def open_database(path: Path, now_ms: int) -> str | None:
-    """Sets a damaged file aside and returns a warning that says so.
+    """Sets a damaged file aside, recovers what can be read, and returns a warning that says so.
 
     Raises `SettingsError` for what the operator must decide, `StoreUnavailable` or SQLite's error for what may be
     temporary.
     """
     _prepare(path.parent)
+    was_used = _lock_of(path).exists()
     with _alone(path):
-        warning = _set_aside_if_damaged(path, now_ms) if path.exists() else None
+        is_empty = was_used and path.is_file() and not path.stat().st_size
+        damaged = _set_aside_if_damaged(path, now_ms) if path.exists() else _interrupted(path)
+        warning = _recover(damaged[0], path, damaged[1]) if damaged is not None else None
         update(path, _TIMEOUT)
         _suspicion(path).unlink(missing_ok=True)
-        return warning
+        return warning or (f"The history in {path} was empty; a new one was started." if is_empty else None)
 
 
 def update(path: Path, timeout: float) -> None:
@@ -54,20 +71,13 @@ def update(path: Path, timeout: float) -> None:
             _apply(connection, path, migration)
 
 
-def connect(path: Path, timeout: float) -> sqlite3.Connection:
+def connect(path: Path, timeout: float, mode: Literal["rw", "ro"] = "rw") -> sqlite3.Connection:
     """Never creates the file. The connection may be used by any thread, one at a time."""
-    uri = f"{path.absolute().as_uri()}?mode=rw"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, timeout=timeout, isolation_level=None, check_same_thread=False)
+    connection.text_factory = decoded
     connection.execute("PRAGMA temp_store = MEMORY")  # the temporary folder may be full
     return connection
-
-
-def is_damage(error: sqlite3.Error) -> bool:
-    return primary_code(error) in _DAMAGE
-
-
-def primary_code(error: sqlite3.Error) -> int:
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF  # errors raised by the sqlite3 module itself have none
 
 
 def suspect(path: Path) -> None:
@@ -105,11 +115,15 @@ def _os_errors_translated(directory: Path) -> Iterator[None]:
         ) from error
 
 
+def _lock_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.lock")
+
+
 @contextmanager
 def _alone(path: Path) -> Iterator[None]:
     """An exclusive lock: two processes must not set the same file aside, or the second would move the new one."""
     with _os_errors_translated(path.parent):
-        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        lock = os.open(_lock_of(path), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
@@ -120,40 +134,105 @@ def _alone(path: Path) -> Iterator[None]:
 # --- the file ---------------------------------------------------------------------------------------
 
 
-def _set_aside_if_damaged(path: Path, now_ms: int) -> str | None:
+def _set_aside_if_damaged(path: Path, now_ms: int) -> tuple[Path, str] | None:
+    """Where the damaged file is now, and what is wrong with it."""
+    for end in ("", *_COMPANIONS):
+        if (part := path.with_name(f"{path.name}{end}")).exists() and not part.is_file():
+            return _set_aside(path, now_ms), f"{part.name} is not a file"
     with closing(connect(path, _TIMEOUT)) as connection:
         try:
             _check(connection, path)
-        except sqlite3.DatabaseError as error:
-            if not is_damage(error):
+        except (*SQL_ERRORS, MemoryError) as error:
+            if not (may_be_damage(error) or (_is_read_only(error) and _is_writable(path))):
                 raise
-            aside = _set_aside(path, now_ms)  # while it is open: closing it would remove the WAL
-            return f"The history was damaged ({error}). It is kept as {aside}; a new one was started."
+            return _set_aside(path, now_ms), described(error)  # while it is open: closing it would remove the WAL
     return None
 
 
+def _is_read_only(error: Exception) -> bool:
+    return primary_code(error) == sqlite3.SQLITE_READONLY
+
+
+def _is_writable(path: Path) -> bool:
+    """Then a header that says otherwise is wrong."""
+    return os.access(path, os.R_OK | os.W_OK) and os.access(path.parent, os.W_OK)
+
+
 def _check(connection: sqlite3.Connection, path: Path) -> None:
-    """Raises an `sqlite3.DatabaseError` that `is_damage` if the file is damaged."""
-    if not _version(connection, path) or (path.stat().st_size > _CHECKED_WHOLE and not _suspicion(path).exists()):
+    """Raises `Damaged` or an SQLite error if the file is damaged."""
+    version = _version(connection, path)
+    check_tables(connection, version)
+    if not version or (path.stat().st_size > _CHECKED_WHOLE and not _suspicion(path).exists()):
         return
     try:  # first: since SQLite 3.44, the check of the whole file includes the index
         connection.execute("INSERT INTO search (search) VALUES ('integrity-check')")
-    except sqlite3.DatabaseError as error:
-        if not is_damage(error):
+    except sqlite3.Error as error:
+        if not may_be_damage(error):
             raise
         connection.execute("INSERT INTO search (search) VALUES ('rebuild')")  # the index stores its own content
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        raise _damage(found)
+    check_pages(connection)
+    with closing(connect(path, _TIMEOUT)) as other:  # another gateway may use the file
+        other.execute("BEGIN IMMEDIATE")
+        check_log(connection, path.with_name(f"{path.name}-wal"))
+    if version == len(migrations()):
+        check_rows(connection)
 
 
-def _damage(found: str) -> sqlite3.DatabaseError:
-    error = sqlite3.DatabaseError(" ".join(found.split()))
-    error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-    return error
+def examine(path: Path) -> str:
+    """What is damaged; empty: nothing. Changes nothing. Raises as `open_database` does."""
+    if path.exists() and not path.is_file():
+        return f"{path} is not a file"
+    with closing(connect(path, _TIMEOUT, mode="ro")) as connection:
+        try:
+            version = _version(connection, path)
+            check_tables(connection, version)
+            check_pages(connection)
+            if version == len(migrations()):
+                check_rows(connection)
+        except (*SQL_ERRORS, MemoryError) as error:
+            if not may_be_damage(error):
+                raise
+            return described(error)
+    return ""
+
+
+def _recover(damaged: Path, path: Path, reason: str) -> str:
+    """A new database with what can be read of the damaged one. Returns a warning."""
+    new = _recovering(path)
+    with _os_errors_translated(path.parent):
+        for end in _COMPANIONS:
+            new.with_name(f"{new.name}{end}").unlink(missing_ok=True)
+        os.truncate(new, 0)  # not deleted: see `is_being_recovered`
+    update(new, _TIMEOUT)
+    from cursor_gateway.store.sqlite.salvaging import salvage  # late: few histories are ever damaged
+
+    found = salvage(damaged, new)
+    with _os_errors_translated(path.parent):
+        new.rename(path)
+    return f"The history was damaged ({reason}). The damaged file is kept as {damaged}; {found}."
+
+
+def is_being_recovered(path: Path) -> bool:
+    """Then no other process may make a new file: the recovered one takes its place, and would find the other's WAL."""
+    return _recovering(path).exists() and not path.exists()
+
+
+def _recovering(path: Path) -> Path:
+    return path.with_name(f"{path.name}.recovering")
+
+
+def _interrupted(path: Path) -> tuple[Path, str] | None:
+    """The damaged file, if a recovery was interrupted before its result was in place."""
+    if path.exists() or not _recovering(path).exists():
+        return None
+    found = [file for file in path.parent.glob(f"{path.name}.damaged-*") if not file.name.endswith(_COMPANIONS)]
+    newest = max(found, key=lambda file: file.stat().st_mtime, default=None)
+    return None if newest is None else (newest, "its recovery was interrupted")
 
 
 def _set_aside(path: Path, now_ms: int) -> Path:
+    with _os_errors_translated(path.parent):
+        _recovering(path).touch(mode=0o600)
     time = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     name = f"{path.name}.damaged-{time}"
     aside, number = path.with_name(name), 1
@@ -179,19 +258,36 @@ def _version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if application != _APPLICATION_ID and tables:
+    if application != APPLICATION_ID and tables:
+        _raise_if_ours(connection, "its application id is wrong")
         raise SettingsError(
             f"{str(path)!r} is another program's database; move it, or set `data_dir` to another folder.",
             param="data_dir",
         )
     newest = len(migrations())
     if version > newest:
+        if not _confirms(connection, version):
+            _raise_if_ours(connection, "its version number is wrong")
         raise SettingsError(
             f"{str(path)!r} was written by a newer cursor-gateway (format {version}, this version supports {newest}); "
             "upgrade again, or set `data_dir` to another folder.",
             param="data_dir",
         )
     return int(version)
+
+
+def _confirms(connection: sqlite3.Connection, version: int) -> bool:
+    """Whether the tables have the version that the header has: then a newer gateway wrote both."""
+    try:
+        return bool(connection.execute("SELECT version FROM upkeep").fetchone() == (version,))
+    except SQL_ERRORS:
+        return False
+
+
+def _raise_if_ours(connection: sqlite3.Connection, reason: str) -> None:
+    """Raises `Damaged` if the file has the tables of this version: then its header is damaged."""
+    if is_ours(connection):
+        raise Damaged(reason)
 
 
 def _apply(connection: sqlite3.Connection, path: Path, migration: Migration) -> None:
@@ -201,7 +297,9 @@ def _apply(connection: sqlite3.Connection, path: Path, migration: Migration) -> 
         if _version(connection, path) < migration.number:
             for statement in _statements(migration.script):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            if migration.number >= _NOTED_SINCE:
+                connection.execute("UPDATE upkeep SET version = ?", (migration.number,))
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute(f"PRAGMA user_version = {migration.number}")
         connection.execute("COMMIT")
     finally:

@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from cursor_gateway.errors import HistoryDamaged
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
@@ -106,6 +107,7 @@ class SqliteStore(SqlStore):
 
     def __init__(self, directory: Path) -> None:
         self._connections = Connections(directory / FILE)
+        self.health = self._connections.health
         self._indexer = Indexer(self._connections)
         self._maintenance = Maintenance(self._connections, self._indexer)
         self._group = GroupCommit(self._connections, self._indexer, self._maintenance)
@@ -179,7 +181,7 @@ class SqliteStore(SqlStore):
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         for id in call_ids:
             if found := self._rows(f"{self._runs} {_OF_CALL}", {"owner": owner, "id": id}):
-                return run_of(found[0])
+                return self._all(run_of, found)[0]
         return None
 
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
@@ -188,15 +190,18 @@ class SqliteStore(SqlStore):
 
     # --- reading ------------------------------------------------------------------------------------
 
-    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> tuple[int, list[DocumentEvent]]:
-        def read() -> tuple[int, list[DocumentEvent]]:
+    def _found_damage(self, error: Exception) -> HistoryDamaged:
+        self._connections.found_damage(str(error))
+        return super()._found_damage(error)
+
+    async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
+        def read() -> list[DocumentEvent]:
             found: list[tuple[int, bytes]] = []
             with self._connections.reading() as connection:
                 key = connection.execute(OWN_RUN, {"id": repair(run_id), "owner": owner}).fetchone()
                 if key is not None:
                     found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
-            events = [event for _, data in found for event in batches.decode(data)]
-            return (found[0][0] if found else next), events
+            return [event for first, data in found for event in batches.decode(data, max(0, next - first))]
 
         return await asyncio.to_thread(read)
 
@@ -230,7 +235,8 @@ class SqliteStore(SqlStore):
                     page[conversation] = run
                     if len(page) > limit:
                         break
-                return [_found(connection, key, run, words) for key, run in list(page.items())[:limit]]
+                shown_now = list(page.items())[:limit]
+                return self._readable(lambda found: _found(connection, found[0], found[1], words), shown_now)
 
         found = await asyncio.to_thread(search)
         return list(page.values()), found
@@ -300,6 +306,10 @@ class SqliteStore(SqlStore):
         except FileNotFoundError:
             log = 0
         return pages * page + log
+
+    async def probe(self) -> None:
+        await self._select("SELECT merges FROM upkeep", {})
+        await self._execute("UPDATE upkeep SET merges = merges", {})
 
     def _figures(self, *pragmas: str) -> list[int]:
         with self._connections.reading() as connection:

@@ -9,6 +9,7 @@ from msgspec import Struct
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
+    CONTINUATION,
     FIRST_EPOCH,
     Begun,
     Behind,
@@ -55,8 +56,8 @@ _CONVERSATION = """
     WHERE conversations.owner = ? AND conversations.id = ? LIMIT 1
 """
 _ADD_CONVERSATION = """
-    INSERT INTO conversations (id, owner, title, workspace, mode, model, created_ms, updated_ms)
-    VALUES (:conversation_id, :owner, :title, :workspace, :mode, :model, :now, :now)
+    INSERT INTO conversations (id, owner, title, workspace, client, mode, model, created_ms, updated_ms)
+    VALUES (:conversation_id, :owner, :title, :workspace, :client, :mode, :model, :now, :now)
 """
 _CONTINUE_CONVERSATION = """
     UPDATE conversations SET mode = :mode, model = :model, updated_ms = max(updated_ms, :now) WHERE key = :conversation
@@ -70,6 +71,8 @@ _ADD_MESSAGE = """
     SELECT :conversation, coalesce(max(number), 0) + 1, :role, :text, :run, :now
     FROM messages WHERE conversation = :conversation
 """
+_LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
+_ADD_MESSAGES = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
 _END_RUN = """
     UPDATE runs SET state = :state, model = :model, first_event_ms = :first_event_ms, ended_ms = :now,
         prompt_tokens = :prompt_tokens, completion_tokens = :completion_tokens, total_tokens = :total_tokens,
@@ -199,14 +202,17 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str
         connection.execute(_CONTINUE_CONVERSATION, {**values, "conversation": conversation})
     run = _added(connection, _ADD_RUN, {**values, "conversation": conversation})
     texts = [repair(message.text) for message in new.messages]
-    added = {"conversation": conversation, "run": run, "now": new.started_ms}
-    for message, text in zip(new.messages, texts, strict=True):
-        connection.execute(_ADD_MESSAGE, {**added, "role": message.role, "text": text})
+    if new.messages:  # numbered here: thousands of look-ups of the last number could take seconds
+        (last,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
+        rows = enumerate(zip(new.messages, texts, strict=True), last + 1)
+        connection.executemany(
+            _ADD_MESSAGES, ((conversation, number, one.role, text, run, new.started_ms) for number, (one, text) in rows)
+        )
     if new.idempotency:
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
-    if new.request:
-        connection.execute("INSERT INTO requests (run, after, data) VALUES (?, 0, ?)", (run, new.request))
+    kept = [(run, after, data) for after, data in ((0, new.request), (CONTINUATION, new.continuation)) if data]
+    connection.executemany("INSERT INTO requests (run, after, data) VALUES (?, ?, ?)", kept)
     return Place(run, conversation, FIRST_EPOCH, "running", 0), texts
 
 
@@ -248,6 +254,8 @@ def _end(connection: sqlite3.Connection, place: Place, end: RunEnd) -> None:
     values = {**end_values(end), "run": place.run, "conversation": place.conversation}
     connection.execute(_END_RUN, values)
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
+    if values["state"] == "completed":
+        connection.execute("DELETE FROM requests WHERE run = ? AND after = ?", (place.run, CONTINUATION))
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))

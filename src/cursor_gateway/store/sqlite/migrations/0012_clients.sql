@@ -1,0 +1,3 @@
+-- The name of the program that began the conversation; empty for a person at the page.
+
+ALTER TABLE conversations ADD COLUMN client TEXT NOT NULL DEFAULT '';

@@ -1,0 +1,260 @@
+"""The permissions of one turn: what is allowed at once, what a person decides, and what ends undecided."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from cursor_gateway.model.actions import Command, OtherTool, Outcome, Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.model.permissions import Permission
+from cursor_gateway.sources.cursor.approvals import Answer, Approvals
+from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy
+
+ALLOW = "allow"
+
+
+class Asked:
+    """A person who decides when the test does."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, asyncio.Future[Permission | None]] = {}
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        self.open[call_id] = asyncio.get_running_loop().create_future()
+        return await self.open[call_id]
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        raise AssertionError
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        raise AssertionError
+
+
+class Turn:
+    """A turn with a person, and what its run is shown."""
+
+    def __init__(self, *rules: str) -> None:
+        self.person = Asked()
+        self.approvals = Approvals(Policy(force=False, data="/data", rules=rules), "/w", self.person)
+        self.shown: list[AgentEvent] = []
+
+    def report(self, *events: AgentEvent) -> None:
+        self.shown += self.approvals.passed(events)
+
+    async def ask(self, call: AskedCall, *, is_own: bool = True) -> "asyncio.Task[Answer]":
+        """As soon as it is asked, or answered."""
+        before = len(self.person.open)
+        task = asyncio.get_running_loop().create_task(self.approvals.answer(call, is_own=is_own))
+        while not task.done() and len(self.person.open) == before:
+            await asyncio.sleep(0)
+        self.report()
+        return task
+
+    async def decide(self, decision: Permission | None) -> None:
+        (waiting,) = [future for future in self.person.open.values() if not future.done()]
+        waiting.set_result(decision)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        self.report()
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        return [event.outcome for event in self.shown if isinstance(event, ToolEnded)]
+
+    @property
+    def starts(self) -> list[str]:
+        return [event.call_id for event in self.shown if isinstance(event, ToolStarted)]
+
+
+def shell(command: str = "touch a") -> AskedCall:
+    return AskedCall("session", "Shell", {"command": command, "cwd": ""}, "")
+
+
+def started(id: str, model_call: str = "m1", command: str = "touch a") -> ToolStarted:
+    return ToolStarted(id, Command(tool="run_terminal_cmd", command=command), model_call)
+
+
+def ended(id: str) -> ToolEnded:
+    return ToolEnded(id, Command(tool="run_terminal_cmd", command="touch a"), Outcome(state="failed", message="no"))
+
+
+def live(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
+    return lambda: asyncio.run(asyncio.wait_for(test(), 30))
+
+
+@live
+async def test_allowed_by_a_rule_nobody_is_asked() -> None:
+    turn = Turn("Shell(touch)")
+    turn.report(started("1"))
+    assert turn.starts == []  # the hook has not asked yet
+    assert (await (await turn.ask(shell()))).permission == ALLOW
+    assert (turn.starts, turn.person.open) == (["1"], {})
+
+
+def test_calls_that_are_not_held_back_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 1e6)
+        assert (await Turn().approvals.answer(AskedCall("s", "Read", {}, "/w/a"), is_own=True)).permission == ALLOW
+
+    asyncio.run(asyncio.wait_for(run(), 30))
+
+
+@live
+async def test_allowed_once_it_is_shown_then_and_asked_about_again() -> None:
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    assert turn.starts == ["1 permission 1"]
+    await turn.decide(Permission("once"))
+    assert (await answer).permission == ALLOW
+    assert turn.starts == ["1 permission 1", "1"]
+    turn.report(ended("1"), started("2"))
+    again = await turn.ask(shell())
+    await turn.decide(Permission("deny", "No more."))
+    reply = await again
+    assert (reply.permission, "No more." in reply.user_message) == ("deny", True)
+    turn.report(ended("2"))
+    assert turn.outcomes[-1] == Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
+
+
+@live
+async def test_allowed_from_now_on_nobody_is_asked_again() -> None:
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    await turn.decide(Permission("conversation"))
+    assert (await answer).permission == ALLOW
+    turn.report(started("2", command="touch b"))
+    assert (await (await turn.ask(shell("touch b")))).permission == ALLOW
+
+
+@live
+async def test_undecided_it_can_be_allowed_afterwards() -> None:
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    await turn.decide(None)
+    assert (await answer).permission == "deny"
+    turn.report(ended("1"))
+    question, command = turn.outcomes
+    assert (question.state, command.state) == ("unanswered", "rejected")
+    assert command.permission is not None
+    assert command.permission.rules == ["Shell(touch)"]
+
+
+@live
+async def test_a_hook_that_leaves_takes_its_question_along() -> None:
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    answer.cancel()
+    await asyncio.wait([answer])
+    await asyncio.sleep(0)
+    turn.report()
+    assert [future.cancelled() for future in turn.person.open.values()] == [True]
+    assert turn.outcomes[0].message.startswith("The agent no longer waits")
+
+
+@live
+async def test_when_the_turn_is_over_nothing_is_allowed() -> None:
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    turn.approvals.close()
+    assert (await answer).permission == "deny"
+    assert (await turn.approvals.answer(shell("ls"), is_own=False)).permission == "deny"
+
+
+@live
+async def test_a_question_ends_with_the_turn() -> None:
+    """Although the agent's hook may still wait."""
+    turn = Turn()
+    turn.report(started("1"))
+    answer = await turn.ask(shell())
+    turn.report(RunFinished())
+    assert [type(event).__name__ for event in turn.shown] == ["ToolStarted", "ToolEnded", "RunFinished"]
+    assert (await answer).permission == "deny"
+    await asyncio.sleep(0)
+    turn.report()
+    assert len(turn.outcomes) == 1
+
+
+@live
+async def test_a_call_that_is_made_again_keeps_its_question() -> None:
+    """Of another attempt; two calls of one attempt are two questions."""
+    turn = Turn()
+    turn.report(started("1"))
+    first = await turn.ask(shell())
+    turn.report(started("2", "m2"))
+    second = asyncio.get_running_loop().create_task(turn.approvals.answer(shell(), is_own=True))
+    assert (await first).permission == "deny"  # it is made no more
+    assert len(turn.person.open) == 1
+    turn.report(started("3", "m2"))
+    third = await turn.ask(shell())
+    assert len(turn.person.open) == 2
+    for future in turn.person.open.values():
+        future.set_result(Permission("once"))
+    assert [(await one).permission for one in (second, third)] == [ALLOW, ALLOW]
+    turn.report()
+    assert [id for id in turn.starts if "permission" not in id] == ["2", "3"]
+
+
+@live
+async def test_a_sub_agents_call_is_asked_about_below_it() -> None:
+    turn = Turn()
+    turn.report(ToolStarted("task", OtherTool(tool="task", arguments={}), payload={"type": "task"}))
+    assert turn.approvals.has_tasks
+    answer = await turn.ask(shell(), is_own=False)
+    (question,) = [event for event in turn.shown if isinstance(event, ToolStarted) and event.waits]
+    assert question.parent == "task"
+    await turn.decide(Permission("once"))
+    assert (await answer).permission == ALLOW
+
+
+@live
+async def test_a_tool_of_a_server_is_known_by_what_the_agent_reports() -> None:
+    turn = Turn("Mcp(sums:add)")
+    call = AskedCall("session", "MCP:add", {"a": 1}, "")
+    args = {"providerIdentifier": "sums", "toolName": "add", "args": {"a": 1}}
+    turn.report(ToolStarted("1", OtherTool(tool="add", arguments={}), payload={"type": "mcp", "args": args}))
+    assert (await (await turn.ask(call))).permission == ALLOW
+    answer = await turn.ask(call, is_own=False)  # of a sub-agent: the server is not known
+    await turn.decide(Permission("deny"))
+    assert (await answer).permission == "deny"
+
+
+@live
+async def test_a_call_that_may_be_of_several_servers_needs_permission_for_each() -> None:
+    """The hook does not tell which one it asks about."""
+    turn = Turn("Mcp(test:query)")
+    for server in ("test", "production"):
+        args = {"providerIdentifier": server, "toolName": "query", "args": {"sql": "x"}}
+        turn.report(ToolStarted(server, OtherTool(tool="query", arguments={}), payload={"type": "mcp", "args": args}))
+    answer = await turn.ask(AskedCall("session", "MCP:query", {"sql": "x"}, ""))
+    await turn.decide(Permission("deny"))
+    assert (await answer).permission == "deny"
+    (question,) = [event.action for event in turn.shown if isinstance(event, ToolStarted) and event.waits]
+    assert isinstance(question, Question)
+    assert question.permission is not None
+    assert question.permission.rules == ["Mcp(production:query)"]
+
+
+def test_without_a_person_it_is_refused_and_says_what_would_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        approvals = Approvals(Policy(force=False, data="/data"), "/w", None)
+        assert approvals.passed([started("1")]) == [started("1")]
+        answer = await approvals.answer(shell(), is_own=True)
+        assert (answer.permission, "no rule allows" in answer.user_message) == ("deny", True)
+        (end,) = approvals.passed([ended("1")])
+        assert isinstance(end, ToolEnded)
+        assert end.outcome.permission is not None
+        # A call that the agent does not report is refused all the same.
+        monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 0)
+        assert (await approvals.answer(shell("rm b"), is_own=True)).permission == "deny"
+        read = AskedCall("session", "Write", {}, "/data/x")
+        assert (await approvals.answer(read, is_own=True)).user_message == "These files belong to the gateway."
+
+    asyncio.run(run())

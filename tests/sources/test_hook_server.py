@@ -1,0 +1,197 @@
+"""The hook's program asks the gateway over its socket, and is answered, or fails."""
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.model.actions import OtherTool, Plan, Question
+from cursor_gateway.model.agent_events import ToolStarted
+from cursor_gateway.model.documents import ClarificationAnswer
+from cursor_gateway.model.permissions import Permission
+from cursor_gateway.sources.cursor import hook_program, hook_server
+from cursor_gateway.sources.cursor.approvals import ALLOWED, Approvals
+from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy
+from cursor_gateway.sources.cursor.hook_server import HookServer, asked_call
+
+
+def asked(server: HookServer, told: bytes) -> "subprocess.CompletedProcess[bytes]":
+    words = [sys.executable, "-I", "-S", hook_program.__file__, server.socket]
+    return subprocess.run(words, input=told, capture_output=True, check=False)
+
+
+def turn(workspace: str = "/w", **fields: Any) -> Approvals:
+    return Approvals(Policy(**{"force": False, "data": "/data", **fields}), workspace, None)
+
+
+def test_the_program_asks_and_is_answered() -> None:
+    async def live() -> None:
+        server = HookServer()
+        await server.start()
+        await server.start()
+        folder = os.path.dirname(server.socket)
+        assert os.stat(folder).st_mode & 0o077 == 0
+        server.add("s1", turn())
+        told: dict[str, Any] = {"conversation_id": "s1", "tool_name": "Shell", "tool_input": {"command": "ls"}}
+        denied = await asyncio.to_thread(asked, server, json.dumps(told).encode())
+        reply = json.loads(denied.stdout)
+        assert (denied.returncode, reply["permission"]) == (0, "deny")
+        assert "no rule allows" in reply["user_message"]
+        allowed = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
+        assert json.loads(allowed.stdout) == {"permission": "allow"}
+        server.remove("s1")
+        unknown = await asyncio.to_thread(asked, server, json.dumps({**told, "tool_name": "Read"}).encode())
+        assert json.loads(unknown.stdout)["permission"] == "deny"
+        broken = await asyncio.to_thread(asked, server, b"nonsense")
+        assert (broken.returncode != 0, broken.stdout) == (True, b"")
+        hook_server._MOST_BYTES, most = 10, hook_server._MOST_BYTES
+        large = await asyncio.to_thread(asked, server, b" " * 1000)
+        hook_server._MOST_BYTES = most
+        assert (large.returncode != 0, large.stdout) == (True, b"")
+        await server.close()
+        await server.close()
+        assert not os.path.exists(folder)
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+
+
+def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    async def live() -> None:
+        server = HookServer()
+        starting = asyncio.create_task(server.start())
+        await asyncio.sleep(0)  # it listens
+        folder = os.path.dirname(server.socket)
+        starting.cancel()
+        await asyncio.wait([starting])
+        await server.close()
+        assert not os.path.exists(folder)
+        gc.collect()  # a socket that is still open would be reported
+
+    asyncio.run(live())
+
+
+def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live() -> None:
+        server = HookServer()
+        for _ in range(2):
+            with pytest.raises(OSError, match="too long"):
+                await server.start()
+        await server.close()
+
+    (long := tmp_path / ("x" * 120)).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    asyncio.run(live())
+    assert list(long.iterdir()) == []
+
+
+TASK = ToolStarted("task 1", OtherTool(tool="task", arguments={}), payload={"type": "task", "args": {}})
+
+
+def test_a_sub_agent_belongs_to_the_run_that_has_started_one() -> None:
+    """Of its workspace. What may belong to several runs needs what all of them allow."""
+
+    async def live() -> None:
+        server, careful, forced, other = HookServer(), turn(), turn(force=True), turn("/other", force=True)
+        for session, one in (("careful", careful), ("forced", forced), ("other", other)):
+            server.add(session, one)
+
+        async def is_allowed(conversation: str, workspace: str = "/w") -> bool:
+            asked = AskedCall(conversation, "Shell", {"command": "touch a"}, "", workspace)
+            return (await server.answer(asked)).permission == "allow"
+
+        assert not await is_allowed("sub 0")  # nobody has started one
+        forced.passed([TASK])
+        assert await is_allowed("sub 1")
+        assert await is_allowed("")  # of which not even the id is told
+        careful.passed([TASK])
+        assert not await is_allowed("sub 2")
+        assert await is_allowed("sub 1")  # as before
+        other.passed([TASK])
+        assert await is_allowed("sub 3", "/other")
+        server.remove("forced")
+        assert not await is_allowed("sub 1")
+        server.remove("careful")
+        assert await is_allowed("sub 4")  # there is only one
+        server.remove("other")
+        assert not await is_allowed("sub 4")
+
+    asyncio.run(live())
+
+
+def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def live() -> None:
+        server, careful = HookServer(), turn()
+
+        async def is_allowed(conversation: str) -> bool:
+            return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
+
+        server.add("careful", careful)
+        careful.passed([TASK])
+        assert not await is_allowed("sub")
+        server.add("forced", turn(force=True))
+        server.remove("careful")
+        assert [await is_allowed(session) for session in ("careful", "sub", "forced")] == [False, False, True]
+        server.add("careful", turn(force=True))  # its next turn
+        assert await is_allowed("careful")
+        monkeypatch.setattr(hook_server, "_MOST_OVER", 1)
+        for session in ("careful", "none"):
+            server.remove(session)
+        assert list(server._over) == ["none"]
+
+    asyncio.run(live())
+
+
+def test_a_program_that_is_killed_is_not_answered() -> None:
+    async def live() -> None:
+        server, person = HookServer(), Silent()
+        await server.start()
+        server.add("s1", Approvals(Policy(force=False, data="/data"), "/w", person))
+        told = json.dumps({"conversation_id": "s1", "tool_name": "New"}).encode()
+        words = [sys.executable, "-I", "-S", hook_program.__file__, server.socket]
+        process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert process.stdin is not None
+        process.stdin.write(told)
+        process.stdin.close()
+        await person.asked.wait()
+        process.kill()
+        await person.left.wait()
+        assert (await process.communicate())[0] == b""
+        await server.close()
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+
+
+class Silent:
+    """Never decides."""
+
+    def __init__(self) -> None:
+        self.asked, self.left = asyncio.Event(), asyncio.Event()
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        self.asked.set()
+        try:
+            await asyncio.get_running_loop().create_future()
+            return None
+        finally:
+            self.left.set()
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        raise AssertionError
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        raise AssertionError
+
+
+def test_a_path_is_resolved(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/etc")
+    told = {"tool_input": {"file_path": "link/hosts"}, "workspace_roots": [str(tmp_path)]}
+    assert asked_call(told).place == os.path.realpath("/etc/hosts")
+    assert asked_call({"tool_input": {"file_path": "/a/../b"}}).place == "/b"
+    assert asked_call([]).place == ""
