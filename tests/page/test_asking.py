@@ -8,6 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
+from tests.page.scripts import Script
 from tests.page.using import answers, ask_and_wait, choose, choose_folder, documents, expect_state, prompt_box, turns
 from tests.server.conftest import invocation, unique
 
@@ -157,3 +158,19 @@ def test_a_picker_is_used_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("listbox")).to_have_count(0)
     choose(page, "Mode", "Agent")
     expect(page.get_by_role("button", name="Mode: Agent")).to_be_visible()
+
+
+def test_what_is_typed_right_after_a_click_on_new_conversation_stays(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say("Done.").prompt())
+    page.evaluate("""() => {
+        document.getElementById("new").click();
+        const message = document.getElementById("message");
+        message.value = "Typed at once";
+        message.dispatchEvent(new Event("input"));
+    }""")
+    expect(page.get_by_role("heading", level=1)).to_have_text("New conversation")
+    page.wait_for_function("() => new Promise((resolve) => setTimeout(() => resolve(true)))")  # later events, too
+    expect(prompt_box(page)).to_have_value("Typed at once")
+    page.go_back()
+    expect(answers(page)).to_have_count(1)
+    expect(prompt_box(page)).to_have_value("")

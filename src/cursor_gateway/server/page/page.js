@@ -124,10 +124,18 @@ async function help() {
 }
 
 on("help", "click", help);
-on("new", "click", () => route().view === "new" && startNew());
 on("skip", "click", (event) => {
 	event.preventDefault(); // the address is the route's
 	byId("message").focus();
+});
+
+// A link is followed at once: `hashchange` comes later, and would take away what somebody has typed by then.
+document.addEventListener("click", (event) => {
+	const link = event.target.closest('a[href^="#/"]');
+	if (!link || event.button || event.ctrlKey || event.metaKey || event.shiftKey || event.altKey) return;
+	event.preventDefault();
+	if (link.hash !== location.hash) history.pushState(null, "", link.hash);
+	show();
 });
 
 addEventListener("hashchange", show);
