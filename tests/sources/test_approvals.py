@@ -206,7 +206,7 @@ async def test_a_call_that_is_made_again_keeps_its_question() -> None:
 async def test_a_sub_agents_call_is_asked_about_below_it() -> None:
     turn = Turn()
     turn.report(ToolStarted("task", OtherTool(tool="task", arguments={}), payload={"type": "task"}))
-    assert turn.approvals.has_tasks
+    assert turn.approvals.had_tasks
     answer = await turn.ask(shell(), is_own=False)
     (question,) = [event for event in turn.shown if isinstance(event, ToolStarted) and event.waits]
     assert question.parent == "task"

@@ -4,9 +4,11 @@ import asyncio
 import gc
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -94,35 +96,107 @@ def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
 TASK = ToolStarted("task 1", OtherTool(tool="task", arguments={}), payload={"type": "task", "args": {}})
 
 
-def test_a_sub_agent_belongs_to_the_run_that_has_started_one() -> None:
-    """Of its workspace. What may belong to several runs needs what all of them allow."""
+def test_a_sub_agent_belongs_to_the_only_run_of_its_workspace() -> None:
+    """Which of several runs it belongs to, nothing tells for certain: then it needs what all of them allow."""
 
     async def live() -> None:
         server, careful, forced, other = HookServer(), turn(), turn(force=True), turn("/other", force=True)
         for session, one in (("careful", careful), ("forced", forced), ("other", other)):
             server.add(session, one)
 
-        async def is_allowed(conversation: str, workspace: str = "/w") -> bool:
-            asked = AskedCall(conversation, "Shell", {"command": "touch a"}, "", workspace)
+        async def is_allowed(conversation: str, workspace: str = "/w", tool: str = "Shell") -> bool:
+            asked = AskedCall(conversation, tool, {"command": "touch a"}, "", workspace)
             return (await server.answer(asked)).permission == "allow"
 
-        assert not await is_allowed("sub 0")  # nobody has started one
-        forced.passed([TASK])
-        assert await is_allowed("sub 1")
-        assert await is_allowed("")  # of which not even the id is told
-        careful.passed([TASK])
+        assert await is_allowed("sub 1", "/other")
+        assert not await is_allowed("sub 0", "/elsewhere")
+        forced.passed([TASK])  # the other run may have started one as well, and report it later
         assert not await is_allowed("sub 2")
-        assert await is_allowed("sub 1")  # as before
-        other.passed([TASK])
-        assert await is_allowed("sub 3", "/other")
-        server.remove("forced")
-        assert not await is_allowed("sub 1")
+        assert not await is_allowed("")  # of which not even the id is told
+        assert await is_allowed("sub 2", tool="Read")
         server.remove("careful")
-        assert await is_allowed("sub 4")  # there is only one
-        server.remove("other")
+        assert await is_allowed("sub 3")
+        server.add("careful", turn())
+        assert await is_allowed("sub 3")  # as before
         assert not await is_allowed("sub 4")
+        server.remove("forced")
+        assert not await is_allowed("sub 3")
+        server.remove("careful")
+        assert not await is_allowed("sub 5")  # another workspace's run is not asked
+        server.remove("other")
+        assert not await is_allowed("sub 1")
 
     asyncio.run(live())
+
+
+def test_a_sub_agent_that_asks_first_when_its_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not judged by the next run of its workspace alone."""
+
+    async def live() -> None:
+        server, careful = HookServer(), turn()
+
+        async def is_allowed(conversation: str) -> bool:
+            return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
+
+        server.add("careful", careful)
+        careful.passed([TASK])
+        server.add("forced", turn(force=True))
+        server.remove("careful")
+        assert not await is_allowed("late")
+        later = time.monotonic() + hook_server._LATE_SECONDS
+        monkeypatch.setattr(time, "monotonic", lambda: later)
+        assert await is_allowed("of the next run")
+
+    asyncio.run(live())
+
+
+def test_a_sub_agent_that_asks_before_the_session_is_known_stays_with_its_run() -> None:
+    async def live() -> None:
+        server, forced = HookServer(), turn(force=True)
+        server.add("", forced)
+        call = AskedCall("sub", "Shell", {"command": "touch a"}, "", "/w")
+        assert await server.answer(call) == ALLOWED
+        server.rename("", "s1")
+        assert await server.answer(call) == ALLOWED
+        server.remove("s1")
+        assert await server.answer(call) != ALLOWED
+
+    asyncio.run(live())
+
+
+def test_folders_of_gateways_that_were_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    (listens := tmp_path / "cursor-gateway-hooks-listens").mkdir()
+    (left := tmp_path / "cursor-gateway-hooks-left").mkdir()
+    (starts := tmp_path / "cursor-gateway-hooks-starts").mkdir()
+    (never := tmp_path / "cursor-gateway-hooks-never").mkdir()
+    (others := tmp_path / "cursor-gateway-other").mkdir()
+    os.utime(never, (1, 1))
+
+    async def live() -> None:
+        server = HookServer()
+        await server.start()
+        remaining = {listens, starts, others, Path(server.socket).parent}
+        assert set(tmp_path.iterdir()) == remaining
+        await server.close()
+        assert set(tmp_path.iterdir()) == {listens, starts, others}
+
+    with socket.socket(socket.AF_UNIX) as alive, socket.socket(socket.AF_UNIX) as dead:
+        alive.bind(str(listens / "socket"))
+        alive.listen(1)
+        dead.bind(str(left / "socket"))
+        dead.close()
+        asyncio.run(live())
+
+
+def test_a_folder_whose_gateway_has_no_time_to_answer_stays(tmp_path: Path) -> None:
+    (busy := tmp_path / "cursor-gateway-hooks-busy").mkdir()
+    with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as first:
+        server.bind(str(busy / "socket"))
+        server.listen(0)
+        first.connect(str(busy / "socket"))
+        hook_server.remove_left_folders(tmp_path)
+        assert busy.exists()
 
 
 def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,9 +73,9 @@ class Approvals:
         self._is_closed = False
 
     @property
-    def has_tasks(self) -> bool:
-        """Whether sub-agents are running."""
-        return bool(self._calls.tasks)
+    def had_tasks(self) -> bool:
+        """Whether sub-agents were started."""
+        return self._calls.had_tasks
 
     def passed(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
         """The agent's events, after those of its questions. Starts of calls may be held back. Questions end with a

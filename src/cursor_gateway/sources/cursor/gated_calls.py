@@ -41,6 +41,7 @@ class GatedCalls:
         self.holds = holds
         self._calls: dict[str, StartedCall] = {}
         self._tasks: list[str] = []  # calls of sub-agents that have not ended
+        self.had_tasks = False
 
     def push(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
         out: list[AgentEvent] = []
@@ -53,6 +54,7 @@ class GatedCalls:
                         out.append(event)
                 case ToolStarted() if _name(event) == "task":
                     self._tasks.append(event.call_id)
+                    self.had_tasks = True
                     out.append(event)
                 case ToolEnded():
                     out += self._ended(event)

@@ -3,7 +3,9 @@
 import asyncio
 import os
 import shutil
+import socket
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,7 +15,10 @@ from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Answer, Appro
 from cursor_gateway.sources.cursor.hook_rules import AskedCall, common_refusal
 from cursor_gateway.wire.payload import Fields
 
+_FOLDER = "cursor-gateway-hooks-"  # the beginning of its name
+_NEW_SECONDS = 60.0  # in which a folder may not have its socket yet
 _CLOSING_SECONDS = 1.0
+_LATE_SECONDS = 5.0  # in which a sub-agent may still ask for the first time, although its run is over
 _MOST_OVER = 10_000
 _MOST_BYTES = 64 * 1024 * 1024  # a call may write a large file
 
@@ -25,6 +30,7 @@ class HookServer:
         self._turns: dict[str, Approvals] = {}  # that are active, by session
         self._parents: dict[str, str] = {}  # sessions of sub-agents: the session that they belong to
         self._over: dict[str, None] = {}  # sessions whose turns are over, and those of their sub-agents; latest last
+        self._late: list[tuple[float, Approvals]] = []  # turns with sub-agents that are over, and until when they count
         self._folder: Path | None = None
         self._server: asyncio.Server | None = None
 
@@ -36,10 +42,11 @@ class HookServer:
     async def start(self) -> None:
         """In a temporary folder: the path of a socket must be short."""
         if self._server is None:
-            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="cursor-gateway-"))  # only for this user
+            self._folder = self._folder or Path(tempfile.mkdtemp(prefix=_FOLDER))  # only for this user
             # Without `start_serving` it waits for nothing, so a cancelled start cannot lose the server.
             self._server = await asyncio.start_unix_server(self._connected, self.socket, start_serving=False)
             await self._server.start_serving()
+            await asyncio.to_thread(remove_left_folders, self._folder.parent)
 
     def add(self, session: str, turn: Approvals) -> None:
         self._turns[session] = turn
@@ -49,11 +56,14 @@ class HookServer:
         """The agent has reported its session, or reports it again."""
         if (turn := self._turns.pop(session, None)) is not None:
             self._turns[now] = turn
+            self._parents = {child: now if known == session else known for child, known in self._parents.items()}
 
     def remove(self, session: str) -> None:
         """Denies what its agent still asks."""
         if (turn := self._turns.pop(session, None)) is not None:
             turn.close()
+            if turn.had_tasks:
+                self._late.append((time.monotonic() + _LATE_SECONDS, turn))
         for over in [session, *(child for child, parent in self._parents.items() if parent == session)]:
             self._parents.pop(over, None)
             self._over[over] = None
@@ -66,24 +76,26 @@ class HookServer:
             return await own.answer(call, is_own=True)
         if call.conversation in self._over:  # not another run's, even if there is only one
             return denied(OVER)
-        if (parent := self._parent(call)) is not None:
+        if (parent := self._parents.get(call.conversation)) is not None:
             return await self._turns[parent].answer(call, is_own=False)
-        refused = common_refusal(call, [turn.policy for turn in self._turns.values()])
-        return ALLOWED if refused is None else denied(refused.reason)
-
-    def _parent(self, call: AskedCall) -> str | None:
-        """The session to which a sub-agent belongs, of which the hook tells only the id. None: it is uncertain."""
-        if (known := self._parents.get(call.conversation)) is not None:
-            return known
-        starting = [
-            session for session, turn in self._turns.items() if turn.has_tasks and turn.workspace == call.workspace
-        ]
-        found = starting or list(self._turns)
-        if len(found) != 1:
-            return None
+        found, late = self._possible_parents(call)
+        if len(found) != 1 or late:
+            judges = [*found.values(), *late] if found else []
+            refused = common_refusal(call, [turn.policy for turn in judges])
+            return ALLOWED if refused is None else denied(refused.reason)
+        ((parent, turn),) = found.items()
         if call.conversation:
-            self._parents[call.conversation] = found[0]
-        return found[0]
+            self._parents[call.conversation] = parent
+        return await turn.answer(call, is_own=False)
+
+    def _possible_parents(self, call: AskedCall) -> tuple[dict[str, Approvals], list[Approvals]]:
+        """The runs to which a sub-agent may belong, of which the hook tells only the id, and those that are over.
+
+        These are all of its workspace: a run may have started it, and not have reported that yet.
+        """
+        self._late = [(until, turn) for until, turn in self._late if until > time.monotonic()]
+        found = {id: turn for id, turn in self._turns.items() if call.workspace in ("", turn.workspace)}
+        return found, [turn for _, turn in self._late if call.workspace in ("", turn.workspace)]
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -130,3 +142,26 @@ def asked_call(told: object) -> AskedCall:
     place = os.path.realpath(os.path.join(roots[0] if roots else "/", path)) if path else ""
     workspace = os.path.realpath(roots[0]) if roots else ""
     return AskedCall(fields.text("conversation_id"), fields.text("tool_name"), args.all, place, workspace)
+
+
+def remove_left_folders(place: Path) -> None:
+    """Removes the folders of gateways that were killed: nobody listens at their sockets."""
+    for folder in place.glob(f"{_FOLDER}*"):
+        with suppress(OSError):
+            facts = folder.lstat()
+            if facts.st_uid == os.geteuid() and _is_left(folder, time.time() - facts.st_mtime):
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_left(folder: Path, age: float) -> bool:
+    try:
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.setblocking(False)
+            probe.connect(str(folder / "socket"))
+    except ConnectionRefusedError:
+        return True
+    except FileNotFoundError:
+        return age > _NEW_SECONDS
+    except OSError:  # it has no time to answer
+        return False
+    return False
