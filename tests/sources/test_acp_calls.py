@@ -5,8 +5,10 @@ from typing import Any
 import pytest
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.acp.calls import call_of, denied, ended, has_made_up_id, learn, merge, started
+from cursor_gateway.sources.acp.calls import also_changed, call_of, denied, ended, has_made_up_id, learn, merge, started
 from cursor_gateway.wire.payload import Fields
+
+PROPOSED = {"type": "diff", "path": "/f", "oldText": "a", "newText": "b"}
 
 
 def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]:
@@ -21,6 +23,10 @@ def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]
         ({"kind": "execute", "title": "`ls`"}, {}, "rejected"),
         ({"kind": "execute", "title": "`ls`"}, {"rawOutput": {"exitCode": 2, "stdout": "", "stderr": "no"}}, "failed"),
         ({"kind": "edit", "title": "Edit `a.txt`"}, {}, "rejected"),
+        ({"kind": "edit"}, {"content": [PROPOSED], "status": "failed"}, "failed"),
+        ({"kind": "edit"}, {"content": [PROPOSED], "rawOutput": {"error": "no"}}, "failed"),
+        ({"kind": "edit"}, {"content": [PROPOSED], "rawOutput": {"rejected": {"reason": "no"}}}, "rejected"),
+        ({"kind": "edit"}, {"content": [PROPOSED], "rawOutput": {"success": {}}}, "completed"),
         ({"kind": "other", "title": "a-b_c: b_c"}, {}, "rejected"),
         ({"kind": "other", "title": "a-b_c: b_c"}, {"rawOutput": {"error": "MCP error -32601"}}, "failed"),
         ({"kind": "other", "title": "a-b_c: b_c"}, {"rawOutput": {"content": []}}, "completed"),
@@ -201,6 +207,60 @@ def test_an_edit_in_several_places_is_one_edit() -> None:
     assert isinstance(action, FileEdit)
     assert action.diff is not None
     assert (action.diff.old_string, action.diff.new_string) == ("a\nc", "b\nd")
+
+
+def diff_of(path: str, old: str | None, new: str) -> dict[str, Any]:
+    return {"type": "diff", "path": path, "oldText": old, "newText": new}
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([("-- a//f\na", "++ b//f\nb"), ("-- a//f\nc", "++ b//f\nd")], ("edit", "b\nd", (1, 2))),
+        ([("-- a//f\na", "++ b//f\nb"), ("c", "d")], ("edit", "b\nd", (1, 2))),
+        ([("1\n2\n3\n", "1\nb\n3\n"), ("1\nb\n3\n", "1\nb\nc\n")], ("edit", "b\nc", (2, 3))),
+        ([("-- /dev/null", "++ b//f\na\n"), ("a\n", "b\n")], ("create", "b\n", None)),
+        ([(None, "a\n"), ("a\n", "b\n")], ("create", "b\n", None)),
+        ([("a\n", "b\n"), ("-- a//f\nb", "++ /dev/null")], ("delete", None, None)),
+    ],
+)
+def test_several_diffs_of_a_file(texts: list[tuple[str | None, str]], expected: tuple[Any, ...]) -> None:
+    """Whole texts, one made from the other, are one change; others are parts of the file."""
+    action, _ = end_of({"kind": "edit"}, {"content": [diff_of("/f", old, new) for old, new in texts]})
+    assert isinstance(action, FileEdit)
+    lines = None if action.diff is None else (action.diff.start_line, action.diff.end_line)
+    assert (action.operation, action.content, lines) == expected
+
+
+def test_each_file_of_a_call_is_a_change() -> None:
+    diffs = [diff_of("/b", "x", "y"), diff_of("/a", "1", "2"), diff_of("/c", None, "new"), diff_of("/b", "y", "z")]
+    call = call_of(Fields({"kind": "edit", "rawInput": {"path": "/a"}}))
+    learn(call, Fields({"status": "completed", "content": diffs}))
+    first, others = ended(call), also_changed(call)
+    changes = [action for action, _ in (first, *others) if isinstance(action, FileEdit)]
+    assert [(one.path, one.operation, one.content) for one in changes] == [
+        ("/a", "edit", "2"),
+        ("/b", "edit", "z"),
+        ("/c", "create", "new"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "place", "lines"),
+    [
+        ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": 30}, (30, 30)),
+        ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": 0}, (1, 1)),
+        ("-- a//f\na", "++ b//f\nb", {"path": "/other", "line": 30}, (1, 1)),
+        ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": None}, (1, 1)),
+        ("a\nb\n", "a\nc\n", {"path": "/f", "line": 30}, (31, 31)),
+        ("a\nb\n", "a\nc\n", {"path": "/f", "line": 2}, (2, 2)),
+    ],
+)
+def test_a_location_tells_the_line_of_a_part(old: str, new: str, place: dict[str, Any], lines: tuple[int, int]) -> None:
+    action, _ = end_of({"kind": "edit"}, {"locations": [place], "content": [diff_of("/f", old, new)]})
+    assert isinstance(action, FileEdit)
+    assert action.diff is not None
+    assert (action.diff.start_line, action.diff.end_line) == lines
 
 
 def test_what_comes_later_is_learnt() -> None:

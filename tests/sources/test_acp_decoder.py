@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.actions import Command, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Notice,
@@ -562,6 +562,16 @@ def test_how_long_a_call_took_is_seen_from_outside() -> None:
     assert isinstance(end, ToolEnded)
     assert end.outcome.duration_ms == 250
     assert decoder.finish(END, duration_ms=300) == [RunFinished(duration_ms=300)]
+
+
+def test_a_call_that_changes_several_files_is_an_edit_of_each() -> None:
+    diffs = [{"type": "diff", "path": path, "oldText": "a", "newText": path} for path in ("/w/a", "/w/b", "/w/c")]
+    events = decoded(call("1", kind="edit"), done("1", content=diffs))
+    ends = [event for event in events if isinstance(event, ToolEnded)]
+    assert [event.call_id for event in events if isinstance(event, ToolStarted)] == ["1", "1 2", "1 3"]
+    assert [end.action.path for end in ends if isinstance(end.action, FileEdit)] == ["/w/a", "/w/b", "/w/c"]
+    (failed,) = [one for one in decoded(done("1", content=diffs, status="failed")) if isinstance(one, ToolEnded)]
+    assert failed.outcome.state == "failed"
 
 
 def test_a_call_without_an_id_and_one_too_deep_are_counted() -> None:

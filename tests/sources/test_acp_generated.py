@@ -78,11 +78,16 @@ OUTPUTS = st.sampled_from(
 )
 CONTENTS = st.one_of(
     st.sampled_from([[], [{"type": "content", "content": {"type": "text", "text": "told"}}], [{"type": "diff"}], [5]]),
-    st.builds(
-        lambda old, new, count: [{"type": "diff", "path": "/w/f", "oldText": old, "newText": new}] * count,
-        st.sampled_from([None, "", "a\n", "-- a//w/f\nx", "-- /dev/null"]),
-        st.sampled_from(["", "b\n", "++ b//w/f\ny", "++ /dev/null"]),
-        st.integers(1, 2),
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "type": st.just("diff"),
+                "path": st.sampled_from(["/w/f", "/w/f", "/w/g", ""]),
+                "oldText": st.sampled_from([None, "", "a\n", "-- a//w/f\nx", "-- /dev/null"]),
+                "newText": st.sampled_from(["", "a\n", "b\n", "++ b//w/f\ny", "++ /dev/null"]),
+            }
+        ),
+        max_size=3,
     ),
 )
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "failed"])

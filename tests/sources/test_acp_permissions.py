@@ -61,12 +61,23 @@ def test_files(path: str, rule: str, expected: bool) -> None:
     assert allowed("edit", [rule], path=path) is expected
 
 
+@pytest.mark.parametrize(("tool", "kind"), [("edit", "Write"), ("read", "Read")])
+def test_every_file_of_a_call_needs_a_rule(tool: str, kind: str) -> None:
+    call = ToolCall("1", tool, args={"path": "src/a"}, places=[("/w/src/a", 1), ("/w/src/b", None)])
+    assert is_allowed(call, [f"{kind}(src/**)"], "/w")
+    call.places.append(("/etc/passwd", None))
+    assert not is_allowed(call, [f"{kind}(src/**)"], "/w")
+
+
 def test_other_tools() -> None:
     assert allowed("grep", ["Read(**)"])
     assert allowed("glob", ["Read(src)"], targetDirectory="src")
     assert not allowed("read", ["Read(src/**)"], path="/etc/passwd")
     assert allowed("mcp", ["Mcp(tracker:*)"], providerIdentifier="tracker", toolName="get")
     assert not allowed("mcp", ["Mcp(tracker:get)"], providerIdentifier="tracker", toolName="delete")
+    assert not allowed("mcp", ["Mcp(tracker:*)"], providerIdentifier="tracker:evil", toolName="get")
+    assert not allowed("mcp", ["Mcp(*:get)"], providerIdentifier="tracker", toolName="evil:get")
+    assert allowed("mcp", ["Mcp(*)"], providerIdentifier="tracker", toolName="get")
     assert allowed("webFetch", ["WebFetch(*.example.com)"], url="https://docs.example.com/x")
     assert not allowed("webFetch", ["WebFetch(example.com)"], url="https://evil.org/example.com")
     assert not allowed("webFetch", ["WebFetch(*)"], url="file:///etc/passwd")

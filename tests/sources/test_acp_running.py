@@ -164,6 +164,33 @@ def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: P
     assert person.asked == 2
 
 
+@pytest.mark.parametrize(
+    ("reported", "asked", "option"),
+    [
+        (SHELL, {"rawInput": {"command": "ls -la"}}, "allow-once"),
+        (SHELL, {"rawInput": {"command": "rm a"}}, "reject-once"),
+        (SHELL, {}, "allow-once"),
+        (EDIT, {}, "allow-once"),
+        (EDIT, {"rawInput": {"path": "/etc/passwd"}}, "reject-once"),
+        (EDIT, {"locations": [{"path": "/etc/passwd"}]}, "reject-once"),
+        (EDIT, {"content": [{"type": "diff", "path": "/etc/passwd", "oldText": "a", "newText": "b"}]}, "reject-once"),
+    ],
+)
+def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
+    tmp_path: Path, reported: dict[str, Any], asked: dict[str, Any], option: str
+) -> None:
+    where, rules = str(tmp_path), ["Shell(ls)", "Write(a)"]
+    turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, allow=rules)
+
+    async def ask() -> dict[str, Any]:
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy())
+        running.update({"sessionUpdate": "tool_call", "status": "pending", **reported}, "s")
+        call = {"toolCallId": reported["toolCallId"], **asked}
+        return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
+
+    assert asyncio.run(ask())["outcome"]["optionId"] == option
+
+
 def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
     class Silent(Willing):
         async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:

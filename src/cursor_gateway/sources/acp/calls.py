@@ -8,8 +8,9 @@ import re
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Action, OtherTool, Outcome
+from cursor_gateway.model.actions import Action, FileEdit, OtherTool, Outcome
 from cursor_gateway.sources.cursor.outcomes import CODES
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields
@@ -81,6 +82,7 @@ class ToolCall(Struct):
     args: dict[str, Any] = {}
     output: Any = None
     content: list[Any] = []
+    places: list[tuple[str, int | None]] = []  # the files that it names, and a line in each
     payload: dict[str, Any] = {}  # as it was first reported
     parent: str | None = None  # the call of the sub-agent that made it
     is_announced: bool = True  # otherwise only a request for permission has named it
@@ -105,6 +107,13 @@ def call_of(update: Fields) -> ToolCall:
     return call
 
 
+def asked_call(requested: Fields) -> Fields:
+    """The call that a request for permission is about. Its content is the reason, except for diffs."""
+    diffs = [part for part in requested.objects("content") if part.text("type") == "diff"]
+    places = [*requested.items("locations"), *({"path": diff.text("path")} for diff in diffs)]
+    return Fields({name: value for name, value in requested.all.items() if name != "content"} | {"locations": places})
+
+
 def has_made_up_id(call: ToolCall) -> bool:
     return _MADE_UP_ID.fullmatch(call.id) is not None
 
@@ -115,6 +124,8 @@ def learn(call: ToolCall, update: Fields) -> None:
     call.kind = call.kind or update.text("kind")
     call.status = update.text("status") or call.status
     call.content = update.items("content") or call.content
+    places = [(place.text("path"), place.integer("line")) for place in update.objects("locations")]
+    call.places = list(dict.fromkeys([*call.places, *(place for place in places if place[0])]))
     if update.all.get("rawOutput") is not None:
         call.output = update.all["rawOutput"]
     given = update.object("rawInput")
@@ -124,7 +135,7 @@ def learn(call: ToolCall, update: Fields) -> None:
     if call.tool == "mcp":
         more = _mcp_args(call, Fields(more))
     call.args = call.args | {name: value for name, value in more.items() if value or name not in call.args}
-    _add_what_titles_say(call, update)
+    _add_what_titles_say(call)
 
 
 def merge(call: ToolCall, other: ToolCall) -> None:
@@ -151,7 +162,7 @@ def _mcp_args(call: ToolCall, given: Fields) -> dict[str, Any]:
     return {**call.args, **named, "args": {**Fields(call.args).object("args").all, **args}}
 
 
-def _add_what_titles_say(call: ToolCall, update: Fields) -> None:
+def _add_what_titles_say(call: ToolCall) -> None:
     subject = found[1] if (found := _QUOTED.search(call.title)) else ""
     match call.tool:
         case "shell" if subject and not call.args.get("command"):
@@ -166,7 +177,7 @@ def _add_what_titles_say(call: ToolCall, update: Fields) -> None:
         case "grep" if (found := _PATTERN_IN_TITLE.match(call.title)) and not call.args.get("pattern"):
             call.args["pattern"] = found[1]
         case "read" | "edit" | "write" | "delete" if not call.args.get("path"):
-            path = next((place.text("path") for place in update.objects("locations")), "") or subject
+            path = next((path for path, _ in call.places), "") or subject
             call.args |= {"path": path} if path else {}
 
 
@@ -202,8 +213,6 @@ def started(call: ToolCall) -> Action:
 def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
     if call.is_denied:
         return _read(call, REJECTED)
-    if (diffs := _diffs(call)) and call.tool in ("edit", "write", "delete", ""):
-        return _edited(diffs, call)
     text = call.output if isinstance(call.output, str) else _text(call)
     output = Fields(call.output)
     if status == "failed":
@@ -211,6 +220,8 @@ def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
         return _read(call, {"error": {"error": error}})
     if isinstance(call.output, dict) and (failure := _failure(call.tool, output)):
         return _read(call, failure)
+    if (files := _changed_files(call)) and not any(isinstance(output.all.get(name), dict) for name in CODES):
+        return _edited(files[0], call)
     match call.output:
         case dict() if any(isinstance(output.all.get(name), dict) for name in _OUTCOMES):
             return _read(call, output.all)
@@ -224,6 +235,11 @@ def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
             return _read(call, REJECTED)
         case other:
             return _read(call, {"success": {} if other is None else {"content": other}})
+
+
+def also_changed(call: ToolCall) -> list[tuple[Action, Outcome]]:
+    """The other files of a call that has changed several."""
+    return [_edited(diffs, call) for diffs in _changed_files(call)[1:]]
 
 
 def denied(call: ToolCall, reason: str) -> tuple[Action, Outcome]:
@@ -255,31 +271,50 @@ def _plain(call: ToolCall) -> str:
     return "_".join(words[:4]) or call.kind or "tool"
 
 
-def _diffs(call: ToolCall) -> list[Fields]:
-    """Those of the call's file: an edit in several places has several."""
-    parts = [part for part in map(Fields, call.content) if part.text("type") == "diff"]
-    return [part for part in parts if part.text("path") == parts[0].text("path")]
+def _changed_files(call: ToolCall) -> list[list[Fields]]:
+    """The diffs of each file, that of the call first: an edit in several places of a file has several."""
+    if call.tool not in ("edit", "write", "delete", ""):
+        return []
+    files: dict[str, list[Fields]] = {}
+    for part in map(Fields, call.content):
+        if part.text("type") == "diff":
+            files.setdefault(part.text("path"), []).append(part)
+    named = Fields(call.args).text("path")
+    return [files[path] for path in sorted(files, key=lambda path: path != named)]
 
 
 def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
     """The texts are whole files, or lines of a patch without their first characters, which include its header."""
-    diff = diffs[0]
-    path = diff.text("path") or Fields(call.args).text("path")
-    if len(diffs) > 1:
-        edits = [{"oldText": one.text("oldText"), "newText": one.text("newText")} for one in diffs]
-        return read_result("edit", {"path": path, "multiStrReplace": {"edits": edits}}, {"success": {"path": path}})
-    old_header, old = _without_header(_OLD_HEADER, diff.text("oldText"), path)
-    new_header, new = _without_header(_NEW_HEADER, diff.text("newText"), path)
+    path = diffs[0].text("path") or Fields(call.args).text("path")
+    olds = [_without_header(_OLD_HEADER, diff.text("oldText"), path) for diff in diffs]
+    news = [_without_header(_NEW_HEADER, diff.text("newText"), path) for diff in diffs]
+    (old_header, old), (new_header, new) = olds[0], news[-1]
     if new_header == "/dev/null":
         return read_result("delete", {"path": path}, {"success": {"path": path}})
-    if old_header == "/dev/null" or (old_header is None and diff.all.get("oldText") is None):
+    is_whole = all(before == after for (_, before), (_, after) in zip(news, olds[1:], strict=False))
+    if is_whole and (old_header == "/dev/null" or (old_header is None and diffs[0].all.get("oldText") is None)):
         written = Fields(call.args).text("streamContent", "fileText")  # with the last line end, if any
         created = {"afterFullFileContent": written if written.removesuffix("\n") == new else new, "path": path}
         return read_result("edit", {"path": path}, {"success": created})
-    if old_header is None and new_header is None:
+    is_whole = is_whole and old_header is None and new_header is None
+    if is_whole:
         changed = {"beforeFullFileContent": old, "afterFullFileContent": new, "path": path}
-        return read_result("edit", {"path": path}, {"success": changed})
-    return read_result("edit", {"path": path, "oldText": old, "newText": new}, {"success": {"path": path}})
+        action, outcome = read_result("edit", {"path": path}, {"success": changed})
+    else:
+        edits = [{"oldText": before, "newText": after} for (_, before), (_, after) in zip(olds, news, strict=True)]
+        args = {"path": path, "multiStrReplace": {"edits": edits}}
+        action, outcome = read_result("edit", args, {"success": {"path": path}})
+    line = next((line for place, line in call.places if place == path and line), 1)
+    if not is_whole or line > old.count("\n") + 1:  # the text is a part of the file
+        action = _moved(action, line - 1)
+    return action, outcome
+
+
+def _moved(action: Action, lines: int) -> Action:
+    if not isinstance(action, FileEdit) or action.diff is None:
+        return action
+    diff = action.diff
+    return replace(action, diff=replace(diff, start_line=diff.start_line + lines, end_line=diff.end_line + lines))
 
 
 def _without_header(header: re.Pattern[str], text: str, path: str) -> tuple[str | None, str]:

@@ -25,7 +25,17 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
     Unrecognized,
 )
-from cursor_gateway.sources.acp.calls import ToolCall, call_of, denied, ended, has_made_up_id, learn, merge, started
+from cursor_gateway.sources.acp.calls import (
+    ToolCall,
+    also_changed,
+    call_of,
+    denied,
+    ended,
+    has_made_up_id,
+    learn,
+    merge,
+    started,
+)
 from cursor_gateway.sources.acp.trailers import TrailerWatch
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.failures import CANCELLED
@@ -347,6 +357,11 @@ class AcpDecoder:
         if isinstance(action, TodoUpdate) and call.parent is None:
             self._todos = _applied(self._todos, action)
         self._out.append(ToolEnded(call.id, action, outcome, payload=payload))
+        others = also_changed(call) if outcome.state == "completed" else []
+        for number, (also, its) in enumerate(others, 2):
+            id = f"{call.id} {number}"
+            self._out.append(ToolStarted(id, also, payload=payload, parent=call.parent))
+            self._out.append(ToolEnded(id, also, timed(its, (call.started_ms, at_ms)), payload=payload))
 
     # --- sub-agents ---------------------------------------------------------------------------------
 

@@ -19,9 +19,11 @@ def is_allowed(call: ToolCall, rules: Sequence[str], workspace: str) -> bool:
         case "shell":
             return is_allowed_command(args.text("command"), rules)
         case "edit" | "write" | "delete":
-            return is_allowed_path("Write", args.text("path"), rules, workspace)
+            paths = [args.text("path"), *(path for path, _ in call.places)]
+            return all(is_allowed_path("Write", path, rules, workspace) for path in paths)
         case "read" | "ls" | "grep" | "glob":
-            return is_allowed_path("Read", args.text("path", "targetDirectory") or workspace, rules, workspace)
+            paths = [args.text("path", "targetDirectory") or workspace, *(path for path, _ in call.places)]
+            return all(is_allowed_path("Read", path, rules, workspace) for path in paths)
         case "mcp":
             return is_allowed_tool(call.server, args.text("toolName"), rules)
         case "webFetch":

@@ -15,7 +15,7 @@ from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
 from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
-from cursor_gateway.sources.acp.calls import ToolCall, call_of
+from cursor_gateway.sources.acp.calls import ToolCall, asked_call, call_of, learn
 from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
@@ -175,12 +175,14 @@ class RunningTurn:
         requested = params.object("toolCall")
         call_id, session_id = requested.text("toolCallId"), params.text("sessionId")
         if call_id and not too_deep(requested.all):
-            about = {name: value for name, value in requested.all.items() if name != "content"}  # that is the reason
-            named, child = call_of(Fields(about)), "" if session_id == self._session.id else session_id
+            about = asked_call(requested)
+            named, child = call_of(about), "" if session_id == self._session.id else session_id
             if self._decoder.is_another(named, child):
                 call_id = named.id = self._own_id(call_id)
-            if not self.knows(call_id):
+            if (known := self._decoder.call(call_id)) is None:
                 self._decoder.announce(named, child)
+            else:  # the agent will do what it asks for, whatever it reported before
+                learn(known, Fields({name: about.all.get(name) for name in ("rawInput", "locations")}))
         call = self._decoder.call(call_id)
         refused = REJECTED if call is None else await self._refusal(call, requested)
         self._put(self._decoder.begin(call_id) if refused is None else self._decoder.deny(call_id, refused))

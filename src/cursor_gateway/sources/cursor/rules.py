@@ -42,7 +42,11 @@ def is_allowed_path(kind: Literal["Read", "Write"], path: str, rules: Sequence[s
 
 def is_allowed_tool(server: str, tool: str, rules: Sequence[str]) -> bool:
     """An unknown server is empty: only a rule for all servers allows its tools."""
-    return any(_matches(pattern, f"{server}:{tool}", ".*") for pattern in parsed(rules, "Mcp"))
+    for pattern in parsed(rules, "Mcp"):
+        its_server, _, its_tool = ("*:*" if pattern == "*" else pattern).partition(":")
+        if _matches(its_server, server, ".*") and _matches(its_tool, tool, ".*"):
+            return True
+    return False
 
 
 def is_allowed_page(url: str, rules: Sequence[str]) -> bool:
