@@ -11,7 +11,8 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.acp.connection import AgentConnection, Refused
+from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
+from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.transport import LineTransport
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.stdin import start_with_stdin
@@ -260,3 +261,21 @@ def test_what_a_pipe_cannot_hold_is_written_when_it_is_read() -> None:
         assert [await transport.receive(), await transport.receive()] == sent
 
     transported("import sys, time; time.sleep(0.01); [print(line, end='', flush=True) for line in sys.stdin]", life)
+
+
+@pytest.mark.parametrize("is_heard", [True, False])
+def test_a_mode_that_the_agent_changes_by_itself_is_known(tmp_path: Path, *, is_heard: bool) -> None:
+    """Also between two turns: the next one sets it again."""
+
+    def changed(session: str, mode: str) -> dict[str, Any]:
+        update = {"sessionUpdate": "current_mode_update", "currentModeId": mode}
+        return {"method": "session/update", "params": {"sessionId": session, "update": update}}
+
+    async def life(connection: AgentConnection) -> None:
+        session = connection.sessions["s"] = Session("s", "plan", Choice(), None)
+        if is_heard:
+            connection.listen("s", Hearer())
+        await connection.request("session/list", {}, 30)
+        assert session.mode == "agent"
+
+    lived(tmp_path, {"session/list": [changed("s", "agent"), changed("other", "ask"), {"result": {}}]}, life)

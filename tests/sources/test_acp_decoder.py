@@ -574,6 +574,16 @@ def test_a_call_that_changes_several_files_is_an_edit_of_each() -> None:
     assert failed.outcome.state == "failed"
 
 
+def test_what_comes_late_about_a_call_of_the_turn_before_is_left_out() -> None:
+    before = AcpDecoder()
+    before.push(call("1", kind="execute", rawInput={"command": "sleep 9"}))
+    assert before.call_ids == {"1"}
+    decoder = AcpDecoder(last_calls=before.call_ids)
+    assert decoder.push(done("1", rawOutput={"exitCode": 0, "stdout": ""})) == []
+    again = pushed(decoder, call("1", kind="read", rawInput={"path": "a"}), done("1", rawOutput={"content": "b"}))
+    assert [type(event) for event in again] == [ToolStarted, ToolEnded]  # another call, with the same id
+
+
 def test_a_call_without_an_id_and_one_too_deep_are_counted() -> None:
     deep: Any = {}
     for _ in range(200):

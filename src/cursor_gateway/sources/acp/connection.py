@@ -79,6 +79,7 @@ class Session(Struct):
     models: Choice
     spent: TokenCounts | None  # None: unknown, because the session was loaded from disk
     user_tool: UserTool | None = None  # with which its agent asks the user
+    last_calls: frozenset[str] = frozenset()  # of its last turn
 
 
 class PreparedSession(Struct, frozen=True):
@@ -226,7 +227,10 @@ class AgentConnection:
             self.on_gone()
 
     def _notified(self, method: str, params: Any) -> None:
-        fields = Fields(params)
+        fields, update = Fields(params), Fields(params).object("update")
+        session = self.sessions.get(fields.text("sessionId"))
+        if session is not None and update.text("sessionUpdate") == "current_mode_update":
+            session.mode = update.text("currentModeId")  # an agent may change it by itself, also between turns
         if (listener := self._listener(fields)) is None:
             return
         if method == "session/update":

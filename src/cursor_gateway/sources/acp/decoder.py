@@ -74,10 +74,12 @@ class Subagent(Struct):
 
 
 class AcpDecoder:
-    def __init__(self, callers_server: str = "", user_tool: UserTool | None = None) -> None:
+    def __init__(
+        self, callers_server: str = "", user_tool: UserTool | None = None, last_calls: frozenset[str] = frozenset()
+    ) -> None:
         """Successful calls to the MCP server `callers_server` and of `user_tool` are skipped: they report them
-        themselves."""
-        self._callers_server, self._user_tool = callers_server, user_tool
+        themselves. So are late updates of `last_calls`, those of the turn before."""
+        self._callers_server, self._user_tool, self._last_calls = callers_server, user_tool, last_calls
         self.user_calls = 0  # of the user's tool, so far
         self._out: list[AgentEvent] = []
         self._watch = TrailerWatch()
@@ -110,6 +112,8 @@ class AcpDecoder:
                 self._thought(fields.object("content"))
             case "tool_call" | "tool_call_update" | "subagent_spawned" if too_deep(update):
                 self._out.append(Unrecognized("nested too deeply"))
+            case "tool_call_update" if self._is_late(fields.text("toolCallId")):
+                pass
             case "tool_call" | "tool_call_update" if fields.text("toolCallId"):
                 self._tool(fields, at_ms, subagent)
             case "subagent_spawned" if fields.text("subagentSessionId"):
@@ -132,6 +136,9 @@ class AcpDecoder:
             for call in self._calls.values()
             if call.tool == "createPlan" and not call.is_reported and call.id not in self._settled
         ]
+
+    def _is_late(self, call_id: str) -> bool:
+        return call_id in self._last_calls and call_id not in self._calls
 
     def extension(self, method: str, params: object, /) -> list[AgentEvent]:
         """One of Cursor's own messages that needs no answer."""
@@ -215,6 +222,10 @@ class AcpDecoder:
             return False
         parent = _call_of(self._subagents.get(session_id))
         return (known.tool, known.parent, _subject(known)) != (call.tool, parent, _subject(call))
+
+    @property
+    def call_ids(self) -> frozenset[str]:
+        return frozenset(self._calls)
 
     def call(self, call_id: str) -> ToolCall | None:
         """A call that has started."""

@@ -62,7 +62,8 @@ class RunningTurn:
 
     def __init__(self, turn: Turn, session: Session, policy: Policy) -> None:
         self._turn, self._session, self._policy = turn, session, policy
-        self._decoder = AcpDecoder(turn.offered.server if turn.offered is not None else "", session.user_tool)
+        offered = turn.offered.server if turn.offered is not None else ""
+        self._decoder = AcpDecoder(offered, session.user_tool, session.last_calls)
         if session.user_tool is not None:
             session.user_tool.ask = self.ask_user if turn.person is not None else None
         self._connection: AgentConnection | None = None
@@ -100,6 +101,7 @@ class RunningTurn:
                 self._prompt.cancel()
                 await asyncio.wait([self._prompt])
         connection.forget(self)
+        self._session.last_calls = self._decoder.call_ids
         return is_stuck
 
     async def batches(self) -> AsyncGenerator[Sequence[AgentEvent], None]:
@@ -153,13 +155,9 @@ class RunningTurn:
         if self._size > self._policy.max_output_bytes:
             self._error = output_too_large(self._policy.max_output_bytes)
         fields, is_own = Fields(update), session_id == self._session.id
-        match fields.text("sessionUpdate"):
-            case "current_mode_update" if is_own:  # an agent may change it by itself
-                self._session.mode = fields.text("currentModeId")
-            case "subagent_spawned" if self._connection is not None and (child := fields.text("subagentSessionId")):
-                self._connection.listen(child, self)
-            case _:
-                pass
+        child = fields.text("subagentSessionId") if fields.text("sessionUpdate") == "subagent_spawned" else ""
+        if child and self._connection is not None:
+            self._connection.listen(child, self)
         shown = self._decoder.user_calls
         self._put(self._decoder.push(update, self._now_ms(), "" if is_own else session_id))
         for _ in range(self._decoder.user_calls - shown):
