@@ -124,6 +124,30 @@ def test_how_a_call_ended_is_inferred_from_what_it_carries(
             OtherTool(tool="web_fetch", arguments={"url": "https://a.b/c?d"}),
         ),
         ({"kind": "read", "title": "Read todo.md"}, OtherTool(tool="read_file", arguments={})),
+        (
+            {"kind": "read", "title": "Read TODO", "rawInput": {"path": "/w/TODO"}},
+            OtherTool(tool="read_file", arguments={"target_file": "/w/TODO"}),
+        ),
+        (
+            {"kind": "read", "title": "Read lint (3 - 12)", "locations": [{"path": "/w/lint"}]},
+            OtherTool(tool="read_file", arguments={"offset": 3, "limit": 10, "target_file": "/w/lint"}),
+        ),
+        (
+            {"kind": "read", "title": "Read a (3 - 2)", "rawInput": {"path": "a"}},
+            OtherTool(tool="read_file", arguments={"target_file": "a"}),
+        ),
+        (
+            {"kind": "read", "title": "Read a (3 - 12)", "rawInput": {"path": "a", "offset": 5}},
+            OtherTool(tool="read_file", arguments={"target_file": "a", "offset": 5}),
+        ),
+        ({"kind": "other", "title": "List issues"}, OtherTool(tool="list_issues", arguments={})),
+        ({"kind": "other", "title": "Delete branch"}, OtherTool(tool="delete_branch", arguments={})),
+        ({"title": "Find references `x`"}, OtherTool(tool="find_references", arguments={})),
+        ({"kind": "other", "title": "Delete `a`"}, FileEdit(tool="delete_file", path="a", operation="delete")),
+        (
+            {"kind": "other", "title": "Search the web for `a`"},
+            OtherTool(tool="web_search", arguments={"search_term": "a"}),
+        ),
         ({"kind": "read", "title": "Read lints"}, OtherTool(tool="read_lints", arguments={})),
         ({"kind": "other", "title": "Task: make a plan"}, OtherTool(tool="task", arguments={})),
         ({"kind": "edit", "title": "Delete `a`"}, FileEdit(tool="delete_file", path="a", operation="delete")),

@@ -26,6 +26,7 @@ EVERYTHING = Policy(allow=["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFe
 ONCE = Permission("once")
 
 SHELL: dict[str, Any] = {"toolCallId": "1", "kind": "execute", "title": "`ls`", "rawInput": {"command": "ls"}}
+TITLED = {"toolCallId": "1", "kind": "execute", "title": "`ls`"}
 EDIT = {"toolCallId": "2", "kind": "edit", "title": "Edit a", "rawInput": {"path": "a"}}
 
 
@@ -170,7 +171,13 @@ def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: P
         (SHELL, {"rawInput": {"command": "ls -la"}}, "allow-once"),
         (SHELL, {"rawInput": {"command": "rm a"}}, "reject-once"),
         (SHELL, {}, "allow-once"),
+        (TITLED, {}, "allow-once"),
+        (TITLED | {"title": "`ls`; rm a"}, {}, "reject-once"),
+        (TITLED | {"title": "Runs `ls`"}, {}, "reject-once"),
+        (TITLED | {"title": "ls"}, {}, "reject-once"),
         (EDIT, {}, "allow-once"),
+        ({"toolCallId": "2", "kind": "edit", "title": "Edit `a`"}, {}, "allow-once"),
+        ({"toolCallId": "2", "kind": "edit", "title": "Edit `a` and `/etc/passwd`"}, {}, "reject-once"),
         (EDIT, {"rawInput": {"path": "/etc/passwd"}}, "reject-once"),
         (EDIT, {"locations": [{"path": "/etc/passwd"}]}, "reject-once"),
         (EDIT, {"content": [{"type": "diff", "path": "/etc/passwd", "oldText": "a", "newText": "b"}]}, "reject-once"),

@@ -17,10 +17,14 @@ from cursor_gateway.wire.payload import Fields
 
 _MCP_TITLE = re.compile(r"(\S+)-(\S+): \2")
 _QUOTED = re.compile(r"`(.+)`", re.DOTALL)
+_COMMAND_TITLE = re.compile(r"`(.+)`", re.DOTALL)  # all of it: rules judge the command
+_PATH_IN_TITLE = re.compile(r"[\w -]*`([^`]+)`")
 _URL_IN_TITLE = re.compile(r"(?:web )?fetch(?:ing|ed)?:? `?(https?://[^\s`]+)`?", re.IGNORECASE)
 _TERM_IN_TITLE = re.compile(
     r"(?:web ?search|search(?:ing|ed)? (?:the )?web)(?::| for) ?[`\"]?(.+?)[`\"]?", re.IGNORECASE
 )
+_READ_FILE = re.compile(r"read ", re.IGNORECASE)
+_LINES_IN_TITLE = re.compile(r".* \(([0-9]{1,9}) - ([0-9]{1,9})\)", re.DOTALL)
 _PATTERN_IN_TITLE = re.compile(r'grep "(.+)"', re.IGNORECASE | re.DOTALL)
 _OLD_HEADER = re.compile(r"-- (?:(/dev/null)|a/(.*))\r?")
 _NEW_HEADER = re.compile(r"\+\+ (?:(/dev/null)|b/(.*))\r?")
@@ -55,6 +59,9 @@ _TITLES = {
         "delete": "delete",
     }.items()
 }
+_AFTER_A_NAME = re.compile(
+    r"\Z|:| *[`\"(]| for | https?://"
+)  # otherwise it may be part of a longer name: "List issues"
 _SHARED_KINDS = {
     "search": ("webSearch", "webFetch", "semSearch", "grep", "glob", "ls"),
     "read": ("webFetch", "readTodos", "readLints", "ls"),
@@ -130,7 +137,7 @@ def learn(call: ToolCall, update: Fields) -> None:
         call.output = update.all["rawOutput"]
     given = update.object("rawInput")
     if not call.tool or (not call.is_reported and given.text("_toolName")):
-        call.tool = _tool(call.id, call.first_title, call.kind, given) or _by_output(call.output)
+        call.tool = _tool(call, given) or _by_output(call.output)
     more = {name: value for name, value in given.all.items() if name != "_toolName"}
     if call.tool == "mcp":
         more = _mcp_args(call, Fields(more))
@@ -165,8 +172,8 @@ def _mcp_args(call: ToolCall, given: Fields) -> dict[str, Any]:
 def _add_what_titles_say(call: ToolCall) -> None:
     subject = found[1] if (found := _QUOTED.search(call.title)) else ""
     match call.tool:
-        case "shell" if subject and not call.args.get("command"):
-            call.args["command"] = subject
+        case "shell" if (found := _COMMAND_TITLE.fullmatch(call.title)) and not call.args.get("command"):
+            call.args["command"] = found[1]
         case "webFetch" if (found := _URL_IN_TITLE.fullmatch(call.title)) and not call.args.get("url"):
             call.args["url"] = found[1]
         case "webSearch" if not call.args.get("searchTerm"):
@@ -176,12 +183,18 @@ def _add_what_titles_say(call: ToolCall) -> None:
             call.args["globPattern"] = subject
         case "grep" if (found := _PATTERN_IN_TITLE.match(call.title)) and not call.args.get("pattern"):
             call.args["pattern"] = found[1]
+        case "read" if (lines := _LINES_IN_TITLE.fullmatch(call.title)) and "offset" not in call.args:
+            first, last = int(lines[1]), int(lines[2])
+            call.args |= {"offset": first, "limit": last - first + 1} if last >= first else {}
+    match call.tool:
         case "read" | "edit" | "write" | "delete" if not call.args.get("path"):
-            path = next((path for path, _ in call.places), "") or subject
+            titled = _PATH_IN_TITLE.fullmatch(call.title)
+            path = next((path for path, _ in call.places), "") or (titled[1] if titled else "")
             call.args |= {"path": path} if path else {}
 
 
-def _tool(id: str, title: str, kind: str, given: Fields) -> str:
+def _tool(call: ToolCall, given: Fields) -> str:
+    title, kind = call.first_title, call.kind
     if given.text("providerIdentifier", "serverIdentifier"):
         return "mcp"
     if named := given.text("_toolName"):
@@ -191,10 +204,13 @@ def _tool(id: str, title: str, kind: str, given: Fields) -> str:
         return words[0] + "".join(word[:1].upper() + word[1:] for word in words[1:])
     if kind in ("other", "") and _MCP_TITLE.fullmatch(title):
         return "mcp"
-    if found := _MADE_UP_ID.fullmatch(id):
+    if found := _MADE_UP_ID.fullmatch(call.id):
         return f"web{found[1].capitalize()}"
+    if kind == "read" and _READ_FILE.match(title) and (given.text("path") or call.places):  # perhaps one named TODO
+        return "read"
     for tool in _SHARED_KINDS.get(kind, ()):
-        if _TITLES[tool].match(title):
+        found = _TITLES[tool].match(title)
+        if found and (kind not in ("other", "") or _AFTER_A_NAME.match(title, found.end())):
             return tool
     by_argument = (tool for name, tool in _BY_ARGUMENT.items() if name in given.all and kind == "search")
     return _BY_KIND.get(kind) or next(by_argument, "")

@@ -100,7 +100,7 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         AgentMisconfigured,
         BAD_OPTION,
     ),
-    (r"Aborting operation|Operation cancelled|\bCancelledError: ", RunCancelled, CANCELLED),
+    (r"Aborting operation|Operation cancelled|\bCancelledError(?:: |$)", RunCancelled, CANCELLED),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
         AgentUnreachable,
@@ -112,14 +112,16 @@ _TABLE: list[tuple[str, type[AgentError], str]] = [
         "Cursor's service failed several times in a row; wait a while, then ask again.",
     ),
     (r"\bActionRequiredError: ", AgentMisconfigured, ACCOUNT_REFUSED),
+    (r"^(?:Error: )?(?:\w\w?: )?\[permission_denied\]", AgentMisconfigured, ACCOUNT_REFUSED),
     (
-        r"\bNonRetriableError: ",
+        r"\bNonRetriableError(?:: |$)|"
+        r"^(?:Error: )?(?:\w\w?: )?\[(?:already_exists|failed_precondition|not_found|out_of_range|unimplemented)\]",
         AgentMisconfigured,
         "Cursor's service rejected the request; change it, because trying again would not help.",
     ),
 ]
 
-_PATTERNS = [(re.compile(pattern, re.IGNORECASE), error, message) for pattern, error, message in _TABLE]
+_PATTERNS = [(re.compile(pattern, re.IGNORECASE | re.MULTILINE), error, message) for pattern, error, message in _TABLE]
 QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
 
 
