@@ -233,6 +233,40 @@ def test_an_edit_in_several_places_is_one_edit() -> None:
     assert (action.diff.old_string, action.diff.new_string) == ("a\nc", "b\nd")
 
 
+IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "data"),
+    [
+        ({"kind": "read"}, {"content": [{"type": "content", "content": IMAGE}]}, [IMAGE]),
+        (
+            {"kind": "other", "title": "s-t: t"},
+            {"content": [{"type": "content", "content": part} for part in ({"type": "text", "text": "a"}, IMAGE)]},
+            [{"type": "text", "text": "a"}, IMAGE],
+        ),
+        ({"kind": "fetch"}, {"rawOutput": {"content": "# A"}}, "# A"),
+        ({"kind": "switch_mode"}, {"rawOutput": {}}, {}),
+        ({"kind": "search", "title": "grep"}, {"rawOutput": {}, "content": []}, {}),
+    ],
+)
+def test_what_a_call_returned(start: dict[str, Any], end: dict[str, Any], data: object) -> None:
+    action, outcome = end_of(start, end)
+    assert isinstance(action, OtherTool)
+    assert (outcome.state, action.data) == ("completed", data)
+
+
+@pytest.mark.parametrize(
+    ("kind", "new", "operation"),
+    [("delete", "", "delete"), ("edit", None, "delete"), ("edit", "", "edit"), ("delete", "b", "edit")],
+)
+def test_a_file_that_is_gone(kind: str, new: str | None, operation: str) -> None:
+    diff = {"type": "diff", "path": "/f", "oldText": "a", "newText": new}
+    action, _ = end_of({"kind": kind, "rawInput": {"path": "/f"}}, {"content": [diff]})
+    assert isinstance(action, FileEdit)
+    assert (action.path, action.operation) == ("/f", operation)
+
+
 def diff_of(path: str, old: str | None, new: str) -> dict[str, Any]:
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 

@@ -27,6 +27,10 @@ ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {
         {"failure": {"exitCode": 3}},
         Outcome(state="failed", code="COMMAND_FAILED", message="The command exited with status 3."),
     ),
+    "a signal": (
+        {"failure": {"exitCode": 137, "signal": "SIGKILL"}},
+        Outcome(state="failed", code="COMMAND_FAILED", message="The command was ended by SIGKILL."),
+    ),
     "no exit status": (
         {"failure": {}},
         Outcome(state="failed", code="COMMAND_FAILED", message="The command failed."),

@@ -243,14 +243,16 @@ def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
             return _read(call, output.all)
         case dict() if call.tool == "shell" and not output.maybe_text("stdout", "stderr"):
             return _read(call, {"success": {**output.all, "stdout": output.text("output", "content") or text}})
-        case dict() if output.all or not text:
+        case dict() if output.all:
             return _read(call, {"success": output.all})
+        case _ if (parts := _parts(call)) and any(part.text("type") != "text" for part in parts):
+            return _read(call, {"success": {"content": [part.all for part in parts]}})  # images, for instance
         case _ if text:
             return _read(call, {"success": {_TEXT_FIELDS.get(call.tool, "content"): text}})
         case None if not call.content and not call.has_own_message:
             return _read(call, REJECTED)
         case other:
-            return _read(call, {"success": {} if other is None else {"content": other}})
+            return _read(call, {"success": {"content": other} if other else {}})
 
 
 def also_changed(call: ToolCall) -> list[tuple[Action, Outcome]]:
@@ -305,7 +307,8 @@ def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
     olds = [_without_header(_OLD_HEADER, diff.text("oldText"), path) for diff in diffs]
     news = [_without_header(_NEW_HEADER, diff.text("newText"), path) for diff in diffs]
     (old_header, old), (new_header, new) = olds[0], news[-1]
-    if new_header == "/dev/null":
+    is_gone = diffs[-1].all.get("newText") is None and diffs[-1].maybe_text("oldText") is not None
+    if new_header == "/dev/null" or is_gone or (call.tool == "delete" and not new):
         return read_result("delete", {"path": path}, {"success": {"path": path}})
     is_whole = all(before == after for (_, before), (_, after) in zip(news, olds[1:], strict=False))
     if is_whole and (old_header == "/dev/null" or (old_header is None and diffs[0].all.get("oldText") is None)):
@@ -346,6 +349,9 @@ def _name(path: str) -> str:
     return re.split(r"[\\/]", path.strip())[-1]
 
 
+def _parts(call: ToolCall) -> list[Fields]:
+    return [part for whole in map(Fields, call.content) if (part := whole.object("content")).all]
+
+
 def _text(call: ToolCall) -> str:
-    parts = [Fields(part).object("content").text("text") for part in call.content]
-    return "\n".join(part for part in parts if part)
+    return "\n".join(text for part in _parts(call) if (text := part.text("text")))

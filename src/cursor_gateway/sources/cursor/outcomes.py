@@ -68,8 +68,9 @@ def _failure(key: str, value: Fields) -> Outcome:
         ending = _NO_FILE if is_missing else Ending("TOOL_ERROR", f"The tool reported {snake(key).replace('_', ' ')}.")
     ending = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")), ending)
     if ending.code == "COMMAND_FAILED" and not message:
-        status = value.integer("exitCode")
-        message = "The command failed." if status is None else f"The command exited with status {status}."
+        status, signal = value.integer("exitCode"), value.text("signal")
+        message = f"The command was ended by {signal}." if signal else "The command failed."
+        message = message if status is None or signal else f"The command exited with status {status}."
     return Outcome(state=ending.state, code=ending.code, message=message or ending.message, details=details)
 
 

@@ -380,7 +380,7 @@ _TABLE: dict[str, Entry] = {
     "switchMode": Entry("switch_mode"),
     "task": Entry("task", data=_last_message),
     "truncated": Entry("truncated"),
-    "webFetch": Entry("web_fetch", data=_first("markdown")),
+    "webFetch": Entry("web_fetch", data=_first("markdown", "content")),
     "webSearch": Entry("web_search", data=_first("references")),
     "writeShellStdin": Entry("write_shell_stdin"),
 }
