@@ -9,14 +9,15 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from cursor_gateway.cluster.commands import Cancel
+from cursor_gateway.cluster.front import Receiver
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done
-from cursor_gateway.model.documents import Envelope, TextDocument
+from cursor_gateway.model.documents import TextDocument
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.service import Service
 from cursor_gateway.store.base import RunRecord
 from cursor_gateway.store.cluster import Member
@@ -213,8 +214,8 @@ def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_p
     async def test(one: Running, run: RunHandle) -> None:
         while not two.turns:
             await asyncio.sleep(0.01)
-        front, command = one.node.front, Cancel(run.id, ME)
-        envelope = await front._value(command, Envelope, ME, member=runner("three"))
+        to = Receiver(ME, member=runner("three"))
+        envelope = await one.node.front._call(to, RunService.cancel, run.id, ME)
         assert envelope.status == "error"
         _assert_cancelled((await _all(run))[-1])
         assert three.turns == []

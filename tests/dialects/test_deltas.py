@@ -275,17 +275,6 @@ def test_a_fold_joins_the_deltas_up_to_the_end() -> None:
     assert (fold.is_over, fold.is_cut) == (True, False)
 
 
-def test_another_run_may_give_the_same_reply_and_is_not_cut() -> None:
-    fold = AnswerFold("run", "none", Cutter(("b",), None), 100)
-    for event in [*words("abc"), done()]:
-        fold.push(event)
-    assert fold.is_cut
-    other = fold.again()
-    for event in [*words("abc"), ended(COMMAND), done()]:
-        other.push(event)
-    assert (other.is_cut, other.answer()) == (False, Answer("abc", "", (), Ended(USAGE, USAGE)))
-
-
 def test_usage_is_added_up() -> None:
     first = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=70)
     second = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3, reasoning_tokens=1, estimated=True)

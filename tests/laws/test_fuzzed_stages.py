@@ -206,6 +206,7 @@ PROPERTIES: dict[str, str] = {
     "dialects.responses.request": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.invalid": "laws.test_responses_requests:test_any_body_is_read_or_refused",
     "dialects.attempts": "dialects.test_attempts:test_any_headers_have_an_attempt",
+    "dialects.checked": "dialects.test_checked:test_any_events_are_shown_or_asked_for_again",
     "dialects.deltas": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
 }
 

@@ -14,7 +14,7 @@ from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.streaming import EventStream, Progress, Reading, read_to_end
+from cursor_gateway.server.streaming import EventStream, Reading, push_until
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -380,36 +380,37 @@ def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
 
 def test_the_end_is_waited_for() -> None:
     async def live() -> None:
-        goes, client = asyncio.Event(), Client()
+        goes = asyncio.Event()
         run = started(say("All"), Until(goes), [FINISHED])
-        waits = asyncio.ensure_future(read_to_end(run, client.receive))
-        await turns_of_the_loop()
-        assert not waits.done()
-        goes.set()
-        assert await waits
-        assert await read_to_end(run, client.receive)  # also when it is over
+        with run.reader() as reader:
+            waits = asyncio.ensure_future(push_until(reader, lambda event: False))
+            await turns_of_the_loop()
+            assert not waits.done()
+            goes.set()
+            assert not await waits
+            assert not await push_until(reader, lambda event: True)  # also when it is over
 
     asyncio.run(live())
 
 
-def test_who_has_heard_enough_stops_the_run() -> None:
+def test_events_after_the_last_one_that_is_needed_are_not_read() -> None:
     async def live() -> None:
-        run = started(say("All"), forever())
-        assert await read_to_end(run, Client().receive, lambda event: Progress.TRUNCATED)
-        assert run.is_ending
-        await run.gone()
+        run = started(say("All"), [FINISHED])
+        await true(lambda: run.done)
+        with run.reader() as reader:
+            assert await push_until(reader, lambda event: True)
+            assert reader.place == 1
 
     asyncio.run(live())
 
 
 def test_who_leaves_before_the_end_is_distinguished() -> None:
     async def live() -> None:
-        client = Client()
         run = started(say("Half"), forever())
-        with run.reader():  # somebody else reads on
-            waits = asyncio.ensure_future(read_to_end(run, client.receive))
+        with run.reader(), run.reader() as reader:  # somebody else reads on
+            waits = asyncio.ensure_future(push_until(reader, lambda event: False))
             await true(lambda: run.log.events)
-            client.leaves.set()
+            reader.leave()
             assert not await waits
             assert not run.is_ending
         await run.abandon()

@@ -1,8 +1,13 @@
-"""The commands that a front sends to a runner, and their outcomes, as values and as bytes."""
+"""The commands that a front sends to a runner, and their outcomes, as values and as bytes.
+
+Processes of two versions may work together (`store.cluster.LEVEL`): fields and arguments may be added, and a runner
+refuses what it does not know.
+"""
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable
+from inspect import signature
+from typing import Any, TypeAlias, get_type_hints
 
 import msgspec
 from msgspec import Struct
@@ -11,9 +16,9 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.reverting import FileEdits
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.store.base import RunRecord
 
 
 class Take(Struct, frozen=True, tag="take"):
@@ -36,13 +41,6 @@ class Answer(Struct, frozen=True, tag="answer"):
     given: RunAnswer
 
 
-class Cancel(Struct, frozen=True, tag="cancel"):
-    """Its value is how the run ended."""
-
-    run_id: str
-    owner: str
-
-
 class Stop(Struct, frozen=True, tag="stop"):
     """Returns at once."""
 
@@ -51,62 +49,17 @@ class Stop(Struct, frozen=True, tag="stop"):
     why: Failure
 
 
-class Remove(Struct, frozen=True, tag="remove"):
-    conversation_id: str
-    owner: str
+class Call(Struct, frozen=True, tag="call"):
+    """Any other method of `RunService`, whose signature is the schema of its arguments and of its value."""
+
+    method: str
+    arguments: dict[str, msgspec.Raw]
 
 
-class ListModels(Struct, frozen=True, tag="models"):
-    pass
+Command: TypeAlias = Take | Start | Resume | Answer | Stop | Call
 
-
-class FindFiles(Struct, frozen=True, tag="files"):
-    workspace: str | None
-    query: str
-    limit: int
-    owner: str = ""  # earlier versions do not send it
-
-
-class FindFolders(Struct, frozen=True, tag="folders"):
-    query: str
-    limit: int
-    owner: str = ""  # earlier versions do not send it
-
-
-class FindRevertible(Struct, frozen=True, tag="revertible"):
-    conversation: ConversationRecord
-    files: Sequence[FileEdits]
-
-
-class Revert(Struct, frozen=True, tag="revert"):
-    conversation: ConversationRecord
-    files: Sequence[FileEdits]
-
-
-class ListPermissions(Struct, frozen=True, tag="permissions"):
-    owner: str
-
-
-class RevokePermission(Struct, frozen=True, tag="revoke"):
-    owner: str
-    id: str
-
-
-Command: TypeAlias = (
-    Take
-    | Start
-    | Resume
-    | Answer
-    | Cancel
-    | Stop
-    | Remove
-    | ListModels
-    | FindFiles
-    | FindFolders
-    | FindRevertible
-    | Revert
-    | ListPermissions
-    | RevokePermission
+_METHODS = frozenset(
+    {"cancel", "remove", "models", "files", "folders", "revertible", "revert", "permissions", "revoke_permission"}
 )
 
 
@@ -148,6 +101,24 @@ def command_of(data: bytes) -> Command:
 def outcome_of(data: bytes) -> Outcome:
     decoded: Outcome = _outcomes.decode(data)
     return decoded
+
+
+def call(method: Callable[..., object], *args: object, **kwargs: object) -> Call:
+    """Of a method of `RunService`, without its `self`."""
+    arguments = signature(method).bind(None, *args, **kwargs).arguments
+    encoded = {name: msgspec.Raw(_encoder.encode(value)) for name, value in arguments.items() if name != "self"}
+    return Call(method.__name__, encoded)
+
+
+def arguments_of(call: Call) -> dict[str, Any]:
+    """Raises `msgspec.DecodeError` for a call of another version. Arguments that this one does not know are ignored."""
+    if call.method not in _METHODS:
+        raise msgspec.ValidationError(f"unknown method {call.method!r}")
+    kinds = get_type_hints(getattr(RunService, call.method))
+    del kinds["return"]
+    if missing := kinds.keys() - call.arguments.keys():
+        raise msgspec.ValidationError(f"{call.method}: without {', '.join(sorted(missing))}")
+    return {name: msgspec.msgpack.decode(call.arguments[name], type=kind) for name, kind in kinds.items()}
 
 
 def hinted_outcome(command_id: str, outcome: Outcome) -> str:

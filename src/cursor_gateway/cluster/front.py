@@ -6,32 +6,24 @@ is read like any other, wherever it is driven.
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from contextlib import suppress
-from typing import TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
 
 from cursor_gateway.cluster.asking import Asking, Withdrawn, new_command_id
 from cursor_gateway.cluster.commands import (
     Answer,
-    Cancel,
     Command,
     Failed,
-    FindFiles,
-    FindFolders,
-    FindRevertible,
-    ListModels,
-    ListPermissions,
     Outcome,
-    Remove,
     Replied,
     Returned,
-    Revert,
-    RevokePermission,
     Start,
     Stop,
     Take,
+    call,
     encode,
 )
 from cursor_gateway.cluster.hub import Hub, RemoteRun
@@ -49,7 +41,7 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
-from cursor_gateway.runs.run_service import ServiceState
+from cursor_gateway.runs.run_service import RunService, ServiceState
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.runs.stored_run import StoredRun
@@ -58,6 +50,7 @@ from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _SHORT_SECONDS = 10.0  # for a runner to take a command that starts no run
@@ -69,6 +62,18 @@ _SILENT_SECONDS = 5.0  # without a reply from the database; after that, a front 
 class FrontLimits(msgspec.Struct, frozen=True, kw_only=True):
     queue_seconds: float
     max_runs_per_key: int
+
+
+class Receiver(msgspec.Struct, frozen=True):
+    """Who must carry a command out: the runner that drives the run, or this member, or any that has the volume."""
+
+    owner: str = ""
+    run: RunRecord | None = None
+    volume: str | None = None
+    member: Member | None = None
+    dedupe: str | None = None
+    starts: str = ""  # the id of the run that it may start
+    needs: Sequence[str] = ()
 
 
 class Front:
@@ -115,15 +120,8 @@ class Front:
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
-            outcome = await self._ask(
-                command,
-                request.owner,
-                run=waiting,
-                volume=volume,
-                dedupe=dedupe,
-                starts=run_id,
-                needs=request.needs,
-            )
+            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=request.needs)
+            outcome = await self._ask(command, to)
             return await self._continued(outcome, request.owner, run_id)
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
@@ -132,11 +130,9 @@ class Front:
             continuation = await stored_continuation(self.store, id, asker.owner)
             needs = list(continuation.needs) if continuation is not None else []
         volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
-        command, dedupe = Answer(id, asker, given), f"answer to {id}"
+        to = Receiver(asker.owner, run, volume, dedupe=f"answer to {id}", starts=run_id, needs=needs)
         try:
-            outcome = await self._ask(
-                command, asker.owner, run=run, volume=volume, dedupe=dedupe, starts=run_id, needs=needs
-            )
+            outcome = await self._ask(Answer(id, asker, given), to)
         except (NoRunner, InvalidRequest) as error:
             if (repeated := await self._repeated(run, given)) is not None:
                 return repeated
@@ -163,19 +159,18 @@ class Front:
         run = await self._record(id, owner)
         if run.state != "running":
             return await (await StoredRun.open(self.store, run)).cancel(NoRunner("It has ended."))
-        return await self._value(Cancel(id, owner), Envelope, owner, run=run)
+        return await self._call(Receiver(owner, run), RunService.cancel, id, owner)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         volume = await self._cluster.volume_of(conversation_id, owner)
         if volume is None:
             return "unknown"
         running = [run for run in await self.store.runs_of(conversation_id, owner) if run.state == "running"]
-        command = Remove(conversation_id, owner)
+        to = Receiver(owner, running[0] if running else None, volume)
         try:
-            found = await self._value(command, str, owner, run=running[0] if running else None, volume=volume)
+            return await self._call(to, RunService.remove, conversation_id, owner)
         except NoRunner:  # its folder is deleted when a runner has the volume again
             return "pending" if await self.store.delete_conversation(conversation_id, owner) else "unknown"
-        return cast(Removed, found)
 
     # --- reading ------------------------------------------------------------------------------------
 
@@ -238,44 +233,42 @@ class Front:
     async def models(self) -> list[Model]:
         now = asyncio.get_running_loop().time()
         if self._models is None or now - self._models[0] > _MODELS_SECONDS:
-            self._models = now, await self._value(ListModels(), list[Model], "")
+            self._models = now, await self._call(Receiver(), RunService.models)
         return self._models[1]
 
     def check_model(self, model: str) -> None:
         """A runner checks it when the run starts."""
 
     async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        volume = await self._named_volume(workspace)
-        return await self._value(FindFiles(workspace, query, limit, owner), list[str], "", volume=volume)
+        to = Receiver(volume=await self._named_volume(workspace))
+        return await self._call(to, RunService.files, owner, workspace, query, limit)
 
     async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        volume = await self._named_volume(query)
-        return await self._value(FindFolders(query, limit, owner), list[str], "", volume=volume)
+        to = Receiver(volume=await self._named_volume(query))
+        return await self._call(to, RunService.folders, owner, query, limit)
 
     async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
+        to = Receiver(conversation.owner, volume=conversation.volume)
         try:
-            return await self._value(
-                FindRevertible(conversation, files), set[str], conversation.owner, volume=conversation.volume
-            )
+            return await self._call(to, RunService.revertible, conversation, files)
         except NoRunner:
             return set()
 
     async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        return await self._value(
-            Revert(conversation, files), list[RevertedFile], conversation.owner, volume=conversation.volume
-        )
+        to = Receiver(conversation.owner, volume=conversation.volume)
+        return await self._call(to, RunService.revert, conversation, files)
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """Each machine keeps its own."""
         found: dict[str, PermissionEntry] = {}
         for member in self._members.runners():
-            listed = await self._value(ListPermissions(owner), list[PermissionEntry], owner, member=member)
+            listed = await self._call(Receiver(owner, member=member), RunService.permissions, owner)
             found |= {entry.id: entry for entry in listed}
         return sorted(found.values(), key=lambda entry: entry.created, reverse=True)
 
     async def revoke_permission(self, owner: str, id: str) -> bool:
         revoked = [
-            await self._value(RevokePermission(owner, id), bool, owner, member=member)
+            await self._call(Receiver(owner, member=member), RunService.revoke_permission, owner, id)
             for member in self._members.runners()
         ]
         return any(revoked)
@@ -323,70 +316,55 @@ class Front:
         async def stop() -> None:
             with suppress(GatewayError):
                 run = await self._record(id, owner)
-                await self._ask(Stop(id, owner, why.failure()), owner, run=run)
+                await self._ask(Stop(id, owner, why.failure()), Receiver(owner, run))
 
         task = asyncio.get_running_loop().create_task(stop(), name="stop")
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _value(
+    async def _call(
         self,
-        command: Command,
-        kind: type[_T],
-        owner: str,
-        *,
-        run: RunRecord | None = None,
-        volume: str | None = None,
-        member: Member | None = None,
+        to: Receiver,
+        method: Callable[Concatenate[Any, _P], Awaitable[_T]],
+        *args: _P.args,
+        **kwargs: _P.kwargs,
     ) -> _T:
-        match await self._ask(command, owner, run=run, volume=volume, member=member):
+        match await self._ask(call(method, *args, **kwargs), to):
             case Returned(value=value):
-                return msgspec.msgpack.decode(value, type=kind)
+                returned: _T = msgspec.msgpack.decode(value, type=get_type_hints(method)["return"])
+                return returned
             case Failed(failure=failure):
                 raise error_of(failure)
             case Replied():
                 raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
-    async def _ask(
-        self,
-        command: Command,
-        owner: str,
-        *,
-        run: RunRecord | None = None,
-        volume: str | None = None,
-        member: Member | None = None,
-        dedupe: str | None = None,
-        starts: str = "",
-        needs: Sequence[str] = (),
-    ) -> Outcome:
-        """The runner that drives `run` must take it, or this member, or any that has the volume. `starts` is the id of
-        the run that it may start."""
-        target = member.id if member is not None else None
-        if run is not None and run.state == "running" and self._members.has(run.instance):
-            target = run.instance
+    async def _ask(self, command: Command, to: Receiver) -> Outcome:
+        target = to.member.id if to.member is not None else None
+        if to.run is not None and to.run.state == "running" and self._members.has(to.run.instance):
+            target = to.run.instance
         if target is None:
-            await self._check_runner(volume, needs)
-        first = self._first_runner(volume, needs) if target is None else ""
+            await self._check_runner(to.volume, to.needs)
+        first = self._first_runner(to.volume, to.needs) if target is None else ""
         new = NewCommand(
             id=new_command_id(),
-            owner=owner,
-            dedupe=dedupe,
+            owner=to.owner,
+            dedupe=to.dedupe,
             front=self._members.own_id,
             target=target,
-            volume=volume or None,
-            needs=needs,
-            run_id=starts,
-            takes_place=bool(starts) and target is None,
+            volume=to.volume or None,
+            needs=to.needs,
+            run_id=to.starts,
+            takes_place=bool(to.starts) and target is None,
             body=encode(command),
-            watches=bool(starts) and target is None,
+            watches=bool(to.starts) and target is None,
         )
         try:
-            seconds = self._limits.queue_seconds if starts else _SHORT_SECONDS
-            outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if starts else 0, first)
+            seconds = self._limits.queue_seconds if to.starts else _SHORT_SECONDS
+            outcome = await self._asking.ask(new, seconds, self._limits.max_runs_per_key if to.starts else 0, first)
         except Withdrawn:
             if target is not None:
                 raise NoRunner("The runner did not take the request in time; try again later.") from None
-            await self._check_runner(volume, needs)
+            await self._check_runner(to.volume, to.needs)
             raise TooManyRuns("All runners are busy; try again later, or start another one.") from None
         if isinstance(outcome, OverLimit):
             limit = self._limits.max_runs_per_key

@@ -18,23 +18,16 @@ from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import (
     Answer,
-    Cancel,
+    Call,
     Command,
     Failed,
-    FindFiles,
-    FindFolders,
-    FindRevertible,
-    ListModels,
-    ListPermissions,
     Outcome,
-    Remove,
     Replied,
     Resume,
-    Revert,
-    RevokePermission,
     Start,
     Stop,
     Take,
+    arguments_of,
     begun,
     command_of,
     encode,
@@ -270,29 +263,15 @@ class Runner:
                 await self._settle(run_id, asker.owner)
                 self._watch(claim.run_id, front)
                 return _replied(await service.answer(run_id, replace(asker, claim=claim), given))
-            case Cancel(run_id=run_id, owner=owner):
-                await self._settle(run_id, owner, is_cancelled=True)
-                return returned(await service.cancel(run_id, owner))
             case Stop(run_id=run_id, owner=owner, why=why):
                 if (run := self._runs.find(run_id, owner)) is not None:
                     run.stop(error_of(why))
                 return returned(None)
-            case Remove(conversation_id=id, owner=owner):
-                return returned(await service.remove(id, owner))
-            case ListModels():
-                return returned(await service.models())
-            case FindFiles(workspace=workspace, query=query, limit=limit, owner=owner):
-                return returned(await service.files(owner, workspace, query, limit))
-            case FindFolders(query=query, limit=limit, owner=owner):
-                return returned(await service.folders(owner, query, limit))
-            case FindRevertible(conversation=conversation, files=files):
-                return returned(await service.revertible(conversation, files))
-            case Revert(conversation=conversation, files=files):
-                return returned(await service.revert(conversation, files))
-            case ListPermissions(owner=owner):
-                return returned(await service.permissions(owner))
-            case RevokePermission(owner=owner, id=id):
-                return returned(await service.revoke_permission(owner, id))
+            case Call(method=method):
+                arguments = arguments_of(command)
+                if method == "cancel":
+                    await self._settle(**arguments, is_cancelled=True)
+                return returned(await getattr(service, method)(**arguments))
 
     async def _resumed(self, request: RunRequest, claim: Claim) -> Run:
         """Raises `RunnerLost` if the run is not to be continued any more. What cannot be continued is ended."""
@@ -313,24 +292,24 @@ class Runner:
             if found is not None:
                 await self._settle(found.id, request.owner)
 
-    async def _settle(self, run_id: str, owner: str, *, is_cancelled: bool = False) -> None:
+    async def _settle(self, id: str, owner: str, *, is_cancelled: bool = False) -> None:
         """Waits until a run is driven by this process, or over. Raises `_DrivenElsewhere` if another member has it.
 
         The run of a dead runner is ended or resumed soon; one that is cancelled is ended at once.
         """
         until = asyncio.get_running_loop().time() + _SETTLE_SECONDS
         while asyncio.get_running_loop().time() < until:
-            found = await self._service.store.run(run_id, owner)
+            found = await self._service.store.run(id, owner)
             if found is None or found.state != "running":
                 return
             if found.instance != self._members.own_id:
                 if await self._is_member(found.instance):
                     raise _DrivenElsewhere(found.instance)
                 may_end = is_cancelled
-            elif self._runs.find(run_id, owner) is not None:
+            elif self._runs.find(id, owner) is not None:
                 return
             else:
-                may_end = is_cancelled and all(command.run_id != run_id for command in self._deciding.values())
+                may_end = is_cancelled and all(command.run_id != id for command in self._deciding.values())
             if may_end and await self._members.end(found, cancelled()):
                 return
             await asyncio.sleep(_AGAIN_SECONDS)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.dialects.deltas import Answer, AnswerFold
+from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
@@ -21,7 +21,6 @@ from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.requests import AgentRequest
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
-from cursor_gateway.prompting.structured import Format
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- replies ----------------------------------------------------------------------------------------
@@ -131,7 +130,21 @@ class Whole(Protocol):
         ...
 
 
-class _AnyReply(Protocol):
+class JsonReply:
+    """What the replies of most dialects have in common."""
+
+    form: Form = SSE
+    media_type = "application/json"
+    streams_failures = False
+    is_resumable = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
+
+
+class Reply(Protocol):
+    """How one request wants its answer."""
+
     @property
     def form(self) -> Form:
         """Of the stream."""
@@ -151,22 +164,6 @@ class _AnyReply(Protocol):
         """Beside those of every reply."""
         ...
 
-
-class JsonReply:
-    """What the replies of most dialects have in common."""
-
-    form: Form = SSE
-    media_type = "application/json"
-    streams_failures = False
-    is_resumable = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
-
-
-class Reply(_AnyReply, Protocol):
-    """How one request wants its answer."""
-
     @property
     def is_resumable(self) -> bool:
         """Whether a stream that ends early can be continued at `/v1/chat/{id}/events`, after its last event."""
@@ -177,32 +174,14 @@ class Reply(_AnyReply, Protocol):
     def whole(self, run: RunView, start: Start) -> Whole: ...
 
 
-class TextReply(_AnyReply, Protocol):
-    """How one request wants an answer that is checked before it is shown."""
-
-    def fold(self, run: RunView, start: Start) -> AnswerFold: ...
-
-    def body(self, run: RunView, start: Start, answer: Answer) -> bytes: ...
-
-    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
-        """The whole stream, or the end of one that had only keep-alives."""
-        ...
-
-
-class CheckedReply(Struct, frozen=True):
-    """The text of the answer must be JSON of this format; the agent is asked again when it is not."""
-
-    format: Format
-    reply: TextReply
-
-
 # --- requests ---------------------------------------------------------------------------------------
 
 
 class StartRun(AgentRequest, frozen=True, kw_only=True):
     """A request for an answer, and how its client wants it."""
 
-    reply: Reply | CheckedReply
+    reply: Reply
+    check: Check | None = None  # before it is shown
     refused: Callable[[Failure], bytes] | None = None  # the stream of a run that cannot start; None: a status says it
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted

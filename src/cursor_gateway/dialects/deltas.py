@@ -302,7 +302,6 @@ class AnswerFold(ReplyState):
     ) -> None:
         """`prompt_tokens` estimates the context of a reply that is cut."""
         super().__init__(Translator(run, agent_tools, cutter, prompt_tokens, text))
-        self._run, self._agent_tools = run, agent_tools
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: list[Call] = []
@@ -325,10 +324,6 @@ class AnswerFold(ReplyState):
                     self._text.append(self.deltas.on_a_line(text))
                 case Ended():
                     pass
-
-    def again(self) -> "AnswerFold":
-        """For another run that is to give the same reply. It is not cut."""
-        return AnswerFold(self._run, self._agent_tools)
 
     def answer(self) -> Answer | None:
         """None until it is over."""

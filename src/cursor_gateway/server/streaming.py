@@ -6,7 +6,6 @@ One write for each read of the agent's output, and no timer but the keep-alive's
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from enum import Enum
 from functools import partial
 
 from msgspec import Struct, field
@@ -153,7 +152,7 @@ class EventStream:
                 silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:
-                    _cut_short(self._run, reader)
+                    cut_short(self._run, reader)
                 return
             if not events:
                 events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
@@ -195,33 +194,18 @@ def _step(events: Sequence[DocumentEvent]) -> int:
     return len(events)
 
 
-class Progress(Enum):
-    MORE = "more"
-    COMPLETE = "complete"  # the reply has all it needs
-    TRUNCATED = "truncated"  # the reply was cut off; the rest is not needed
+async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> bool:
+    """Pushes the events of a run until `push` needs no more. False if the run ends or the reader leaves before."""
+    while not reader.at_end and not reader.has_left:
+        events = await reader.next()
+        for number, event in enumerate(events, 1):
+            if push(event):
+                reader.place -= len(events) - number  # what was not delivered was not received
+                return True
+    return False
 
 
-async def read_to_end(
-    run: RunHandle,
-    receive: Receive,
-    push: Callable[[DocumentEvent], Progress] = lambda event: Progress.MORE,
-    after: int = 0,
-) -> bool:
-    """Waits for the end of the run, or until `push` needs no more. False if the client disconnects first."""
-    async with DisconnectWatch(run, receive, after) as reader:
-        while not reader.at_end and not reader.has_left:
-            events = await reader.next()
-            for number, event in enumerate(events):
-                progress = push(event)
-                if progress is not Progress.MORE:
-                    reader.place -= len(events) - number - 1  # what was not delivered was not received
-                    if progress is Progress.TRUNCATED:
-                        _cut_short(run, reader)
-                    return True
-        return not reader.has_left
-
-
-def _cut_short(run: RunHandle, reader: Reader) -> None:
+def cut_short(run: RunHandle, reader: Reader) -> None:
     """No one else needs the rest either, unless another reader is connected."""
     if not reader.at_end and run.readers.count == 1:
         run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))

@@ -1,13 +1,15 @@
 """OpenAI's chat completions as a dialect: its route, ids, whole answers and streams."""
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import SSE, AnswerId, CheckedReply, RunView, Start, StartRun
+from cursor_gateway.dialects.base import SSE, AnswerId, RunView, Start, StartRun
 from cursor_gateway.dialects.chat.dialect import ChatReply, answer_id, chat_dialect, completion_head
-from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion, error_frames
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion
+from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent
@@ -40,9 +42,11 @@ def test_a_body_is_a_run_and_how_it_is_answered() -> None:
 
 
 def test_an_answer_in_a_format_is_checked() -> None:
-    asked = read({"response_format": {"type": "json_object"}})
-    assert asked.reply == CheckedReply(JsonObject(), ChatReply(agent_tools="reasoning"))
+    asked = read({"response_format": {"type": "json_object"}, "stop": "x", "max_tokens": 9})
+    assert asked.check == Check(JsonObject(), ("x",), 9)
+    assert asked.reply == ChatReply(agent_tools="reasoning", stop=("x",), max_tokens=9, has_ids=False)
     assert asked.instructions
+    assert read({}).check is None
 
 
 def test_text_is_readable_for_those_who_say_so_or_by_the_setting() -> None:
@@ -60,7 +64,14 @@ def test_text_is_readable_for_those_who_say_so_or_by_the_setting() -> None:
 
 def test_nothing_is_inserted_into_an_answer_in_a_format() -> None:
     asked = read({"response_format": {"type": "json_object"}, "cursor": {"text": "readable"}})
-    assert asked.reply == CheckedReply(JsonObject(), ChatReply(agent_tools="reasoning"))
+    assert asked.reply == ChatReply(agent_tools="reasoning", has_ids=False)
+
+
+def test_an_answer_whose_events_are_not_those_of_the_run_has_no_ids() -> None:
+    sent = ChatReply(agent_tools="none", has_ids=False).stream(RUN, Start()).push_all(EVENTS)
+    with_ids = ChatReply(agent_tools="none").stream(RUN, Start()).push_all(EVENTS)
+    assert b"id: " in with_ids
+    assert sent == re.sub(rb"(?m)^id: \d+\n", b"", with_ids)
 
 
 def test_tools_are_refused_where_the_agents_own_are_shown_as_calls() -> None:
@@ -140,21 +151,6 @@ def test_the_context_of_a_cut_answer_is_estimated(start: Start, tokens: int) -> 
     assert whole.is_cut
     assert json.loads(whole.body())["usage"]["prompt_tokens"] == tokens
     assert b'"prompt_tokens":%d,' % tokens in stream.push_all(EVENTS)
-
-
-def test_an_answer_that_was_checked_is_streamed_at_once() -> None:
-    reply = ChatReply(agent_tools="none")
-    fold = reply.fold(RUN, Start())
-    for event in EVENTS:
-        fold.push(event)
-    answer = fold.answer()
-    assert answer is not None
-    assert json.loads(reply.body(RUN, Start(), answer))["choices"][0]["message"]["content"] == "one two three"
-    frames = reply.frames(RUN, Start(), answer)
-    assert b'"content":"one two three"' in frames
-    assert frames.endswith(b"data: [DONE]\n\n")
-    failure = AgentCrashed("It crashed.").failure()
-    assert reply.frames(RUN, Start(), failure) == error_frames(failure)
 
 
 def test_a_reader_who_comes_back_gets_the_rest_of_the_reply() -> None:

@@ -11,11 +11,10 @@ from cursor_gateway.dialects.chat.encoder import (
     ChunkEncoder,
     CompletionFold,
     CompletionHead,
-    completion_of,
     encode_completion,
     error_frames,
 )
-from cursor_gateway.dialects.deltas import AgentTools, Answer, AnswerFold, FinishReason
+from cursor_gateway.dialects.deltas import AgentTools, FinishReason
 from cursor_gateway.dialects.errors import error_in_stream
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import (
@@ -62,7 +61,6 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder
-from tests.laws.folds import fold_chunks
 from tests.scenarios.golden import Scenario, scenarios
 
 HEAD = CompletionHead('chatcmpl-0123456789abcdef0123456789abcdef-"7"', 1_771_842_600, "auto é")
@@ -422,45 +420,6 @@ def test_after_the_end_nothing_is_sent() -> None:
     assert fold.completion() == result
 
 
-# --- a whole answer as a stream ---------------------------------------------------------------------
-
-
-def answer_of(
-    events: list[DocumentEvent], agent_tools: AgentTools = "reasoning", cutter: Cutter | None = None
-) -> Answer:
-    fold = AnswerFold(HEAD.run, agent_tools, cutter)
-    for event in events:
-        fold.push(event)
-    answer = fold.answer()
-    assert answer is not None
-    return answer
-
-
-@pytest.mark.parametrize("include_usage", [True, False])
-@pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
-@pytest.mark.parametrize("failure", [None, AgentCrashed("It crashed.").failure()])
-def test_a_whole_answer_is_streamed_as_if_it_had_just_come(
-    agent_tools: AgentTools, include_usage: bool, failure: Failure | None
-) -> None:
-    events: list[DocumentEvent] = [Reasoning("hm", opens=True), *TEXT, ended(CALL), ended(GREP), done(failure)]
-    answer = answer_of(events, agent_tools)
-    frames = ChunkEncoder(HEAD, include_usage=include_usage).whole(answer)
-    expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
-    usage, cursor = expected.pop("usage"), expected.pop("cursor")
-    found = fold_chunks(frames, include_usage=include_usage)
-    assert found.pop("usage", usage) == usage
-    assert found.pop("cursor", cursor) == cursor
-    assert found == expected
-
-
-def test_a_whole_answer_without_text_has_its_reason() -> None:
-    answer = answer_of([*words("one two"), done()], cutter=Cutter((), 1))
-    frames = ChunkEncoder(HEAD).whole(msgspec.structs.replace(answer, text=""))
-    role, finish, _ = (frame.data for frame in SseDecoder().push(frames))
-    assert json.loads(role)["choices"][0]["delta"] == {"role": "assistant", "content": ""}
-    assert json.loads(finish)["choices"] == [{"index": 0, "delta": {}, "finish_reason": "length"}]
-
-
 # --- thinking ---------------------------------------------------------------------------------------
 
 THOUGHTS: dict[str, tuple[list[DocumentEvent], str]] = {
@@ -772,13 +731,6 @@ def test_what_was_held_back_before_a_call_of_the_agents_is_said_once() -> None:
     whole = fold.completion()
     assert whole is not None
     assert whole.choices[0].message.content == "a Ex END"
-
-
-def test_an_answer_with_calls_is_streamed_as_if_it_had_just_come() -> None:
-    answer = answer_of([paused("k", "l", arguments={"a": "x" * 2000})])
-    expected: Any = json.loads(encode_completion(completion_of(HEAD, answer)))
-    del expected["usage"]
-    assert fold_chunks(ChunkEncoder(HEAD).whole(answer), include_usage=False) == expected
 
 
 def test_a_line_about_a_tool_starts_on_a_line_of_its_own() -> None:

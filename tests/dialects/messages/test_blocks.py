@@ -5,7 +5,6 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.deltas import Answer, Call, Ended
 from cursor_gateway.dialects.marked import MARK, refusal_line
 from cursor_gateway.dialects.messages.actions import NOTHING_SAID
 from cursor_gateway.dialects.messages.blocks import (
@@ -30,7 +29,7 @@ from cursor_gateway.model.documents import (
     ToolCallResult,
 )
 from cursor_gateway.stages.cutting import Cutter
-from tests.dialects.runs import USAGE, done, ended, paused, words
+from tests.dialects.runs import done, ended, paused, words
 
 RAN = ended(TerminalCommandMetadata(command="ls", exit_code=0, output="a", duration_ms=1, permissions=[]), sequence=2)
 SEARCHED = ended(
@@ -196,16 +195,6 @@ def test_a_failure_ends_it_in_the_middle() -> None:
     found = [step for event in [*words("Hel"), done(failure)] for step in composer.push(event)]
     assert found == [Opened("text"), Grew("Hel"), Finished("end_turn", None, TOKENS, failure)]
     assert (composer.failure, composer.is_plain) == (failure, False)
-
-
-def test_a_whole_answer_gives_the_same_steps() -> None:
-    answer = Answer("Hi", "Hm", (Call("call_1", "look", "{}"),), Ended(USAGE, reason="tool_calls"))
-    call = Whole(ToolUseBlock("call_1", "look", Raw(b"{}")))
-    shown = [*thinking("Hm"), *text("Hi"), call, finished("tool_use")]
-    assert Composer("chat_0a1b", Display(thinking=True)).whole(answer) == shown
-    empty = Answer("", "", (), Ended(USAGE))
-    said = [*text(f"{MARK}{NOTHING_SAID}"), finished()]
-    assert Composer("chat_0a1b", Display(thinking=True)).whole(empty) == said
 
 
 REFUSED = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")

@@ -7,8 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.base import AnswerId, CheckedReply, RunView, Start, StartRun
-from cursor_gateway.dialects.deltas import Answer, Ended
+from cursor_gateway.dialects.base import AnswerId, RunView, Start, StartRun
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.claude_code import CHEAPEST
 from cursor_gateway.dialects.messages.dialect import MessagesReply, messages_dialect
@@ -17,7 +16,7 @@ from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent, Reasoning
 from cursor_gateway.model.messages import ToolMessage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
-from tests.anthropic_shapes import Error, Message, Text, Thinking, events_of, fold, read_message
+from tests.anthropic_shapes import Message, Text, Thinking, events_of, fold, read_message
 from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, USAGE, done, paused, words
 
@@ -57,9 +56,18 @@ def test_a_body_is_a_run_and_how_it_is_answered() -> None:
 
 
 def test_an_answer_in_a_format_is_checked() -> None:
-    asked = read({"output_config": FORMAT})
-    assert isinstance(asked.reply, CheckedReply)
+    asked = read({"output_config": FORMAT, "stop_sequences": ["x"], "max_tokens": 9})
+    assert asked.check is not None
+    assert (asked.check.stop, asked.check.max_tokens) == (("x",), 9)
     assert "JSON Schema" in asked.instructions
+    assert read({}).check is None
+
+
+@pytest.mark.parametrize("actions", ["text", "native", "none"])
+def test_nothing_is_inserted_into_an_answer_in_a_format(actions: ActionDisplay) -> None:
+    asked = read({"output_config": FORMAT, "thinking": THINKING, "cursor": {"text": "readable"}}, actions=actions)
+    assert isinstance(asked.reply, MessagesReply)
+    assert asked.reply.display == Display(thinking=True)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +92,8 @@ def test_headers_stand_for_options() -> None:
     asked = read(
         {"thinking": THINKING}, {"x-cursor-actions": "text", "x-cursor-mode": "plan", "x-cursor-include": "raw"}
     )
-    assert (asked.reply.display.actions, asked.mode, asked.include) == ("text", "plan", {"raw"})  # type: ignore[union-attr] # no format was asked for
+    assert isinstance(asked.reply, MessagesReply)
+    assert (asked.reply.display.actions, asked.mode, asked.include) == ("text", "plan", {"raw"})
     assert not read({"cursor": {"conversationId": "conv_1"}}).has_full_history
 
 
@@ -201,23 +210,6 @@ def test_a_run_that_failed_is_an_error() -> None:
     failed = whole([done(failure), done(failure)])
     assert failed.failure == failure
     assert failed.error_body(failure) is None
-
-
-def test_a_checked_answer_is_a_message_and_a_stream() -> None:
-    fold_ = REPLY.fold(RUN, Start())
-    for event in EVENTS:
-        fold_.push(event)
-    answer = fold_.answer()
-    assert answer is not None
-    body, frames = REPLY.body(RUN, Start(), answer), REPLY.frames(RUN, Start(), answer)
-    assert fold(events_of(frames)) == read_message(body)
-    assert REPLY.fold(RUN, Start()).again() is not None
-    plain = MessagesReply(model="x", display=Display(), max_tokens=1)
-    message = read_message(plain.body(RUN, Start(), Answer("{}", "Hm", (), Ended(USAGE))))
-    assert message.content == [Text(text="{}")]
-    assert not plain.fold(RUN, Start()).is_over
-    (error,) = events_of(REPLY.frames(RUN, Start(), AgentCrashed().failure()))
-    assert isinstance(error, Error)
 
 
 # --- resuming ---------------------------------------------------------------------------------------

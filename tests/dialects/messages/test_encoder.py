@@ -5,7 +5,6 @@ import json
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.deltas import Answer, Ended
 from cursor_gateway.dialects.messages.blocks import Composer, Display
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.resuming import Resumed
@@ -14,8 +13,8 @@ from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Re
 from cursor_gateway.model.documents import TerminalCommandMetadata
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder
-from tests.anthropic_shapes import Error, Message, MessageStart, Text, ToolUse, events_of, fold, read_message
-from tests.dialects.runs import USAGE, done, ended, paused, words
+from tests.anthropic_shapes import Error, Message, MessageStart, ToolUse, events_of, fold, read_message
+from tests.dialects.runs import done, ended, paused, words
 
 HEAD = MessageHead(id="msg_0a1b", model='claude "x"', signature="chat_0a1b", input_tokens=7)
 ALL = Display(thinking=True, actions="native")
@@ -108,13 +107,6 @@ def test_a_failure_is_the_last_event() -> None:
 def test_a_message_that_has_not_ended_has_no_reason() -> None:
     message = whole(RUN[:3])
     assert (message.stop_reason, message.usage.input_tokens) == (None, 7)
-
-
-def test_a_whole_answer_is_one_stream() -> None:
-    frames = MessageEncoder(HEAD, composer()).whole(Answer('{"a":1}', "", (), Ended(USAGE)))
-    message = fold(events_of(frames))
-    assert isinstance(message, Message)
-    assert message.content == [Text(text='{"a":1}')]
 
 
 def test_numbers_stand_in_the_last_frame_of_each_event() -> None:

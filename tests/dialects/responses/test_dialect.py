@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.base import SSE, CheckedReply, Start, StartRun
-from cursor_gateway.dialects.deltas import Answer, Ended
+from cursor_gateway.dialects.base import SSE, Start, StartRun
+from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.dialect import ResponsesReply, responses_dialect
 from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.request import Asked
-from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, InvalidRequest, WebSocketRefused
+from cursor_gateway.errors import AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.prompting.structured import JsonObject, instructions
@@ -65,8 +65,9 @@ def test_a_conversation_that_goes_on() -> None:
 
 
 def test_an_answer_that_must_be_json_is_checked_unless_it_is_in_the_background() -> None:
-    assert isinstance(start(text=JSON).reply, CheckedReply)
-    assert isinstance(start(text=JSON, background=True).reply, ResponsesReply)
+    assert start(text=JSON, max_output_tokens=9).check == Check(JsonObject(), max_tokens=9)
+    assert start(text=JSON, background=True).check is None
+    assert start().check is None
 
 
 def test_sdks_tell_their_retries() -> None:
@@ -126,22 +127,6 @@ def test_streamed_and_whole() -> None:
     later = asked.whole(RUN, Start(7, USAGE))
     assert later.after == 7
     assert read_response(later.body()).id == "resp_0a1b_7"
-
-
-@pytest.mark.parametrize("limit", [None, 2])
-def test_a_checked_answer(limit: int | None) -> None:
-    asked = ResponsesReply(asked=Asked(max_tokens=limit))
-    fold = asked.fold(RUN, Start())
-    for event in [*words("one two three"), done()]:
-        fold.push(event)
-    answer = fold.answer()
-    assert answer is not None
-    assert text_of(read_response(asked.body(RUN, Start(), answer))) == ("one two " if limit else "one two three")
-    assert read_stream(asked.frames(RUN, Start(), answer)) == read_response(asked.body(RUN, Start(), answer))
-    failed = read_stream(asked.frames(RUN, Start(), AgentCrashed("It broke.").failure()))
-    assert failed.status == "failed"
-    assert isinstance(answer, Answer)
-    assert isinstance(answer.end, Ended)
 
 
 def test_answers_that_are_looked_up() -> None:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.base import (
     SSE,
     AnswerId,
-    CheckedReply,
     Dialect,
     Encoder,
     JsonReply,
@@ -21,20 +20,14 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.chat.encoder import (
-    ChunkEncoder,
-    CompletionFold,
-    CompletionHead,
-    completion_of,
-    encode_completion,
-    error_frames,
-)
+from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.chat.request import ChatRequest, read_request
-from cursor_gateway.dialects.deltas import AgentTools, Answer, TextStyle
+from cursor_gateway.dialects.checked import Check
+from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
-from cursor_gateway.errors import Failure, InvalidRequest
+from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -82,6 +75,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
     text: TextStyle = "exact"
+    has_ids: bool = True
 
     def stream(self, run: RunView, start: Start) -> ChunkEncoder:
         return ChunkEncoder(
@@ -92,6 +86,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
             prompt_tokens=self.prompt_tokens(run, start),
             text=self.text,
             after=start.after,
+            has_ids=self.has_ids,
         )
 
     def whole(self, run: RunView, start: Start) -> CompletionFold:
@@ -103,16 +98,6 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
             text=self.text,
             after=start.after,
         )
-
-    fold = whole
-
-    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
-        return encode_completion(completion_of(completion_head(run, start.after), answer))
-
-    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
-        if isinstance(answer, Failure):
-            return error_frames(answer)
-        return ChunkEncoder(completion_head(run, start.after), include_usage=self.include_usage).whole(answer)
 
     def cutter(self) -> Cutter | None:
         return Cutter(self.stop, self.max_tokens) if self._is_limited else None
@@ -145,7 +130,8 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
     client_session = headers.get("x-session-id") or headers.get("x-session-affinity") or ""
     return StartRun(
         messages=asked.messages,
-        reply=_reply(asked, replace(shown, text=options.text or shown.text)),
+        reply=_reply(asked, options.text or shown.text, shown),
+        check=None if asked.format is None else Check(asked.format, asked.stop, asked.max_tokens),
         stream=asked.stream,
         images=asked.images,
         instructions=instructions(asked.format) if asked.format is not None else "",
@@ -168,7 +154,14 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
     )
 
 
-def _reply(asked: ChatRequest, shown: ChatReply) -> ChatReply | CheckedReply:
-    """Nothing is inserted into an answer that must have a format."""
-    reply = replace(shown, include_usage=asked.include_usage, stop=asked.stop, max_tokens=asked.max_tokens)
-    return reply if asked.format is None else CheckedReply(asked.format, replace(reply, text="exact"))
+def _reply(asked: ChatRequest, text: TextStyle, shown: ChatReply) -> ChatReply:
+    """Nothing is inserted into an answer that must have a format, and its events are not those of the run."""
+    is_free = asked.format is None
+    return replace(
+        shown,
+        include_usage=asked.include_usage,
+        stop=asked.stop,
+        max_tokens=asked.max_tokens,
+        text=text if is_free else "exact",
+        has_ids=is_free,
+    )

@@ -180,7 +180,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
 
     Each frame has the number of its event in the run as its id; of an event that gives several frames, the last one
     has it, so a reader that got only some of them gets them all again. With a cutter there are no ids: text that is
-    held back belongs to an event whose number was sent already.
+    held back belongs to an event whose number was sent already. `has_ids` is false where the events are not the run's.
     """
 
     def __init__(
@@ -193,13 +193,15 @@ class ChunkEncoder(ReplyState, EventEncoder):
         prompt_tokens: int = 0,
         text: TextStyle = "exact",
         after: int = 0,
+        has_ids: bool = True,
     ) -> None:
         """`after` is the number of the last event before this reply."""
         super().__init__(Translator(head.run, agent_tools, cutter, prompt_tokens, text))
         self._number = after
+        self._has_ids = has_ids and cutter is None
         self._include_usage = include_usage
         self._begun = False
-        self._is_plain = False  # begun, not over, without a cutter, and not where texts may have to be separated
+        self._is_plain = False  # begun, not over, with ids, and not where texts may have to be separated
         # Every chunk is these bytes around its delta: 34 times as fast as encoding it each time.
         self._envelope = b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,"choices":[' % (
             _encode(head.id),
@@ -223,7 +225,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
         if self.deltas.end is not None:
             return b""
         deltas = self.deltas.push(event)
-        self._is_plain = self.deltas.cutter is None and not self.deltas.is_after_tool and self.deltas.end is None
+        self._is_plain = self._has_ids and not self.deltas.is_after_tool and self.deltas.end is None
         if not deltas and self._begun:
             return b""
         frames = [self._frames(delta) for delta in deltas]
@@ -231,11 +233,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
             self._begun = True
             frames.insert(0, self._role())
         joined = b"".join(frames)
-        return joined if self.deltas.cutter is not None else numbered(joined, self._number)
-
-    def whole(self, answer: Answer) -> bytes:
-        """All frames of an answer that had to be checked before it could be shown."""
-        return b"".join([self._role(), *map(self._frames, answer.deltas())])
+        return numbered(joined, self._number) if self._has_ids else joined
 
     def _role(self) -> bytes:
         return self._chunk(b'{"role":"assistant","content":""}')

@@ -15,7 +15,6 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import (
     AgentTools,
-    Answer,
     Asked,
     Called,
     Content,
@@ -120,10 +119,6 @@ class Composer(ReplyState):
             case _:
                 pass
         return steps
-
-    def whole(self, answer: Answer) -> list[Step]:
-        """All steps of an answer that is complete."""
-        return [step for delta in answer.deltas() for step in self._take(delta)]
 
     def _take(self, delta: Delta) -> list[Step]:
         match delta:

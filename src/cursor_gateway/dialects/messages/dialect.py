@@ -10,7 +10,6 @@ from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
-    CheckedReply,
     ComputedRoute,
     Dialect,
     Encoder,
@@ -24,7 +23,8 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold, ReplyState, TextStyle
+from cursor_gateway.dialects.checked import Check
+from cursor_gateway.dialects.deltas import ReplyState, TextStyle
 from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
@@ -36,7 +36,7 @@ from cursor_gateway.dialects.messages.claude_code import (
     side_request,
 )
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
-from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, stream_error
+from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.messages.ids import answer_id, message_id
 from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
 from cursor_gateway.dialects.options import with_headers
@@ -83,27 +83,8 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     def whole(self, run: RunView, start: Start) -> "WholeMessage":
         return WholeMessage(self, run, start)
 
-    def fold(self, run: RunView, start: Start) -> AnswerFold:
-        in_thinking = self.display.thinking and self.display.actions == "thinking"
-        return AnswerFold(
-            run.info.id, "reasoning" if in_thinking else "none", self._cutter(), context_tokens(run, start)
-        )
-
-    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
-        steps = self._uncut(run).whole(answer)
-        return msgspec.json.encode(message_of(_head(run, start, self.model), steps))
-
-    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
-        if isinstance(answer, Failure):
-            return stream_error(answer, start.request_id)
-        return MessageEncoder(_head(run, start, self.model), self._uncut(run)).whole(answer)
-
     def composer(self, run: RunView, start: Start) -> Composer:
         return Composer(run.info.id, self.display, self._cutter(), context_tokens(run, start))
-
-    def _uncut(self, run: RunView) -> Composer:
-        """For an answer that was cut already, if it had to be."""
-        return Composer(run.info.id, self.display)
 
     def _cutter(self) -> Cutter | None:
         return Cutter(self.stop, self.max_tokens) if self.stop or self.max_tokens is not None else None
@@ -170,7 +151,8 @@ def _read(
     )
     start = StartRun(
         messages=messages,
-        reply=reply if asked.format is None else CheckedReply(asked.format, reply),
+        reply=reply,
+        check=None if asked.format is None else Check(asked.format, asked.stop, asked.max_tokens),
         stream=asked.stream,
         attempt="unknown" if is_own else numbered_attempt(headers),  # Claude Code gives each attempt the number 0
         images=asked.conversation.images,
@@ -204,7 +186,7 @@ def _side(asked: MessagesRequest, *, names_mode: bool) -> Side | None:
 
 def _beside(start: StartRun, side: Side) -> StartRun:
     """In a conversation of its own, without the caller's tools, and without writing."""
-    is_simple = side == "search" or isinstance(start.reply, CheckedReply)
+    is_simple = side == "search" or start.check is not None
     return msgspec.structs.replace(
         start,
         messages=without_call_ids(start.messages),
@@ -219,7 +201,10 @@ def _beside(start: StartRun, side: Side) -> StartRun:
 
 
 def _display(asked: MessagesRequest, actions: ActionDisplay, side: Side | None, text: TextStyle) -> Display:
+    """Nothing is inserted into an answer that must have a format."""
+    is_free = asked.format is None
     if side is not None:
-        return Display(actions="search" if side == "search" else "none")
-    is_shown = actions == "text" or asked.takes_blocks
-    return Display(thinking=asked.thinking, actions=actions if is_shown else "none", notes=text == "readable")
+        return Display(actions="search" if side == "search" and is_free else "none")
+    is_shown = (actions == "text" or asked.takes_blocks) and (actions == "thinking" or is_free)
+    has_notes = text == "readable" and is_free
+    return Display(thinking=asked.thinking, actions=actions if is_shown else "none", notes=has_notes)

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import EventEncoder
-from cursor_gateway.dialects.deltas import Answer, ReplyState
+from cursor_gateway.dialects.deltas import ReplyState
 from cursor_gateway.dialects.messages.blocks import (
     Closed,
     Composer,
@@ -115,10 +115,6 @@ class MessageEncoder(ReplyState, EventEncoder):
             self.deltas.note_reasoning(event.text)
             return b"%b%b}}\n\n" % (self._before_text, _encode(event.text))
         return self._frames(composer.push(event))
-
-    def whole(self, answer: Answer) -> bytes:
-        """All frames of an answer that is complete."""
-        return self._begin() + self._frames(self._composer.whole(answer))
 
     def _begin(self) -> bytes:
         if self._has_begun:

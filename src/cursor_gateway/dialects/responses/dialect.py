@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.attempts import numbered_attempt
 from cursor_gateway.dialects.base import (
     SSE,
-    CheckedReply,
     ComputedRoute,
     Dialect,
     Encoder,
@@ -26,7 +25,8 @@ from cursor_gateway.dialects.base import (
     context_tokens,
     described_in,
 )
-from cursor_gateway.dialects.deltas import Answer, AnswerFold, TextStyle
+from cursor_gateway.dialects.checked import Check
+from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, declared_tools, read_conversation, read_items
 from cursor_gateway.dialects.responses.encoder import (
@@ -34,7 +34,6 @@ from cursor_gateway.dialects.responses.encoder import (
     WholeResponse,
     failure_frames,
     keep_alive,
-    response_of,
 )
 from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
 from cursor_gateway.dialects.responses.ids import answer_id
@@ -49,7 +48,6 @@ from cursor_gateway.model.messages import Instructions, without_call_ids
 from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
-from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PATH = "/v1/responses"
@@ -111,18 +109,6 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
     def whole(self, run: RunView, start: Start) -> WholeResponse:
         return WholeResponse(_head(self.asked, run, start.after), context_tokens(run, start))
 
-    def fold(self, run: RunView, start: Start) -> AnswerFold:
-        limit = self.asked.max_tokens
-        cutter = None if limit is None else Cutter((), limit)
-        return AnswerFold(run.info.id, "reasoning", cutter, context_tokens(run, start))
-
-    def body(self, run: RunView, start: Start, answer: Answer) -> bytes:
-        return msgspec.json.encode(response_of(_head(self.asked, run, start.after), answer))
-
-    def frames(self, run: RunView, start: Start, answer: Answer | Failure) -> bytes:
-        head = _head(self.asked, run, start.after)
-        return failure_frames(head, answer) if isinstance(answer, Failure) else ResponseStream(head).answer(answer)
-
 
 def _head(asked: Asked, run: RunView, after: int) -> Head:
     return Head(run.info.id, after, run.created, run.info.model or asked.model, asked)
@@ -155,7 +141,8 @@ def _read(
     conversation_id = request.conversation_id or options.conversation_id
     start = StartRun(
         messages=messages,
-        reply=_reply(request),
+        reply=ResponsesReply(asked=request.asked, known=request.known),
+        check=_check(request),
         refused=partial(_refused, request.asked, now) if codex is not None and request.stream else None,
         stream=request.stream,
         background=request.background,
@@ -204,11 +191,11 @@ def _beside(start: StartRun) -> StartRun:
     )
 
 
-def _reply(request: ResponsesRequest) -> ResponsesReply | CheckedReply:
-    reply = ResponsesReply(asked=request.asked, known=request.known)
+def _check(request: ResponsesRequest) -> Check | None:
+    """Of an answer in the background, the JSON is taken when it is read."""
     if request.format is None or request.background:
-        return reply
-    return CheckedReply(request.format, reply)
+        return None
+    return Check(request.format, max_tokens=request.asked.max_tokens)
 
 
 # --- without an agent -------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from cursor_gateway.dialects.deltas import (
 )
 from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.responses.output import Growing, Head, Output
-from cursor_gateway.dialects.responses.shapes import Event, ItemEvent, Response
+from cursor_gateway.dialects.responses.shapes import Event, ItemEvent
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -211,13 +211,6 @@ class WholeResponse(ReplyState):
 def keep_alive(number: int = 0) -> bytes:
     """For Codex."""
     return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number
-
-
-def response_of(head: Head, answer: Answer) -> Response:
-    """Of an answer that is complete."""
-    output = Output(head)
-    answer_events(output, answer)
-    return output.response()
 
 
 def failure_frames(head: Head, failure: Failure) -> bytes:

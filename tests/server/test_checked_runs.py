@@ -1,4 +1,4 @@
-"""The text of answers: as the run said them, or checked to be the JSON that was asked for, with one repair."""
+"""Answers as the run wrote them, or checked to be the JSON that was asked for, with one repair."""
 
 import asyncio
 import json
@@ -6,26 +6,29 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from starlette.types import Receive
 
-from cursor_gateway.dialects.base import SSE, RunView, Start
+from cursor_gateway.dialects.base import Start
 from cursor_gateway.dialects.chat.dialect import ChatReply
-from cursor_gateway.dialects.deltas import Answer, AnswerFold
-from cursor_gateway.errors import AgentOverloaded, Failure
+from cursor_gateway.dialects.checked import Check
+from cursor_gateway.dialects.deltas import Answer
+from cursor_gateway.dialects.errors import OWN_ERRORS
+from cursor_gateway.errors import AgentOverloaded, Failure, NotFound
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TokenCounts
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.model.run_info import RunInfo
-from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
+from cursor_gateway.prompting.structured import JsonObject, JsonSchema
 from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.workspaces import Workspaces
-from cursor_gateway.server.answers import Answering, CheckedAnswer, LateStream, TextAnswer
-from cursor_gateway.server.streaming import Reading
-from cursor_gateway.stages.cutting import Cutter
+from cursor_gateway.server.checked_runs import CheckedRun
+from cursor_gateway.server.replies import fold_run, reply_stream
+from cursor_gateway.server.streaming import EventStream, Reading, view_of
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.openai_shapes import read_stream
 from tests.runs.scripted import (
@@ -46,7 +49,8 @@ from tests.store.blocking import blocking
 
 COUNTED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70))
 SCHEMA = JsonSchema({"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
-HEADERS = {"x-chat-id": "chat_1"}
+CHECK = Check(SCHEMA)
+REPLY = ChatReply(agent_tools="reasoning", include_usage=True, has_ids=False)
 
 
 def answers(text: str) -> list[Step]:
@@ -83,28 +87,35 @@ class Place:
         )
         self.order = RunRequest(owner="me", messages=[UserMessage("Say it.")])
 
-    async def whole(self, cutter: Cutter | None = None) -> TextAnswer:
-        return TextAnswer(await self.service.start(self.order), AnswerFold("1", cutter=cutter))
+    async def whole(self) -> Run:
+        run = await self.service.start(self.order)
+        assert isinstance(run, Run)
+        return run
 
-    async def checked(self, format: Format = SCHEMA, cutter: Cutter | None = None) -> CheckedAnswer:
-        return CheckedAnswer(await self.whole(cutter), self.order, format, self.service)
-
-
-async def completed(answer: Answering, receive: Receive | None = None) -> Answer:
-    result = await answer.answer(receive or Client().receive)
-    assert isinstance(result, Answer), result
-    return result
+    async def checked(self, check: Check = CHECK) -> CheckedRun:
+        return CheckedRun(await self.whole(), self.order, check, self.service)
 
 
-async def failed(answer: Answering, receive: Receive | None = None) -> Failure:
-    result = await answer.answer(receive or Client().receive)
-    assert isinstance(result, Failure), result
-    return result
+async def answer_of(
+    run: RunHandle, receive: Receive | None = None, reply: ChatReply = REPLY
+) -> tuple[Answer | None, Failure | None]:
+    """None if the client has left, and why the run failed."""
+    whole = reply.whole(view_of(run), Start())
+    has_begun = await fold_run(run, whole, receive or Client().receive, 0)
+    return (None if has_begun is None else whole.answer()), whole.failure
 
 
-def run_of(answer: TextAnswer) -> Run:
-    assert isinstance(answer.run, Run)
-    return answer.run
+async def completed(run: RunHandle, reply: ChatReply = REPLY) -> Answer:
+    answer, failure = await answer_of(run, reply=reply)
+    assert answer is not None
+    assert failure is None, failure
+    return answer
+
+
+async def failed(run: RunHandle) -> Failure:
+    _, failure = await answer_of(run)
+    assert failure is not None
+    return failure
 
 
 # --- as it is -------------------------------------------------------------------------------------------
@@ -130,11 +141,11 @@ def test_a_failed_run_becomes_its_failure(tmp_path: Path) -> None:
 def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, [[STARTED], say("one two three four"), forever()])
-        answer = await place.whole(cutter=Cutter(("three",), None))
-        completion = await completed(answer)
+        run = await place.whole()
+        completion = await completed(run, replace(REPLY, stop=("three",)))
         assert (completion.text, completion.end.reason) == ("one two ", "stop")
-        assert run_of(answer).is_ending
-        await run_of(answer).gone()
+        assert run.is_ending
+        await run.gone()
 
     asyncio.run(live())
 
@@ -142,12 +153,12 @@ def test_an_answer_that_is_long_enough_stops_the_run(tmp_path: Path) -> None:
 def test_a_client_that_leaves_gets_no_answer_and_its_run_is_stopped(tmp_path: Path) -> None:
     async def live() -> None:
         client = Client()
-        answer = await Place(tmp_path, [[STARTED], say("Half"), forever()]).whole()
-        asking = asyncio.ensure_future(failed(answer, client.receive))
-        await true(lambda: run_of(answer).log.events)
+        run = await Place(tmp_path, [[STARTED], say("Half"), forever()]).whole()
+        asking = asyncio.ensure_future(answer_of(run, client.receive))
+        await true(lambda: run.log.events)
         client.leaves.set()
-        assert (await asking).code == "cancelled"
-        await run_of(answer).gone()
+        assert await asking == (None, None)
+        await run.gone()
 
     asyncio.run(live())
 
@@ -211,7 +222,7 @@ def test_there_is_one_repair(tmp_path: Path) -> None:
 
 def test_any_object_may_be_asked_for(tmp_path: Path) -> None:
     async def live() -> None:
-        assert (await completed(await Place(tmp_path, answers("{}")).checked(JsonObject()))).text == "{}"
+        assert (await completed(await Place(tmp_path, answers("{}")).checked(Check(JsonObject())))).text == "{}"
 
     asyncio.run(live())
 
@@ -252,9 +263,11 @@ def test_a_repair_that_cannot_start_says_why(tmp_path: Path) -> None:
 def test_what_was_cut_off_is_not_checked(tmp_path: Path) -> None:
     async def live() -> None:
         place = Place(tmp_path, [[STARTED], say('{"a": [1, 2, 3, 4, 5, 6, 7, 8, 9'), forever()])
-        completion = await completed(await place.checked(cutter=Cutter((), 3)))
+        limited = replace(REPLY, max_tokens=3)
+        completion = await completed(await place.checked(Check(SCHEMA, max_tokens=3)), limited)
         assert completion.end.reason == "length"
         assert len(place.source.turns) == 1
+        await true(lambda: place.source.ended == 1)
 
     asyncio.run(live())
 
@@ -263,11 +276,22 @@ def test_who_leaves_during_the_repair_stops_it(tmp_path: Path) -> None:
     async def live() -> None:
         client = Client()
         place = Place(tmp_path, answers("No."), [[STARTED], say("Half"), forever()])
-        asking = asyncio.ensure_future(failed(await place.checked(), client.receive))
+        asking = asyncio.ensure_future(answer_of(await place.checked(), client.receive))
         await true(lambda: len(place.source.turns) == 2)
         client.leaves.set()
-        assert (await asking).code == "cancelled"
+        assert await asking == (None, None)
         await true(lambda: place.source.ended == 2)
+
+    asyncio.run(live())
+
+
+def test_a_run_whose_events_are_gone_is_not_found(tmp_path: Path) -> None:
+    async def live() -> None:
+        place, client = Place(tmp_path, answers("{}")), Client()
+        run = await place.whole()
+        run.log.is_deleted = True
+        with pytest.raises(NotFound):
+            await client.answered(late(CheckedRun(run, place.order, CHECK, place.service), reading()))
 
     asyncio.run(live())
 
@@ -275,12 +299,12 @@ def test_who_leaves_during_the_repair_stops_it(tmp_path: Path) -> None:
 # --- as a stream all the same ---------------------------------------------------------------------------
 
 
-RUN = RunView(RunInfo(id="chat_1", created="2026-02-23T10:30:00Z"), 1, "")
+class FailureStreamingReply(ChatReply, frozen=True, kw_only=True):
+    streams_failures = True
 
 
-def late(answer: Answering, asked: Reading) -> LateStream:
-    reply = ChatReply(agent_tools="reasoning", include_usage=True)
-    return LateStream(answer, lambda whole: reply.frames(RUN, Start(), whole), SSE, lambda: HEADERS, asked)
+def late(run: RunHandle, asked: Reading, reply: ChatReply = REPLY) -> EventStream:
+    return reply_stream(run, reply, Start(), asked, OWN_ERRORS)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -288,7 +312,7 @@ def test_an_answer_that_is_there_in_time_is_one_write(tmp_path: Path, loop: Loop
     async def live() -> None:
         asked = reading()
         client = await Client().answered(late(await Place(tmp_path, answers('{"a": 1}')).checked(), asked))
-        assert (client.status, client.headers["x-chat-id"], len(client.pieces)) == (200, "chat_1", 1)
+        assert (client.status, client.headers["x-chat-id"][:5], len(client.pieces)) == (200, "chat_", 1)
         assert client.headers["content-type"].startswith("text/event-stream")
         read_stream(client.body, include_usage=True)
         assert b'"prompt_tokens":100' in client.body
@@ -300,7 +324,7 @@ def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
     async def live() -> None:
         asked = reading()
         client = await Client().answered(late(await Place(tmp_path, [AgentOverloaded("Full.")]).checked(), asked))
-        assert (client.status, client.headers["x-chat-id"]) == (429, "chat_1")
+        assert (client.status, client.headers["x-chat-id"][:5]) == (429, "chat_")
         assert json.loads(client.body)["error"]["code"] == "agent_overloaded"
 
     asyncio.run(live())
@@ -308,10 +332,10 @@ def test_a_failure_in_time_has_its_status(tmp_path: Path) -> None:
 
 def test_a_failure_is_part_of_the_stream_for_clients_that_want_it_there(tmp_path: Path) -> None:
     async def live() -> None:
-        answer = await Place(tmp_path, [AgentOverloaded("Full.")]).checked()
-        stream = LateStream(answer, lambda whole: b"failed", SSE, lambda: HEADERS, reading(), streams_failures=True)
-        client = await Client().answered(stream)
-        assert (client.status, client.body) == (200, b"failed")
+        run = await Place(tmp_path, [AgentOverloaded("Full.")]).checked()
+        client = await Client().answered(late(run, reading(), FailureStreamingReply(agent_tools="none")))
+        assert client.status == 200
+        assert b"agent_no_capacity" in client.body
 
     asyncio.run(live())
 
@@ -323,7 +347,7 @@ def test_signs_of_life_come_before_a_late_answer(tmp_path: Path, end: list[Agent
         answer = await Place(tmp_path, [[STARTED], say('{"a": 1}'), Until(goes), end]).checked()
         asking = client.ask(late(answer, asked))
         await client.has(4)
-        assert set(client.pieces) == {b": keep-alive\n\n"}
+        assert set(client.pieces) <= {b"", b": keep-alive\n\n"}
         goes.set()
         await asking
         assert client.status == 200
@@ -354,16 +378,17 @@ def test_a_late_stream_whose_client_has_gone_stops_its_run(tmp_path: Path, loop:
     loop(live())
 
 
-class Broken:
-    async def answer(self, receive: Receive) -> Answer | Failure:
-        raise KeyError("a mistake of ours")
-
-
-def test_a_mistake_is_not_swallowed() -> None:
+def test_a_mistake_is_not_swallowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def live() -> None:
-        client = Client()
+        place, client = Place(tmp_path, answers("{}")), Client()
+        run = await place.checked(Check(JsonObject()))
+
+        async def broken(*_: object) -> None:
+            raise KeyError("a mistake of ours")
+
+        monkeypatch.setattr(place.service, "answered", broken)
         with pytest.raises(KeyError):
-            await client.ask(late(Broken(), reading()))
+            await client.ask(late(run, reading()))
         assert client.sent == []
 
     asyncio.run(live())

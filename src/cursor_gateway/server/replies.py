@@ -1,7 +1,7 @@
-"""A route of a dialect in; the endpoint that starts or continues a run, and replies in that dialect, out."""
+"""A request in a dialect in; its reply, of a run that is started, continued or looked up, out."""
 
 from collections.abc import Callable, MutableMapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -14,7 +14,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.dialects.base import (
     SSE,
-    CheckedReply,
+    AnswerId,
+    ComputedRoute,
     ContinueRun,
     Dialects,
     Reply,
@@ -22,23 +23,36 @@ from cursor_gateway.dialects.base import (
     RunAction,
     Start,
     StartRun,
+    StoredAnswers,
+    StoredReply,
+    Whole,
 )
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.errors import Failure, GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
+from cursor_gateway.errors import GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest
 from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.continuing import Continued, usage_at
+from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.run_service import RunService, delete_answer
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.answers import CheckedAnswer, LateStream, TextAnswer, fold_run
 from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
+from cursor_gateway.server.checked_runs import CheckedRun
 from cursor_gateway.server.client_names import client_name
 from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.server.runs import run_response
-from cursor_gateway.server.stored_answers import answer_now, reply_stream
-from cursor_gateway.server.streaming import Reading, run_headers, view_of
+from cursor_gateway.server.streaming import (
+    DisconnectWatch,
+    EventStream,
+    Reading,
+    cut_short,
+    push_until,
+    run_headers,
+    view_of,
+)
 from cursor_gateway.settings import Settings
 
 _FIELDS = AgentRequest.__struct_fields__
@@ -77,9 +91,11 @@ class RouteEndpoint:
                     if asked.refused is None or isinstance(error, PreviousAnswerUnknown):
                         raise
                     return Response(asked.refused(error.failure()), media_type=SSE.media_type)
-                if isinstance(reply, CheckedReply):
-                    app = await self._checked(request, run_request, continued, reply, stream=asked.stream)
-                elif asked.background and not asked.stream:
+                if asked.check is not None:
+                    checked = CheckedRun(continued.run, run_request, asked.check, self._service)
+                    continued = replace(continued, run=checked, is_repeat=False)
+                app: ASGIApp
+                if asked.background and not asked.stream:
                     await continued.run.entered()  # its id is in the answer
                     app = await answer_now(continued, reply, asked.kept)
                 else:
@@ -146,7 +162,7 @@ class RouteEndpoint:
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors, is_replay=continued.is_repeat)
         whole = reply.whole(view_of(run), start)
-        if (has_begun := await fold_run(run, whole, request.receive, whole.after, start.after)) is None:
+        if (has_begun := await fold_run(run, whole, request.receive, start.after)) is None:
             raise ClientDisconnect
         headers = {**run_headers(run), **reply.headers(view_of(run))}
         if (failure := whole.failure) is not None:
@@ -155,30 +171,6 @@ class RouteEndpoint:
             shown = failure.final() if has_begun else failure
             return error_response(shown, headers, whole.error_body(failure), self._errors)
         return Response(whole.body(), media_type=reply.media_type, headers=headers)
-
-    async def _checked(
-        self, request: Request, run_request: RunRequest, continued: Continued, checked: CheckedReply, *, stream: bool
-    ) -> ASGIApp:
-        run, reply = continued.run, checked.reply
-        view = view_of(run)
-        start = Start(continued.after, continued.usage_before, run_request.kept, run_request.request_id)
-        first = TextAnswer(run, reply.fold(view, start), start.after)
-        answer = CheckedAnswer(first, run_request, checked.format, self._service)
-        if stream:
-            return LateStream(
-                answer,
-                lambda answer: reply.frames(view, start, answer),
-                reply.form,
-                lambda: {**run_headers(run), **reply.headers(view)},
-                self._reading,
-                self._errors,
-                streams_failures=reply.streams_failures,
-            )
-        whole = await answer.answer(request.receive)
-        if isinstance(whole, Failure):
-            return error_response(whole, run_headers(run), errors=self._errors)
-        headers = {**run_headers(run), **reply.headers(view)}
-        return Response(reply.body(view, start, whole), media_type=reply.media_type, headers=headers)
 
 
 def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
@@ -200,3 +192,139 @@ def _noting_its_end(app: ASGIApp, sent: Callable[[], None]) -> ASGIApp:
         await app(scope, receive, noting)
 
     return respond
+
+
+# --- answers by their ids ---------------------------------------------------------------------------
+
+
+class StoredAnswerEndpoints:
+    """Answers in their own dialect: get, stream, cancel and delete them."""
+
+    def __init__(
+        self, answers: StoredAnswers, dialects: Dialects, service: RunService, reading: Reading, errors: Errors
+    ) -> None:
+        self._answers, self._errors, self._dialects = answers, errors, dialects
+        self._service, self._reading = service, reading
+
+    @property
+    def endpoints(self) -> dict[str, dict[str, Endpoint]]:
+        name, path = self._answers.name, self._answers.path
+        return {
+            path: {"GET": _Named(name, self._read), "DELETE": _Named(name, self._delete)},
+            f"{path}/cancel": {"POST": _Named(name, self._cancel)},
+            self._answers.items_path: {"GET": _Named(name, self._items)},
+        }
+
+    async def _read(self, request: Request) -> ASGIApp:
+        continued, kept, stored = await self._find(request)
+        if not stored.stream or request.method == "HEAD":
+            return await answer_now(continued, stored.reply, kept)
+        start = Start(continued.after, continued.usage_before, kept)
+        return reply_stream(continued.run, stored.reply, start, self._reading, self._errors, is_replay=True)
+
+    async def _cancel(self, request: Request) -> ASGIApp:
+        continued, kept, stored = await self._find(request)
+        await self._service.cancel(continued.run.id, request.state.owner)
+        return await answer_now(continued, stored.reply, kept)
+
+    async def _delete(self, request: Request) -> ASGIApp:
+        id = request.path_params["id"]
+        answer = self._dialects.answer(id)
+        if not await delete_answer(self._service, answer.run_id, request.state.owner, answer.after):
+            raise _unknown(id)
+        return Response(self._answers.deleted(id), media_type="application/json")
+
+    async def _items(self, request: Request) -> ASGIApp:
+        kept = await self._kept(self._dialects.answer(request.path_params["id"]), request)
+        return Response(self._answers.items(kept, request.query_params), media_type="application/json")
+
+    async def _find(self, request: Request) -> tuple[Continued, bytes, StoredReply]:
+        answer = self._dialects.answer(request.path_params["id"])
+        kept = await self._kept(answer, request)
+        run = await self._service.find(answer.run_id, request.state.owner)
+        continued = Continued(run, answer.after, await usage_at(run, answer.after))
+        return continued, kept, self._answers.open(kept, request.query_params)
+
+    async def _kept(self, answer: AnswerId, request: Request) -> bytes:
+        kept = await self._service.store.kept_request(answer.run_id, request.state.owner, answer.after)
+        if kept is None or kept == NOT_STORED:
+            raise _unknown(request.path_params["id"])
+        return kept
+
+
+class _Named:
+    """The metrics count by name."""
+
+    def __init__(self, name: str, endpoint: Endpoint) -> None:
+        self.__name__, self._endpoint = name, endpoint
+
+    async def __call__(self, request: Request) -> ASGIApp:
+        return await self._endpoint(request)
+
+
+def _unknown(id: str) -> NotFound:
+    return NotFound(f"There is no answer {id[:100]!r}: it was not stored, or was deleted.", param="id")
+
+
+class ComputedEndpoint:
+    def __init__(self, route: ComputedRoute, settings: Settings, reading: Reading) -> None:
+        self.__name__ = route.name
+        self._route, self._settings, self._reading = route, settings, reading
+
+    async def __call__(self, request: Request) -> ASGIApp:
+        body = await read_body(request, self._settings) if self._route.method == "POST" else b""
+        turn = self._reading.unread.turn(request.state.owner)
+        computed = await parse_body(body, lambda body: self._route.compute(body, request.headers), turn)
+        return Response(computed, media_type="application/json")
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+def reply_stream(
+    run: RunHandle, reply: Reply, start: Start, reading: Reading, errors: Errors, *, is_replay: bool = False
+) -> EventStream:
+    view = view_of(run)
+    return EventStream(
+        run,
+        reply.stream(view, start),
+        reply.form,
+        reading,
+        after=start.after,
+        is_replay=is_replay,
+        errors=errors,
+        headers=reply.headers(view),
+        streams_failures=reply.streams_failures,
+        is_resumable=reply.is_resumable,
+    )
+
+
+async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Response:
+    """The answer in its current state."""
+    run, view = continued.run, view_of(continued.run)
+    whole = reply.whole(view, Start(continued.after, continued.usage_before, kept))
+    async with aclosing(run.events(whole.after)) as batches:
+        async for events in batches:
+            for event in events:
+                whole.push(event)
+            if whole.is_over:
+                break
+    headers = {**run_headers(run), **reply.headers(view)}
+    return Response(whole.body(), media_type=reply.media_type, headers=headers)
+
+
+async def fold_run(run: RunHandle, whole: Whole, receive: Receive, start: int) -> bool | None:
+    """Waits for the answer after the event `start`. Returns whether the agent began to work; None: the client left."""
+    has_begun = start > 0
+
+    def push(event: DocumentEvent) -> bool:
+        nonlocal has_begun
+        has_begun = has_begun or says_something(event)
+        whole.push(event)
+        return whole.is_over
+
+    async with DisconnectWatch(run, receive, whole.after) as reader:
+        is_over = await push_until(reader, push)
+        if whole.is_cut:
+            cut_short(run, reader)
+    return None if reader.has_left and not is_over else has_begun

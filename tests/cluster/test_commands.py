@@ -1,0 +1,67 @@
+"""Calls of a runner's methods, as bytes."""
+
+import inspect
+
+import msgspec
+import pytest
+
+from cursor_gateway.cluster.commands import Call, arguments_of, call, command_of, encode
+from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.store.base import ConversationRecord
+
+CONVERSATION = ConversationRecord(
+    id="conv_1",
+    owner="me",
+    title="Hi",
+    workspace="/w",
+    mode="agent",
+    model="auto",
+    created_ms=1,
+    updated_ms=1,
+    session_id=None,
+    fingerprint=None,
+    is_running=False,
+)
+
+
+def sent(call: Call) -> Call:
+    received = command_of(encode(call))
+    assert isinstance(received, Call)
+    return received
+
+
+def test_a_call_has_the_arguments_of_its_method() -> None:
+    assert arguments_of(sent(call(RunService.models))) == {}
+    assert arguments_of(sent(call(RunService.cancel, "chat_1", owner="me"))) == {"id": "chat_1", "owner": "me"}
+    found = arguments_of(sent(call(RunService.revert, CONVERSATION, [])))
+    assert found == {"conversation": CONVERSATION, "files": []}
+
+
+@pytest.mark.parametrize(
+    "method",
+    ["cancel", "remove", "models", "files", "folders", "revertible", "revert", "permissions", "revoke_permission"],
+)
+def test_a_runner_has_each_method_with_the_same_arguments(method: str) -> None:
+    asked, there = (inspect.signature(getattr(kind, method)) for kind in (RunService, LocalRunService))
+    assert list(asked.parameters) == list(there.parameters)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        Call("drain", {"seconds": msgspec.Raw(msgspec.msgpack.encode(0))}),
+        Call("cancel", {"id": msgspec.Raw(msgspec.msgpack.encode("chat_1"))}),
+        call(RunService.cancel, 1, "me"),
+    ],
+    ids=["a method that runners do not carry out for others", "an argument is missing", "an argument of another type"],
+)
+def test_other_calls_are_refused(wrong: Call) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        arguments_of(sent(wrong))
+
+
+def test_arguments_of_a_newer_version_are_ignored() -> None:
+    asked = call(RunService.cancel, "chat_1", "me")
+    newer = Call(asked.method, {**asked.arguments, "why": msgspec.Raw(msgspec.msgpack.encode("x"))})
+    assert arguments_of(sent(newer)) == {"id": "chat_1", "owner": "me"}
