@@ -25,6 +25,7 @@ _DEEPEST = 16  # beyond that a block is best read as it was written
 _PARSED = 100_000  # characters of one paragraph; more is not prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FORMULA = 200  # lines, at most
+_WIDEST_ITEM = 9  # columns: the indentation of content in three lists
 _ITEM = ["list_item_open", "paragraph_open"]
 _TASK = re.compile(r"\[([ xX])\] ")
 _FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\](?::(?= ))?")
@@ -36,6 +37,25 @@ _DIRECTED = frozenset({"paragraph_open", "heading_open", "bullet_list_open", "or
 
 def render(text: str) -> str:
     return "".join(_blocks(visible(text), {}))
+
+
+def continued(text: str) -> str:
+    """A text that follows code in a list item is indented like the item. It becomes an item again, whose marker the
+    page hides; what is not indented stays outside of it."""
+    indent = indent_of(text)
+    if indent > _WIDEST_ITEM:
+        return text
+    outer = "- " * (list_depth(indent) - 1)
+    return f"{outer}-{' ' * (indent - len(outer) - 1)}{text[indent:]}"
+
+
+def indent_of(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def list_depth(indent: int) -> int:
+    """Of the list item whose content is indented like this. An item's marker takes two to four columns."""
+    return 1 + (indent >= 5) + (indent >= 8)
 
 
 def render_line(text: str) -> str:
