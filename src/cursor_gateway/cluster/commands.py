@@ -11,6 +11,7 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.runs.answering import Asker
+from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.reverting import FileEdits
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.base import ConversationRecord, RunRecord
@@ -83,6 +84,11 @@ class Revert(Struct, frozen=True, tag="revert"):
     files: Sequence[FileEdits]
 
 
+class ReadImage(Struct, frozen=True, tag="image"):
+    conversation: ConversationRecord
+    place: ImagePlace
+
+
 class ListPermissions(Struct, frozen=True, tag="permissions"):
     owner: str
 
@@ -105,6 +111,7 @@ Command: TypeAlias = (
     | FindFolders
     | FindRevertible
     | Revert
+    | ReadImage
     | ListPermissions
     | RevokePermission
 )

@@ -24,6 +24,7 @@ from cursor_gateway.cluster.commands import (
     ListModels,
     ListPermissions,
     Outcome,
+    ReadImage,
     Remove,
     Replied,
     Returned,
@@ -45,6 +46,7 @@ from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle, no_run
+from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
@@ -264,6 +266,9 @@ class Front:
         return await self._value(
             Revert(conversation, files), list[RevertedFile], conversation.owner, volume=conversation.volume
         )
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        return await self._value(ReadImage(conversation, place), bytes, conversation.owner, volume=conversation.volume)
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """Each machine keeps its own."""

@@ -27,6 +27,7 @@ from cursor_gateway.cluster.commands import (
     ListModels,
     ListPermissions,
     Outcome,
+    ReadImage,
     Remove,
     Replied,
     Resume,
@@ -289,6 +290,8 @@ class Runner:
                 return returned(await service.revertible(conversation, files))
             case Revert(conversation=conversation, files=files):
                 return returned(await service.revert(conversation, files))
+            case ReadImage(conversation=conversation, place=place):
+                return returned(await service.image(conversation, place))
             case ListPermissions(owner=owner):
                 return returned(await service.permissions(owner))
             case RevokePermission(owner=owner, id=id):
