@@ -504,3 +504,54 @@ def test_long_code_is_folded_and_drawings_are_shown_as_source() -> None:
 )
 def test_more_than_commonmark(text: str, shown: str) -> None:
     assert shown in html(TextMetadata(), text)
+
+
+def command_html(output: str) -> str:
+    return html(TerminalCommandMetadata(command="x", output=output, exit_code=0, duration_ms=0, permissions=[]))
+
+
+def test_code_and_what_follows_it_stay_in_their_list_item() -> None:
+    inside = CodeBlockMetadata(language="sh", purpose="new_code", indent=3)
+    assert 'data-depth="1"' in html(inside, "make")
+    assert 'data-depth="2"' in html(CodeBlockMetadata(language="sh", purpose="new_code", indent=5), "make")
+    assert "data-depth" not in html(CodeBlockMetadata(language="sh", purpose="new_code"), "make")
+    after = render_document(make_document("doc_003", 3, "     Then.\n\n     More.\n\n2. Next", TextMetadata()))
+    assert '<div class="prose continued"><ul dir="auto">\n<li>\n<ul dir="auto">' in after
+    assert '<ol start="2" dir="auto">' in after
+    assert "<figure" not in after  # five spaces are no code here
+
+
+def test_only_what_can_follow_code_in_a_list_item_belongs_to_one() -> None:
+    assert "<figure" in html(TextMetadata(), "    code at the very beginning")
+    far = render_document(make_document("doc_002", 2, " " * 12 + "far", TextMetadata()))
+    assert "<figure" in far
+    assert "continued" not in render_document(make_document("doc_002", 2, " one space", TextMetadata()))
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        (
+            "\x1b[31mred\x1b[0m and \x1b[1;32mok\x1b[m",
+            '<span class="ansi_red">red</span> and <span class="ansi_bold ansi_green">ok',
+        ),
+        ("\x1b[91;3;4mx\x1b[23;24;39my", '<span class="ansi_italic ansi_red ansi_underline">x</span>y'),
+        ("\x1b[1mx\x1b[22my", '<span class="ansi_bold">x</span>y'),
+        ("\x1b[38;5;9ma\x1b[38;5;240mc", '<span class="ansi_red">a</span>c'),
+        ("\x1b[38;5;46mb", '<span class="ansi_green">b</span>'),
+        (
+            "\x1b[38;2;20;20;250ma\x1b[48;5;1mb\x1b[38;9mc",
+            '<span class="ansi_blue">a</span><span class="ansi_blue">b</span>c',
+        ),
+        ("\x1b[34m 10%\r\x1b[32m100%\r\n\x1b[0mnext", '<span class="ansi_green">100%</span>\nnext'),
+        ("\x1b[31m<b>\x1b]0;title\x07", '<span class="ansi_red">&lt;b&gt;</span>'),
+        ("\x1b[31m \x1b[58mx\x1b[99999999999999mx", ' <span class="ansi_red">x</span><span class="ansi_red">x</span>'),
+    ],
+)
+def test_output_has_the_colours_that_it_sets(output: str, shown: str) -> None:
+    assert f"<code>{shown}" in command_html(output)
+
+
+def test_long_output_shows_its_end_and_how_much_there_is() -> None:
+    assert "Show all 16 lines" in command_html("\n".join("x" * 16))
+    assert "Show all" not in command_html("\n".join("x" * 15))

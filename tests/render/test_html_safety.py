@@ -53,7 +53,7 @@ _PAGE_TAGS = _TAGS | {
 _ATTRIBUTES = {
     "class", "id", "tabindex", "aria-label", "aria-hidden", "aria-labelledby", "data-part", "data-type",
     "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
-    "data-permission", "data-accepted", "placeholder", "role",
+    "data-permission", "data-accepted", "data-depth", "data-image", "placeholder", "role",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
     "disabled", "dir", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip

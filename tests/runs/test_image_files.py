@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.errors import NotFound
 from cursor_gateway.model.images import Image
-from cursor_gateway.runs.image_files import size_of, write_images
+from cursor_gateway.runs.image_files import (
+    AttachedImage,
+    ImagePlace,
+    WorkspaceImage,
+    read_image_file,
+    size_of,
+    write_images,
+)
 
 
 def test_images_that_are_the_same_share_a_private_file(tmp_path: Path) -> None:
@@ -48,3 +56,40 @@ def test_what_is_not_there_takes_no_room(tmp_path: Path) -> None:
     assert size_of(tmp_path / "nowhere") == 0
     (tmp_path / "broken").symlink_to(tmp_path / "nowhere")
     assert size_of(tmp_path) == len(str(tmp_path / "nowhere"))
+
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"rest"
+
+
+def refused(place: ImagePlace, folder: Path, workspace: Path | None) -> bool:
+    try:
+        read_image_file(place, folder, None if workspace is None else str(workspace))
+    except NotFound:
+        return True
+    return False
+
+
+def test_an_attached_image_is_read_by_its_name_only(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "conversations" / "conv"
+    ((image, _),) = write_images([Image(0, "image/png", PNG)], folder / "images")
+    assert read_image_file(AttachedImage(image.name), folder, None) == PNG
+    (folder / "secret.png").write_bytes(PNG)
+    assert refused(AttachedImage("../secret.png"), folder, None)
+    assert refused(AttachedImage("0" * 16 + ".png"), folder, None)
+
+
+def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    (work / "docs").mkdir(parents=True)
+    (work / "docs" / "a b.png").write_bytes(PNG)
+    (work / "fake.png").write_text("<svg xmlns='http://www.w3.org/2000/svg'><script>1</script></svg>")
+    (tmp_path / "outside.png").write_bytes(PNG)
+    (work / "link.png").symlink_to(tmp_path / "outside.png")
+    os.mkfifo(work / "pipe.png")
+    (work / "large.png").write_bytes(PNG)
+    os.truncate(work / "large.png", 10_000_001)
+    for path in ("docs/a b.png", "docs/../docs/a b.png", str(work / "docs" / "a b.png")):
+        assert read_image_file(WorkspaceImage(path), tmp_path, str(work)) == PNG
+    for path in ("fake.png", "../outside.png", "link.png", "pipe.png", "large.png", "docs", "none.png", "", "a\0b"):
+        assert refused(WorkspaceImage(path), tmp_path, work), path
+    assert refused(WorkspaceImage("docs/a b.png"), tmp_path, None)  # a workspace that may not be used any more

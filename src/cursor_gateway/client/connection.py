@@ -129,7 +129,7 @@ def http_options(url: str, api_key: str | None, timeout: float) -> dict[str, Any
         raise ValueError("the key contains characters that no key has")
     return {
         "base_url": url,
-        "headers": {"authorization": f"Bearer {api_key}"} if api_key else {},
+        "headers": {"user-agent": "cursor-gateway"} | ({"authorization": f"Bearer {api_key}"} if api_key else {}),
         "timeout": httpx2.Timeout(timeout, connect=min(timeout, _CONNECT_SECONDS)),
         "limits": httpx2.Limits(max_connections=None, max_keepalive_connections=20),  # each stream keeps one open
         "trust_env": not is_loopback(httpx2.URL(url).host),  # a company proxy cannot reach this machine

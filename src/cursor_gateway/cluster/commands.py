@@ -59,7 +59,18 @@ class Call(Struct, frozen=True, tag="call"):
 Command: TypeAlias = Take | Start | Resume | Answer | Stop | Call
 
 _METHODS = frozenset(
-    {"cancel", "remove", "models", "files", "folders", "revertible", "revert", "permissions", "revoke_permission"}
+    {
+        "cancel",
+        "remove",
+        "models",
+        "files",
+        "folders",
+        "image",
+        "revertible",
+        "revert",
+        "permissions",
+        "revoke_permission",
+    }
 )
 
 

@@ -37,6 +37,7 @@ from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle, no_run
+from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
@@ -257,6 +258,10 @@ class Front:
     async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
         to = Receiver(conversation.owner, volume=conversation.volume)
         return await self._call(to, RunService.revert, conversation, files)
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        to = Receiver(conversation.owner, volume=conversation.volume)
+        return await self._call(to, RunService.image, conversation, place)
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """Each machine keeps its own."""

@@ -67,6 +67,10 @@ class MessageEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 
     role: Annotated[Literal["user", "assistant"], Meta(description="The role.")]
     text: Annotated[str, Meta(description="The text; the documents of an answer are at `/v1/chat/{chatId}`.")]
+    images: Annotated[
+        list[str] | UnsetType,
+        Meta(description="The names of its images, which are at `/v1/conversations/{id}/images/{name}`."),
+    ] = UNSET
     note: Annotated[
         str | UnsetType,
         Meta(description="For people: what was allowed or denied, if the message only reports that to the agent."),

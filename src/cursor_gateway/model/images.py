@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -11,6 +12,13 @@ from msgspec import Struct
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import Message
 
+_NAME = re.compile(r"[0-9a-f]{16}\.(?:png|jpg|gif|webp)")
+_BEGINNINGS = {  # of files
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
 _EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
 
 
@@ -23,6 +31,16 @@ class Image(Struct, frozen=True, dict=True):
     def name(self) -> str:
         """A file name made from the content, so that prompts with the same image stay the same."""
         return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
+
+
+def is_image_name(name: str) -> bool:
+    """Whether an image can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def media_type_of(data: bytes) -> str | None:
+    """By its first bytes. An SVG is none of these: it could contain scripts."""
+    return next((type for type, beginning in _BEGINNINGS.items() if beginning.match(data)), None)
 
 
 def check_images(count: int, most: int, param: str) -> None:

@@ -6,7 +6,7 @@ or hide what a file really contains. Sequences are removed, other control charac
 
 import re
 
-_SEQUENCES = re.compile(
+SEQUENCES = re.compile(
     r"\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)"  # OSC: titles, links, the clipboard
     r"|\x1b\[[0-?]*[ -/]*[@-~]"  # CSI: colours, the cursor
     r"|\x1b[ -/]*[0-~]"
@@ -24,12 +24,12 @@ _HIDDEN = re.compile(rb"\x7f|\xc2[\x80-\x9f]|\xe2\x80[\xaa-\xae]|\xe2\x81[\xa6-\
 
 
 def visible(text: str) -> str:
-    return _SEQUENCES.sub("", text.replace("\r\n", "\n")).translate(_SHOWN)
+    return SEQUENCES.sub("", text.replace("\r\n", "\n")).translate(_SHOWN)
 
 
 def visible_output(output: str) -> str:
     """The output of a command. Of a line that was overwritten, as progress bars do, only the last state."""
-    lines = _SEQUENCES.sub("", output).split("\n")
+    lines = SEQUENCES.sub("", output).split("\n")
     return visible("\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines))
 
 

@@ -1,4 +1,4 @@
-"""The images of a request in, files of the conversation out, where the agent can open them.
+"""The images of a request in, files of the conversation out, where the agent can open them; and such files read again.
 
 For a thread: images may have megabytes. What the files take counts towards `max_history_bytes`, and they are deleted
 with their conversation.
@@ -7,9 +7,59 @@ with their conversation.
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from stat import S_ISREG
+from typing import TypeAlias
 
-from cursor_gateway.model.images import Image
+from msgspec import Struct
+
+from cursor_gateway.errors import NotFound
+from cursor_gateway.model.images import Image, is_image_name, media_type_of
 from cursor_gateway.sources.private_files import private_folder, write_private
+
+_LARGEST = 10_000_000  # bytes of an image that is shown
+
+
+class AttachedImage(Struct, frozen=True, tag="attached"):
+    """One that was sent with a message."""
+
+    name: str
+
+
+class WorkspaceImage(Struct, frozen=True, tag="workspace"):
+    """One that an answer mentions."""
+
+    path: str  # below the workspace, or absolute
+
+
+ImagePlace: TypeAlias = AttachedImage | WorkspaceImage
+
+
+def read_image_file(place: ImagePlace, folder: Path, workspace: str | None) -> bytes:
+    """`folder` is the conversation's; the workspace is None if it may not be used. Raises `NotFound`."""
+    match place:
+        case AttachedImage(name=name):
+            inside, path = folder / "images", name if is_image_name(name) else None
+        case WorkspaceImage(path=path):
+            inside = Path(workspace or "/")
+            path = path if workspace is not None and "\0" not in path else None
+    data = _read_inside(inside, path) if path else b""
+    if media_type_of(data) is None:
+        raise NotFound("There is no PNG, JPEG, GIF or WebP image of at most 10 MB at this path.", param="path")
+    return data
+
+
+def _read_inside(folder: Path, path: str) -> bytes:
+    """Nothing if it is not a file in the folder. A link that leads out of it is not followed."""
+    try:
+        root = folder.resolve()
+        file = (root / path).resolve()
+        if not file.is_relative_to(root):
+            return b""
+        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+            about = os.fstat(opened.fileno())
+            return opened.read(_LARGEST) if S_ISREG(about.st_mode) and about.st_size <= _LARGEST else b""
+    except (OSError, RuntimeError, ValueError):  # not there, or a loop of links
+        return b""
 
 
 def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:

@@ -13,6 +13,7 @@ from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.fair_threads import FairThreads, IsGone
 from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.image_files import ImagePlace, read_image_file
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fitting, revert
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
@@ -113,6 +114,11 @@ class LocalRunService(Service):
     async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
         folder = self.workspaces.find(conversation.workspace)
         return await self._threads.run(conversation.owner, lambda _: revert(folder, files))
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        workspace = self.workspaces.allowed(conversation.workspace)
+        folder = self.conversations.folder(conversation.id)
+        return await self._threads.run(conversation.owner, lambda _: read_image_file(place, folder, workspace))
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         try:

@@ -13,6 +13,7 @@ from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
@@ -102,6 +103,10 @@ class RunService(Protocol):
         ...
 
     async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]: ...
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        """Raises `NotFound`."""
+        ...
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """The newest first."""

@@ -320,6 +320,7 @@ class RunStarter:
         self, request: RunRequest, info: RunInfo, conversation: Conversation, continuation: bytes = b""
     ) -> NewRun:
         is_new = not conversation.known
+        images = request.images if request.offer is None else ()  # those that have files; see `prepare`
         key, claim = request.idempotency_key, request.claim
         if claim is not None and request.repeat_key:  # which is stored later, and must be when the command is done
             claim = replace(claim, outcome=b"")
@@ -334,7 +335,9 @@ class RunStarter:
             created=info.created,
             fences=info.fences,
             include=info.include,
-            messages=_kept(request.messages if is_new else conversation.new),
+            messages=(
+                _kept(request.messages, images) if is_new else _kept(conversation.new, images, conversation.given_known)
+            ),
             started_ms=self._now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
             volume=self._volume_of(conversation.workspace),
@@ -384,13 +387,14 @@ def _tokens(messages: Sequence[Message]) -> int:
     return estimate_tokens_by_sample("\n".join(message.text for message in messages))
 
 
-def _kept(messages: Sequence[Message]) -> list[NewMessage]:
-    """Messages from people; instructions and tool results come from the client."""
+def _kept(messages: Sequence[Message], images: Sequence[Image], first: int = 0) -> list[NewMessage]:
+    """Messages from people; instructions and tool results come from the client. `first` is the place of the first of
+    these messages in the request."""
     kept = []
-    for message in messages:
+    for place, message in enumerate(messages, first):
         match message:
             case UserMessage(text=text):
-                kept.append(NewMessage("user", text))
+                kept.append(NewMessage("user", text, tuple(image.name for image in images if image.message == place)))
             case AssistantMessage(text=text) if text:
                 kept.append(NewMessage("assistant", text))
             case _:

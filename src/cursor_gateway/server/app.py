@@ -81,6 +81,8 @@ def build_app(
                 "DELETE": history.remove,
             },
             "/v1/conversations/{id}/export": {"GET": history.export},
+            "/v1/conversations/{id}/images/{name}": {"GET": history.image},
+            "/v1/conversations/{id}/workspace-image": {"GET": history.workspace_image},
             "/v1/conversations/{id}/changes": {"GET": changes.changes},
             "/v1/conversations/{id}/revert": {"POST": changes.revert},
             "/v1/workspace/files": {"GET": files.files},

@@ -23,6 +23,7 @@ _NAMES = {
     "anthropic": "an Anthropic client",
 }
 _BROWSER = "mozilla"  # a person at the page
+OF_PEOPLE = ("", "cursor-gateway")  # the page, and the gateway's own commands
 _PRODUCT = re.compile(r"[\w.@+-]{1,40}")
 
 

@@ -1,5 +1,6 @@
-"""The history over HTTP: list, search, get, rename, pin, export and delete conversations."""
+"""The history over HTTP: list, search, get, rename, pin, export and delete conversations, and get their images."""
 
+import re
 from collections.abc import Sequence, Set
 
 from starlette.requests import Request
@@ -15,9 +16,12 @@ from cursor_gateway.model.history import (
     RemovalPending,
     RunList,
 )
+from cursor_gateway.model.images import media_type_of
+from cursor_gateway.runs.image_files import AttachedImage, ImagePlace, WorkspaceImage
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import answered_response_of
-from cursor_gateway.server.bodies import json_response, read_body
+from cursor_gateway.server.bodies import json_response, read_body, while_connected
+from cursor_gateway.server.client_names import OF_PEOPLE
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
@@ -39,7 +43,10 @@ class HistoryEndpoints:
         self._service, self._settings, self._renderings = service, settings, renderings
 
     async def conversations(self, request: Request) -> Response:
-        """`limit`, `before` (a page's `next`) and `q` (words to search for); or all that are `pinned`."""
+        """`limit`, `before` (a page's `next`) and `q` (words to search for); or all that are `pinned`.
+
+        `client` is the name of the program that began them; `people` are the page and the gateway's own commands.
+        """
         query = request.query_params
         if query.get("pinned"):
             pinned = await self._service.store.pinned_conversations(request.state.owner)
@@ -50,6 +57,7 @@ class HistoryEndpoints:
             limit=_limit(request, 20),
             before=query.get("before") or None,
             query=query.get("q"),
+            clients=_clients(query.get("client")),
         )
         return json_response(ConversationList(conversations=await self._entries(page.found), next=page.next))
 
@@ -75,6 +83,20 @@ class HistoryEndpoints:
         detail = await self._detail(request)
         responses = await self._responses(request, detail)
         return await self._renderings.run_for(request, lambda: _exported(detail, responses, form))
+
+    async def image(self, request: Request) -> Response:
+        """One that was sent with a message, by its `name`."""
+        return await self._image(request, AttachedImage(request.path_params["name"]))
+
+    async def workspace_image(self, request: Request) -> Response:
+        """One in the conversation's workspace, by its `path`."""
+        return await self._image(request, WorkspaceImage(request.query_params.get("path", "")))
+
+    async def _image(self, request: Request, place: ImagePlace) -> Response:
+        conversation = await find_conversation(self._service, request)
+        data = await while_connected(request, self._service.image(conversation, place))
+        headers = {"content-security-policy": "default-src 'none'; sandbox", "cache-control": "private, no-cache"}
+        return Response(data, media_type=media_type_of(data), headers=headers)
 
     async def _entries(self, found: Sequence[FoundConversation]) -> list[ConversationEntry]:
         waiting = await self._waiting([one.conversation for one in found])
@@ -114,6 +136,10 @@ class HistoryEndpoints:
                 return Response(status_code=204)
 
 
+def _clients(name: str | None) -> Sequence[str] | None:
+    return OF_PEOPLE if name == "people" else [name] if name else None
+
+
 def _limit(request: Request, default: int) -> int:
     limit = request.query_params.get("limit") or str(default)
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= _MOST and len(limit) < 4):
@@ -126,8 +152,13 @@ def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: s
 
     write = {"markdown": as_markdown, "json": as_json, "text": as_text}[form]
     media_type, suffix = _EXPORTS[form]
-    headers = {"content-disposition": f'attachment; filename="{detail.id}.{suffix}"'}
+    headers = {"content-disposition": f'attachment; filename="{_file_name(detail)}.{suffix}"'}
     return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
+
+
+def _file_name(detail: ConversationDetail) -> str:
+    """The title as far as every file system takes it, or else the id."""
+    return "-".join(re.findall(r"[A-Za-z0-9]+", detail.title.lower()))[:60].strip("-") or detail.id
 
 
 async def find_conversation(service: RunService, request: Request) -> ConversationRecord:

@@ -9,6 +9,9 @@ from cursor_gateway.dialects.openapi import Json
 from cursor_gateway.server.models import CodexModel, ModelEntry
 from cursor_gateway.server.openapi_schemas import own_schemas
 
+_BYTES: Json = {"schema": {"type": "string", "format": "binary"}}
+_IMAGES: Json = dict.fromkeys(("image/png", "image/jpeg", "image/gif", "image/webp"), _BYTES)
+
 
 def own_paths() -> list[Description]:
     return [
@@ -34,6 +37,9 @@ def _history() -> dict[str, Json]:
                 api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
                 api.page_size(20),
                 api.query("before", "The `next` of the previous page. Other values are rejected."),
+                api.query(
+                    "client", "The program that began them; `people` for the page and the gateway's own commands."
+                ),
                 api.query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
             ],
         ),
@@ -84,6 +90,23 @@ def _history() -> dict[str, Json]:
             ),
             errors=api.OF_STORED,
             parameters=[id, api.query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]})],
+        ),
+        "GET /v1/conversations/{id}/images/{name}": api.operation(
+            "getConversationImage",
+            "Get an image that was sent",
+            "Messages contain the names of their images.",
+            replies=api.ok("The image.", _IMAGES),
+            errors=api.OF_STORED,
+            parameters=[id, {**api.path_id("As in the message.", "0123456789abcdef.png"), "name": "name"}],
+        ),
+        "GET /v1/conversations/{id}/workspace-image": api.operation(
+            "getWorkspaceImage",
+            "Get an image in the workspace",
+            "For images that an answer mentions. Only PNG, JPEG, GIF and WebP files of up to 10 MB are returned, and "
+            "nothing outside of the conversation's workspace.",
+            replies=api.ok("The image.", _IMAGES),
+            errors=api.OF_STORED,
+            parameters=[id, api.query("path", "The path below the workspace.")],
         ),
         "GET /v1/conversations/{id}/changes": api.operation(
             "getConversationChanges",

@@ -45,7 +45,7 @@ RUN_COLUMNS = (
     "tool_uses",
     "needs_decision",
 )
-MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms")
+MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms", "images")
 REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")
 REQUEST_COLUMNS = ("after", "data")
 

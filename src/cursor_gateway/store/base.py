@@ -35,6 +35,7 @@ Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_0
 class NewMessage(Struct, frozen=True):
     role: Role
     text: str
+    images: tuple[str, ...] = ()  # names of files in the conversation's folder
 
 
 class Idempotency(Struct, frozen=True):
@@ -203,6 +204,7 @@ class MessageRecord(Struct, frozen=True, kw_only=True):
     text: str
     run_id: str
     created_ms: Milliseconds
+    images: tuple[str, ...] = ()
 
 
 class FoundConversation(Struct, frozen=True):
@@ -320,12 +322,19 @@ class Store(Protocol):
     async def conversation(self, id: str, owner: str) -> ConversationRecord | None: ...
 
     async def conversations(
-        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+        self,
+        owner: str,
+        *,
+        limit: int = 20,
+        before: str | None = None,
+        query: str | None = None,
+        clients: Sequence[str] | None = None,
     ) -> ConversationPage:
         """Newest first: by last use, or with a query by the newest run that matches all its words.
 
-        The last word may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if it is
-        malformed.
+        Without a query, `clients` selects those that one of these programs began, and all that have a running run.
+        The last word of a query may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if
+        it is malformed.
         """
         ...
 

@@ -50,7 +50,14 @@ def recent_of(run: RunRecord, title: str, prompt: str, runner: str = "") -> Rece
 
 def _message(of: MessageRecord) -> MessageEntry:
     note = "\n".join(decisions_in(of.text)) if of.role == "user" else ""
-    return MessageEntry(role=of.role, text=of.text, note=note or UNSET, chat_id=of.run_id, created=_time(of.created_ms))
+    return MessageEntry(
+        role=of.role,
+        text=of.text,
+        images=list(of.images) or UNSET,
+        note=note or UNSET,
+        chat_id=of.run_id,
+        created=_time(of.created_ms),
+    )
 
 
 def _run(of: RunRecord) -> RunEntry:

@@ -49,7 +49,7 @@ OWN_RUN = """
 """
 _PROMPT = "(SELECT text FROM messages WHERE run = runs.key AND role = 'user' ORDER BY number DESC LIMIT 1)"
 _MESSAGES = """
-    SELECT messages.number, messages.role, messages.text, runs.id AS run_id, messages.created_ms
+    SELECT messages.number, messages.role, messages.text, runs.id AS run_id, messages.created_ms, messages.images
     FROM conversations
         JOIN messages ON messages.conversation = conversations.key
         JOIN runs ON runs.key = messages.run
@@ -128,7 +128,7 @@ def conversation_of(row: dict[str, Any]) -> ConversationRecord:
 
 
 def message_of(row: dict[str, Any]) -> MessageRecord:
-    return msgspec.convert(row, MessageRecord)
+    return msgspec.convert({**row, "images": row["images"].split()}, MessageRecord)
 
 
 class SqlStore(Store, ABC):
@@ -259,19 +259,32 @@ class SqlStore(Store, ABC):
         return self._all(message_of, rows)
 
     async def conversations(
-        self, owner: str, *, limit: int = 20, before: str | None = None, query: str | None = None
+        self,
+        owner: str,
+        *,
+        limit: int = 20,
+        before: str | None = None,
+        query: str | None = None,
+        clients: Sequence[str] | None = None,
     ) -> ConversationPage:
         if query is None or not query.strip():
-            return await self._newest(owner, limit, before)
+            return await self._newest(owner, limit, before, clients)
         words = query_words(query)
         return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
 
-    async def _newest(self, owner: str, limit: int, before: str | None) -> ConversationPage:
+    async def _newest(
+        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None
+    ) -> ConversationPage:
         where, values = "WHERE owner = :owner", dict[str, object](owner=owner, limit=limit + 1)
         if before is not None:
             place = decode_cursor(before, ByTime)
             where += " AND (updated_ms, id) < (:updated_ms, :id)"
             values |= {"updated_ms": place.updated_ms, "id": place.id}
+        if clients is not None:
+            names = {f"client{number}": name for number, name in enumerate(clients)}
+            begun = f"client IN ({', '.join(f':{name}' for name in names)})"
+            where += f" AND ({begun} OR key IN (SELECT conversation FROM runs WHERE state = 'running'))"
+            values |= names
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
         page = self._readable(conversation_of, rows[:limit])

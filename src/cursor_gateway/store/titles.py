@@ -1,14 +1,19 @@
 """Make the title of a conversation from its first message."""
 
+import re
+
 _LONGEST = 80
 _LOOKED_AT = 10_000  # characters: a message may be a whole file
 _UNTITLED = "Untitled"
+_SENTENCE = re.compile(r".{8,}?[.!?](?=\s)")  # what is shorter is perhaps an abbreviation
 
 
 def title_of(text: str) -> str:
-    """The first line with text, white space collapsed, cut at a word boundary."""
+    """The first sentence of the first line with text, white space collapsed, cut at a word boundary."""
     lines = map(_shown, text.lstrip()[:_LOOKED_AT].splitlines())
     line = next((line for line in lines if line), _UNTITLED)
+    if found := _SENTENCE.match(line):
+        line = found[0].removesuffix(".")
     if len(line) <= _LONGEST:
         return line
     words, _, _ = line[:_LONGEST].rpartition(" ")

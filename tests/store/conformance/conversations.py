@@ -71,6 +71,33 @@ async def a_conversation_names_the_program_that_began_it(store: Store) -> None:
 
 
 @law
+async def a_message_names_its_images(store: Store) -> None:
+    said = [NewMessage("user", "Look", ("a.png", "b.jpg")), NewMessage("user", "Well?")]
+    await store.begin_run(msgspec.structs.replace(new_run("a"), messages=said))
+    await store.end_run(lease("a"), 1, [], run_end(answer="Hi"))
+    messages = await store.messages("conv", ME)
+    assert [message.images for message in messages] == [("a.png", "b.jpg"), (), ()]
+
+
+@law
+async def the_list_can_be_limited_to_what_some_programs_began(store: Store) -> None:
+    for number, client in enumerate(["", "OpenCode", "curl", ""]):
+        run = new_run(f"r{number}", f"c{number}", at=1000 + number)
+        await store.begin_run(msgspec.structs.replace(run, client=client))
+        if client != "curl":
+            await store.end_run(lease(f"r{number}"), 1, [], run_end(at=1000 + number))
+
+    async def listed(limit: int = 20, before: str | None = None, *clients: str) -> list[str]:
+        page = await store.conversations(ME, limit=limit, before=before, clients=clients)
+        return [one.conversation.id for one in page.found]
+
+    assert await listed(20, None, "") == ["c3", "c2", "c0"]  # c2 is another's, and works
+    assert await listed(20, None, "OpenCode", "none") == ["c2", "c1"]
+    first = await store.conversations(ME, limit=1, clients=[""])
+    assert await listed(20, first.next, "") == ["c2", "c0"]
+
+
+@law
 async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
     await whole_run(store, "a", "conv", "Mend the login", at=1000)
     await whole_run(store, "b", "other", "Another", at=2000)

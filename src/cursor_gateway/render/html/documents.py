@@ -33,6 +33,7 @@ from cursor_gateway.model.documents import (
     document_type,
 )
 from cursor_gateway.render.html import code, markdown
+from cursor_gateway.render.html.ansi import coloured_output
 from cursor_gateway.render.html.diffs import change, creation
 from cursor_gateway.render.html.pieces import (
     exact,
@@ -48,6 +49,7 @@ from cursor_gateway.render.visible import visible, visible_output
 from cursor_gateway.render.words import OPERATIONS, answer_to, duration
 from cursor_gateway.stages.summary import main_argument
 
+_OUTPUT = 15  # lines of a command's output that are shown at first
 _ABOUT = 160  # characters of what a tool was called with
 _RUN_LEVEL = ("agent", "gateway")  # sources of errors that are not a tool's
 _MARKS = {"completed": "✓", "running": "●", "waiting": "●"}
@@ -91,7 +93,11 @@ class _Look(NamedTuple):
 def _any_article(document: Document, todos: str, answerable: bool, look: _Look) -> str:
     match document:
         case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
-            return prose_article(document, plain(content) if metadata.format == "plain" else look.blocks(content))
+            if metadata.format == "plain":
+                return prose_article(document, plain(content))
+            return prose_article(
+                document, look.blocks(markdown.continued(content) if continues_item(document) else content)
+            )
         case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
             part = code.highlighted(content, look.language(document.metadata.language))
             return code_article(document, code.numbers(content, first_line(document)), code.code_part(part))
@@ -184,8 +190,13 @@ def _ending(trace: ToolTrace) -> str:
 # --- prose and code ---------------------------------------------------------------------------------
 
 
+def continues_item(document: TextDocument | ThinkingDocument) -> bool:
+    """Whether it follows code in a list item, and so belongs to that item."""
+    return document.sequence > 1 and isinstance(document, TextDocument) and document.content.startswith("  ")
+
+
 def prose_article(document: TextDocument | ThinkingDocument, html: str) -> str:
-    body = f'<div class="prose">{html}</div>'
+    body = f'<div class="prose{" continued" if continues_item(document) else ""}">{html}</div>'
     if isinstance(document, ThinkingDocument):
         return _article(document, "Thinking", f"<details><summary>Thinking</summary>{body}</details>")
     return _article(document, "Text", body)
@@ -200,7 +211,9 @@ def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: s
         path, first, last = document.metadata.file_path, document.metadata.start_line, document.metadata.end_line
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
         name, caption = f"{path}, {lines}", f"{literal(path, 'path')}{span(lines, 'note')}"
-    return _article(document, name, code.figure(caption, code.framed(numbers, part)))
+    indent = document.metadata.indent or 0
+    depth = {"depth": markdown.list_depth(indent)} if indent > 1 else {}
+    return _article(document, name, code.figure(caption, code.framed(numbers, part)), **depth)
 
 
 def first_line(document: CodeBlockDocument | CodeReferenceDocument) -> int:
@@ -246,7 +259,7 @@ def _file_edit(document: FileEditDocument, look: _Look) -> str:
 def _command(document: TerminalCommandDocument) -> str:
     metadata = document.metadata
     command = visible(metadata.command).strip()
-    output = visible_output(metadata.output).rstrip("\n")
+    output = coloured_output(metadata.output.rstrip())
     took = duration(metadata.duration_ms)
     if metadata.state in (UNSET, "completed", "failed") and metadata.exit_code != -1:
         good = metadata.exit_code == 0
@@ -262,10 +275,16 @@ def _command(document: TerminalCommandDocument) -> str:
     body = (
         f'<figure class="terminal"><figcaption>{span("Terminal", "what")}{where}{allowed}{code.COPY}</figcaption>'
         f'<pre class="command"><span aria-hidden="true">$ </span><code data-part="code">{exact(command)}</code></pre>'
-        + (f'<pre class="output" tabindex="0"><code>{exact(output)}</code></pre>' if output else "")
+        + (f'{_output_fold(output)}<pre class="output" tabindex="0"><code>{output}</code></pre>' if output else "")
         + f'<p class="ending">{ending}{span(took, "note")}</p></figure>'
     )
     return _article(document, f"Command {command}", body, exit=metadata.exit_code)
+
+
+def _output_fold(output: str) -> str:
+    """Only the end is shown at first: that is where a failure is."""
+    lines = output.count("\n") + 1
+    return f'<details class="fold"><summary>Show all {lines:,} lines</summary></details>' if lines > _OUTPUT else ""
 
 
 def _tool_call(document: ToolCallDocument, look: _Look) -> str:

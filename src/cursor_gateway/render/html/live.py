@@ -9,6 +9,7 @@ from bisect import insort
 from collections.abc import Iterator
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from cursor_gateway.model.document_events import (
@@ -35,8 +36,9 @@ from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.render.html.answers import render_document
 from cursor_gateway.render.html.code import code_part as plain_code_part
 from cursor_gateway.render.html.code import fold
-from cursor_gateway.render.html.documents import article, code_article, first_line, prose_article
+from cursor_gateway.render.html.documents import article, code_article, continues_item, first_line, prose_article
 from cursor_gateway.render.html.growing import GrowingMarkdown
+from cursor_gateway.render.html.markdown import continued
 from cursor_gateway.render.html.pieces import exact, prose
 from cursor_gateway.render.html.todos import TodoDocument, TodoLists
 from cursor_gateway.render.html.work import CodePart, Do, perform, render_article
@@ -181,11 +183,20 @@ class _GrowingProse(_Growing):
         self._markdown = GrowingMarkdown(self._do)
         document = self._so_far()
         assert isinstance(document, _Prose)
-        self._frame = prose_article(document, "")
-        return prose_article(document, _open_part("", False, ""))
+        self._document = document
+        return self._framed(_open_part("", False, ""))
+
+    def _framed(self, html: str) -> str:
+        self._frame = prose_article(self._document, "")
+        return prose_article(self._document, html)
 
     def grow(self, text: str) -> Iterator[Fragment]:
         self._pieces.append(text)
+        if len(self._pieces) == 1:
+            self._document = msgspec.structs.replace(self._document, content=text)
+            if continues_item(self._document):
+                yield Replaced(self._id, "", self._framed(_open_part("", False, "")))
+                text = continued(text)
         growth = self._markdown.push(text)
         if growth is not None:
             finished, open = growth.html

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
+from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
@@ -18,24 +19,45 @@ from markdown_it.utils import EnvType, OptionsDict
 from msgspec import Struct
 
 from cursor_gateway.render.html.code import named_figure
-from cursor_gateway.render.html.pieces import exact, plain, prose
+from cursor_gateway.render.html.pieces import exact, exact_line, plain, prose
 from cursor_gateway.render.visible import visible, visible_line
 
 _DEEPEST = 16  # beyond that a block is best read as it was written
 _PARSED = 100_000  # characters of one paragraph; more is not prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FORMULA = 200  # lines, at most
+_WIDEST_ITEM = 9  # columns: the indentation of content in three lists
 _ITEM = ["list_item_open", "paragraph_open"]
 _TASK = re.compile(r"\[([ xX])\] ")
 _FOOTNOTE = re.compile(r"\[\^([\w-]{1,40})\](?::(?= ))?")
 _FOLLOWED = re.compile(r"https?://[^/\s]|mailto:", re.IGNORECASE)
 _ADDRESS = re.compile(r"(?<![\w/.@-])https?://[^\s<>\"`]+", re.IGNORECASE)
+_IMAGE_FILE = re.compile(r"(?![a-z][a-z0-9+.-]*:|//)[^?#]+\.(?:png|jpe?g|gif|webp)", re.IGNORECASE)
 _AFTER_ADDRESS = "?!.,:;*_~'\""  # as in GitHub's Markdown: at its end, they belong to the sentence
 _DIRECTED = frozenset({"paragraph_open", "heading_open", "bullet_list_open", "ordered_list_open", "th_open", "td_open"})
 
 
 def render(text: str) -> str:
     return "".join(_blocks(visible(text), {}))
+
+
+def continued(text: str) -> str:
+    """A text that follows code in a list item is indented like the item. It becomes an item again, whose marker the
+    page hides; what is not indented stays outside of it."""
+    indent = indent_of(text)
+    if indent > _WIDEST_ITEM:
+        return text
+    outer = "- " * (list_depth(indent) - 1)
+    return f"{outer}-{' ' * (indent - len(outer) - 1)}{text[indent:]}"
+
+
+def indent_of(text: str) -> int:
+    return len(text) - len(text.lstrip(" "))
+
+
+def list_depth(indent: int) -> int:
+    """Of the list item whose content is indented like this. An item's marker takes two to four columns."""
+    return 1 + (indent >= 5) + (indent >= 8)
 
 
 def render_line(text: str) -> str:
@@ -139,6 +161,12 @@ class _Renderer(RendererHTML):
 
     def footnote(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return f"<sup>{prose(tokens[idx].content)}</sup>"
+
+    def picture(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        """A page can show the file in the place of its name."""
+        path = exact_line(tokens[idx].info)
+        name = prose(tokens[idx].content)
+        return f'<span class="picture" data-image="{path}">{name} (<code>{path}</code>)</span>'
 
     def table_open(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         return '<div class="table" tabindex="0"><table>\n'
@@ -284,6 +312,8 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                     yield name
                 elif _FOLLOWED.match(address_of_image):
                     yield from [_link(address_of_image, token.attrs.get("title")), name, Token("link_close", "a", -1)]
+                elif _IMAGE_FILE.fullmatch(path := unquote(address_of_image.removeprefix("file://"))):
+                    yield Token("picture", "span", 0, content=name.content, info=path)
                 else:
                     yield from [name, *_in_brackets(address_of_image)]
             case "text" if not is_linked and "://" in token.content:

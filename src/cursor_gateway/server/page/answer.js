@@ -1,15 +1,16 @@
 // One answer: what is known of its run above, its documents below, live or from the history.
-import { chatPath, hasKey, json, request } from "./api.js";
+import { chatPath, conversationUrl, hasKey, json, request } from "./api.js";
 import { cloned, copy, make, parsed, save } from "./dom.js";
 import { Documents } from "./fragments.js";
 import { answerPath } from "./router.js";
+import { imageOf } from "./sent.js";
 import { follow } from "./sse.js";
 import { duration, number, stateName, stateOf, tokens, when } from "./words.js";
 
 export class Answer {
 	element = cloned("answer-template");
 	waitingFor = [];
-	#documents = new Documents(this.element.querySelector(".documents"));
+	#documents = new Documents(this.element.querySelector(".documents"), (content) => this.#showPictures(content));
 	#leaving = new AbortController();
 	#isUndecided = false;
 
@@ -82,6 +83,15 @@ export class Answer {
 		this.#leaving.abort();
 	}
 
+	/** Images in the workspace, in the place of their names. */
+	#showPictures(content) {
+		for (const place of content.querySelectorAll("[data-image]")) {
+			const { image } = place.dataset;
+			const address = `${conversationUrl(this.conversationId)}/workspace-image?${new URLSearchParams({ path: image })}`;
+			imageOf(address).then((src) => place.replaceChildren(make("img", { src, alt: place.firstChild.textContent.replace(/ \($/, ""), title: image })), () => {}); // else its name stays
+		}
+	}
+
 	// --- what is known of it, what can be done with it ---
 
 	#update(facts) {
@@ -138,7 +148,7 @@ export class Answer {
 	}
 
 	#curl() {
-		const body = JSON.stringify({ ...this.asked, stream: true }).replaceAll("'", "'\\''");
+		const body = JSON.stringify({ ...this.asked, images: this.asked.images?.filter((address) => address.startsWith("data:")), stream: true }).replaceAll("'", "'\\''");
 		const key = hasKey() ? ` -H "Authorization: Bearer $KEY"` : "";
 		return `curl -N ${location.origin}/v1/chat${key} -H 'Content-Type: application/json' -d '${body}'`;
 	}

@@ -6,16 +6,26 @@ import { showNote } from "./status.js";
 const IMAGES = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const MOST_IMAGE_BYTES = 10_000_000;
 const MOST_TEXT_BYTES = 200_000;
+const ONLY_IMAGES = "See the attached image.";
+const LAST_FILE = /(?:^|\n\n)([^\n`]{0,254}\.(\w+)|[^\s`.]{1,255}):\n(`{3,})(?:\2)\n((?:(?!\n\3(?:\n|$))[^])*?)\n\3$/;
 
 const kept = new Map(); // by conversation, {name, url} of an image, {name, text} of a text
 let id = null;
 
 export const attached = (of = id) => kept.get(of) ?? draftFiles(of);
 
-/** The message with the text files below it. */
+/** The message with the text files below it; `splitMessage` undoes it. */
 export function withTexts(message) {
 	const texts = attached().filter(({ text }) => text !== undefined).map(({ name, text }) => `${name}:\n${fenced(name, text)}`);
-	return [message, ...texts].filter(Boolean).join("\n\n") || "See the attached image.";
+	return [message, ...texts].filter(Boolean).join("\n\n") || ONLY_IMAGES;
+}
+
+/** @returns {{text: string, files: {name: string, text: string}[]}} what was written, and the files below it */
+export function splitMessage(message) {
+	const files = [];
+	let text = message === ONLY_IMAGES ? "" : message;
+	for (let found; (found = LAST_FILE.exec(text)); text = text.slice(0, found.index)) files.unshift({ name: found[1], text: found[4] });
+	return { text, files };
 }
 
 function fenced(name, text) {
@@ -88,14 +98,19 @@ async function read(file) {
 		if (file.size > MOST_IMAGE_BYTES) throw new Error(`${name} is larger than 10 MB.`);
 		return { name, url: await asUrl(file) };
 	}
+	if (file.type === "application/pdf") throw new Error(notPdf(name));
 	if (file.size > MOST_TEXT_BYTES) throw new Error(`${name} is larger than 200 kB. Put it in the folder and name it with @.`);
-	const text = new TextDecoder("utf-8", { fatal: true });
+	const data = await file.arrayBuffer();
+	const starts = (mark) => new TextDecoder("latin1").decode(data.slice(0, mark.length)) === mark;
+	if (starts("%PDF-")) throw new Error(notPdf(name));
 	try {
-		return { name, text: text.decode(await file.arrayBuffer()) };
-	} catch {
-		throw new Error(`${name} is neither a text nor a PNG, JPEG, GIF or WebP image.`);
-	}
+		const text = new TextDecoder("utf-8", { fatal: true }).decode(data);
+		if (!text.includes("\0")) return { name, text };
+	} catch {}
+	throw new Error(`${name} was not attached: it is neither a text nor a PNG, JPEG, GIF or WebP image.`);
 }
+
+const notPdf = (name) => `${name} was not attached: a PDF cannot be sent to the agent. Attach its text, or pictures of its pages.`;
 
 function asUrl(file) {
 	return new Promise((resolve, reject) => {

@@ -1,17 +1,20 @@
 // The conversation that is shown: its turns, what is sent to it, what it asks back.
 import { Answer } from "./answer.js";
 import { chatPath, conversationUrl, json, post, request } from "./api.js";
+import { splitMessage } from "./attachments.js";
 import { revert, showChanges } from "./changes.js";
-import { byId, cloned, copy, make, on } from "./dom.js";
-import { keepDraft, keepOrigin, origin } from "./drafts.js";
+import { byId, cloned, copy, icon, make, on } from "./dom.js";
+import { keepDraft, keepOrigin, keepVariant, origin, variants } from "./drafts.js";
 import { setHeader, setTotal } from "./header.js";
+import { openPalette } from "./palette.js";
 import { enqueue, openQueue, putBack, sendNext, setUpQueue } from "./queue.js";
 import { answersOf, decisionOf, offerReplies, permissionOf, setEnabled, showDecision } from "./replies.js";
-import { conversationPath } from "./router.js";
+import { answerPath, conversationPath } from "./router.js";
 import { followEnd, toElement, toEnd } from "./scroll.js";
+import { imageOf, showSent } from "./sent.js";
 import { hideProblem, say, showProblem } from "./status.js";
 import { showTodos } from "./todos.js";
-import { stateOf } from "./words.js";
+import { stateOf, titleOf } from "./words.js";
 
 const LONG = 1500; // characters of a prompt; what is longer scrolls
 
@@ -23,7 +26,7 @@ export class Conversation {
 	#linked = null;
 	#replies = []; // to what earlier answers asked; sent when the agent is done
 
-	/** @param callbacks isModel(name), onChange() when the list may look different, onState({id, isRunning, isWaiting, workspace}) */
+	/** @param callbacks isModel(name), models(), onChange() when the list may look different, onState({id, isRunning, isWaiting, workspace}) */
 	constructor(callbacks) {
 		Object.assign(this, callbacks);
 		followEnd(byId("conversation"));
@@ -34,6 +37,15 @@ export class Conversation {
 
 	get #running() {
 		return this.#answers.find((answer) => answer.isRunning);
+	}
+
+	get isNew() {
+		return this.#id === null;
+	}
+
+	/** What was asked, the oldest first. */
+	get prompts() {
+		return this.#answers.map(({ asked }) => splitMessage(asked.message).text).filter(Boolean);
 	}
 
 	// --- opening ---
@@ -58,9 +70,9 @@ export class Conversation {
 			} catch (error) {
 				if (answers !== this.#answers) return;
 				this.#clear(null);
-				setHeader(null, "Not found");
 				byId("welcome").hidden = true;
-				showProblem(error, () => this.open(id, answerId, documentId));
+				if (error.code === "not_found") this.#showUnknown();
+				else setHeader(null, "Not loaded"), showProblem(error, () => this.open(id, answerId, documentId));
 			}
 			this.#settle();
 			this.#showDecisions().catch(showProblem);
@@ -73,6 +85,13 @@ export class Conversation {
 		}
 		this.#linked = documentId && { answerId, documentId };
 		this.#toLinked();
+	}
+
+	/** Of a link that leads nowhere. */
+	#showUnknown() {
+		setHeader(null, "Not found");
+		const words = "This conversation does not exist. It may have been deleted, or it belongs to another API key.";
+		byId("turns").replaceChildren(make("p", { class: "lead" }, "Conversation not found"), make("p", { class: "hint" }, words), make("p", {}, make("a", { href: "#/" }, "Start a new conversation")));
 	}
 
 	/** As soon as it is there: an answer that is still growing may not have it yet. */
@@ -113,7 +132,8 @@ export class Conversation {
 			const said = messages.filter(({ role, chatId }) => role === "user" && chatId === run.id);
 			const message = said.map(({ text }) => text).join("\n\n");
 			const note = said.every(({ note }) => note) && said.map(({ note }) => note).join("\n");
-			this.#addTurn(run, this.#body({ message, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }), note);
+			const images = said.flatMap(({ images }) => images ?? []).map((name) => `${conversationUrl(this.#id)}/images/${name}`);
+			this.#addTurn(run, this.#body({ message, images, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }), note);
 		}
 	}
 
@@ -129,13 +149,13 @@ export class Conversation {
 		const answer = new Answer(this.#id, run, asked, () => this.#changed(answer));
 		const turn = cloned("turn-template");
 		const said = turn.querySelector(".asked");
-		said.textContent = note || asked.message;
 		if (note) {
+			said.textContent = note;
 			said.className = "ending note";
 			turn.querySelector(".asked-actions").remove();
-		}
-		for (const url of asked.images ?? []) said.append(make("img", { src: url, alt: "Attached image" }));
+		} else showSent(said, asked.message, asked.images ?? []);
 		if (asked.message.length > LONG && !note) said.tabIndex = 0;
+		if (!note) turn.querySelector(".asked-actions").append(...variantLinks(run.id));
 		turn.append(answer.element);
 		const from = this.#answers.length ? "" : origin(this.#id);
 		if (from) turn.prepend(make("p", { class: "hint" }, "Branched from ", make("a", { href: from }, "another conversation"), ", which is unchanged. The agent knows what was said before."));
@@ -200,7 +220,8 @@ export class Conversation {
 	/** With an agent that can wait for answers, where there is one. */
 	async #start(body, key) {
 		const options = { include: ["thinking"], source: "interactive", whenClientLeaves: "finish" };
-		const run = await post("/v1/chat", { ...body, ...options }, key && { "Idempotency-Key": key });
+		const images = await Promise.all((body.images ?? []).map(imageOf)); // those of an earlier turn are the gateway's
+		const run = await post("/v1/chat", { ...body, ...(images.length && { images }), ...options }, key && { "Idempotency-Key": key });
 		this.onChange();
 		return run;
 	}
@@ -209,7 +230,7 @@ export class Conversation {
 		if (this.#id === null) {
 			this.#id = conversationId;
 			this.#workspace = asked.workspace ?? null;
-			setHeader({ id: conversationId, title: asked.message.split("\n")[0].slice(0, 80), pinned: false });
+			setHeader({ id: conversationId, title: titleOf(asked.message), pinned: false });
 			byId("welcome").hidden = true;
 			openQueue(conversationId);
 			keepDraft(null, "");
@@ -245,7 +266,7 @@ export class Conversation {
 		const place = [...byId("turns").children].indexOf(turn);
 		const answer = this.#answers[place];
 		if (button.dataset.action) return answer.act(button).catch(showProblem);
-		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place), revert: () => revert({ chatId: answer.id }) };
+		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place), other: () => this.#retryWithOther(place), revert: () => revert({ chatId: answer.id }) };
 		acts[button.dataset.turn]?.();
 	}
 
@@ -257,15 +278,23 @@ export class Conversation {
 		return this.#branch(place, asked.message);
 	}
 
-	/** The same conversation up to this turn, with another message: a conversation of its own. */
-	async #branch(place, message) {
-		hideProblem();
+	async #retryWithOther(place) {
 		const { asked, run } = this.#answers[place];
+		const option = await openPalette(this.models().filter(({ value }) => value !== run.model), "Retry with which model?");
+		if (option) await this.#branch(place, asked.message, option.value);
+	}
+
+	/** The same conversation up to this turn, with another message: a conversation of its own. */
+	async #branch(place, message, model) {
+		hideProblem();
+		const { id, asked, run } = this.#answers[place];
+		const variant = { conversation: this.#id, answer: id };
 		const { conversationId, ...rest } = asked;
 		const start = place ? { follows: this.#answers[place - 1].id } : this.#workspace && { workspace: this.#workspace };
 		try {
-			const begun = await this.#start({ ...rest, ...(run.mode !== "agent" && { mode: run.mode }), message, ...start });
+			const begun = await this.#start({ ...rest, ...(run.mode !== "agent" && { mode: run.mode }), ...(model && { model }), message, ...start });
 			keepOrigin(begun.conversationId, location.hash);
+			keepVariant(variant, { conversation: begun.conversationId, answer: begun.id });
 			location.hash = conversationPath(begun.conversationId);
 		} catch (error) {
 			showProblem(error);
@@ -369,6 +398,21 @@ function edit(turn, answer) {
 function endEdit(turn) {
 	turn.querySelector(".edit")?.remove();
 	turn.querySelector(".asked").hidden = turn.querySelector(".asked-actions").hidden = false;
+}
+
+/** ‹ 2/3 ›: the turns that were asked in the place of this one, and this one. */
+function variantLinks(id) {
+	const all = variants(id);
+	const place = all.findIndex(({ answer }) => answer === id);
+	if (all.length < 2) return [];
+	const link = (to, name, icons) => {
+		const { conversation, answer } = all[to] ?? {};
+		const shown = make("a", { class: "icon", "aria-label": name, title: name, ...(answer ? { href: answerPath(conversation, answer) } : { "aria-disabled": "true", role: "link" }) });
+		shown.append(icon(icons));
+		return shown;
+	};
+	const count = make("span", { class: "hint" }, `${place + 1}/${all.length}`);
+	return [make("span", { class: "variants", role: "group", "aria-label": "Versions of this prompt" }, link(place - 1, "Previous version", "left"), count, link(place + 1, "Next version", "right"))];
 }
 
 function doing({ run, waitingFor }) {

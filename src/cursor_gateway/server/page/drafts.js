@@ -1,4 +1,4 @@
-// What this browser keeps of each conversation: the draft and its files, the queue, and where a branch comes from.
+// What this browser keeps of each conversation: the draft and its files, the queue, its branches; and what was used recently.
 
 const drafts = (id) => `draft:${id ?? "new"}`;
 const files = (id) => `files:${id ?? "new"}`;
@@ -18,6 +18,22 @@ export const keepQueue = (id, items) => keep(queues(id), items.length ? JSON.str
 /** The address of the conversation that this one is a branch of. */
 export const origin = (id) => localStorage.getItem(origins(id)) ?? "";
 export const keepOrigin = (id, address) => keep(origins(id), address);
+
+/** The turns that were asked in the place of one another, [{conversation, answer}] in the order in which they were asked. */
+export const variants = (answer) => JSON.parse(localStorage.getItem(`variants:${answer}`) ?? "[]");
+
+export function keepVariant(of, added) {
+	const known = variants(of.answer);
+	const all = [...(known.length ? known : [of]), added];
+	for (const { answer } of all) keep(`variants:${answer}`, JSON.stringify(all));
+}
+
+/** Of "model", "folder" or "prompt": the newest first. */
+export const recent = (kind) => JSON.parse(localStorage.getItem(`recent:${kind}`) ?? "[]");
+
+export function keepRecent(kind, value, most = 5) {
+	if (value) keep(`recent:${kind}`, JSON.stringify([value, ...recent(kind).filter((one) => one !== value)].slice(0, most)));
+}
 
 export function forget(id) {
 	for (const name of [drafts, files, origins, queues]) localStorage.removeItem(name(id));

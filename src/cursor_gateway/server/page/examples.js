@@ -1,8 +1,8 @@
 // What one might ask first: of the built-in recordings, or of this folder.
 
 export const DEMO = [
-	{ ask: "Implement JWT authentication", mode: "agent", note: "A question, a plan, edits and commands" },
 	{ ask: "Fix the failing tests", mode: "agent", note: "Commands and an edit" },
+	{ ask: "Implement JWT authentication", mode: "agent", note: "A question, a plan, edits and commands" },
 	{ ask: "Explain how the retries work", mode: "ask", note: "Text with code and references" },
 	{ ask: "Plan a search for the bookshelf", mode: "plan", note: "A plan to accept or reject" },
 	{ ask: "Explain this repo", mode: "ask", note: "How cursor-gateway is built" },

@@ -13,8 +13,9 @@ export class Documents {
 	#group = null;
 	#grouped = 0;
 
-	constructor(element) {
-		this.element = element;
+	/** @param onContent is given all that is about to be shown */
+	constructor(element, onContent) {
+		Object.assign(this, { element, onContent });
 	}
 
 	/** Fragments, and functions that are called when all before them is shown. */
@@ -46,6 +47,7 @@ export class Documents {
 		const place = parts?.get(part);
 		if (!place) return;
 		remember(parts, content);
+		this.onContent(content);
 		if (fragment === "appended") place.append(content);
 		else place.replaceWith(content);
 	}
@@ -61,6 +63,7 @@ export class Documents {
 		}
 		const isOpen = old.querySelector("details")?.open;
 		if (isOpen) article.querySelector("details").open = true;
+		this.onContent(content);
 		const hadFocus = old.contains(document.activeElement);
 		old.replaceWith(content);
 		if (hadFocus) article.querySelector("summary, button, input, [tabindex]")?.focus({ preventScroll: true });
@@ -68,6 +71,7 @@ export class Documents {
 	}
 
 	append(article) {
+		this.onContent(article);
 		if (this.#grouped++ % GROUP === 0) this.element.append((this.#group = make("div", { class: "group" })));
 		this.#group.append(article);
 	}
@@ -82,14 +86,14 @@ export class Documents {
 	/** Nothing more is coming for now. */
 	finish() {
 		this.#grow(null);
-		for (const group of this.element.children) foldSteps(group);
+		foldSteps([...this.element.children].flatMap((group) => [...group.children]));
 	}
 }
 
 /** Tool calls one after another that simply completed, and the thoughts between them, are one line that can be opened. */
-function foldSteps(group) {
+function foldSteps(articles) {
 	let steps = [];
-	for (const article of [...group.children, null]) {
+	for (const article of [...articles, null]) {
 		if (article?.matches(".tool_call:not([data-state]), .thinking")) {
 			steps.push(article);
 			continue;

@@ -4,7 +4,7 @@ import { byId, copy, on, save } from "./dom.js";
 import { forget } from "./drafts.js";
 import { hideConversation, refresh, setWindowTitle, unhideConversation } from "./sidebar.js";
 import { offerUndo, showProblem } from "./status.js";
-import { duration, number } from "./words.js";
+import { duration, number, tokens } from "./words.js";
 
 let shown = null; // {id, title, pinned}
 
@@ -22,11 +22,12 @@ export function setHeader(conversation, title) {
 
 /** Of all its runs. */
 export function setTotal(runs) {
-	const tokens = runs.reduce((sum, { usage }) => sum + (usage?.totalTokens ?? 0), 0);
+	const add = (name) => runs.reduce((sum, { usage }) => sum + (usage?.[name] ?? 0), 0);
+	const usage = { ...Object.fromEntries(["totalTokens", "promptTokens", "completionTokens", "cachedTokens"].map((name) => [name, add(name)])), estimated: runs.some(({ usage }) => usage?.estimated) };
 	const ms = runs.reduce((sum, { durationMs }) => sum + (durationMs ?? 0), 0);
-	const total = [tokens && `${number(tokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ");
+	const total = [usage.totalTokens && `${number(usage.totalTokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ");
 	byId("total").textContent = runs.length > 1 ? total : "";
-	byId("total").title = "In the whole conversation";
+	byId("total").title = `In the whole conversation: ${tokens(usage) || "tokens unknown"}`;
 	byId("menu-total").textContent = total && `In all: ${total}`; // where the bar has no room for it
 }
 
@@ -69,7 +70,7 @@ on("conversation-menu", "click", async ({ target }) => {
 	const { id } = shown;
 	try {
 		const response = await request(`${conversationUrl(id)}/export?format=${form}`);
-		save(await response.blob(), `${id}.${form === "markdown" ? "md" : form}`);
+		save(await response.blob(), /filename="([^"]+)"/.exec(response.headers.get("content-disposition"))[1]);
 	} catch (error) {
 		showProblem(error);
 	}

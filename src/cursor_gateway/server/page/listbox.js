@@ -55,3 +55,16 @@ export class Listbox {
 		this.box.setAttribute("aria-activedescendant", option.id);
 	}
 }
+
+/** Those that have all words, in any order; below them those that have the letters of each word in their order. */
+export function matching(options, typed) {
+	const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
+	const texts = options.map(({ label, value, hint }) => `${label} ${value} ${hint ?? ""}`.toLowerCase());
+	const all = options.filter((_, place) => words.every((word) => texts[place].includes(word)));
+	return [...all, ...options.filter((option, place) => !all.includes(option) && words.every((word) => hasLetters(texts[place], word)))];
+}
+
+function hasLetters(text, word) {
+	let from = 0;
+	return [...word].every((letter) => (from = text.indexOf(letter, from) + 1) > 0);
+}

@@ -3,16 +3,17 @@ import { forgetKey, hasKey, json } from "./api.js";
 import { Conversation } from "./conversation.js";
 import { ask, byId, on } from "./dom.js";
 import { DEMO, examplesFor } from "./examples.js";
+import { openPalette } from "./palette.js";
 import { showPermissions } from "./permissions.js";
-import { folder, focusPrompt, isModel, loadModels, setDefaults, setPromptState, setUpPrompt, showExamples } from "./prompt.js";
+import { chooseFolder, chooseMode, chooseModel, folder, folderOptions, focusPrompt, isModel, loadModels, modelOptions, modeOptions, setDefaults, setPromptState, setUpPrompt, showExamples } from "./prompt.js";
 import { route } from "./router.js";
 import { showRuns } from "./runs.js";
 import { focusSearch, mark, refresh } from "./sidebar.js";
 import { showProblem } from "./status.js";
 
-const conversation = new Conversation({ isModel, onChange: refresh, onState: setPromptState });
+const conversation = new Conversation({ isModel, models: modelOptions, onChange: refresh, onState: setPromptState });
 let isDemo = false;
-setUpPrompt((asked) => conversation.send(asked), () => conversation.stop(), offerExamples);
+setUpPrompt((asked) => conversation.send(asked), () => conversation.stop(), offerExamples, () => conversation.prompts);
 
 const PAGES = { runs: { link: "to-runs", show: showRuns }, permissions: { link: "to-permissions", show: showPermissions } };
 
@@ -65,10 +66,12 @@ async function offerExamples() {
 const root = document.documentElement;
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 
-on("theme", "click", () => {
+function switchTheme() {
 	const isDark = root.dataset.theme ? root.dataset.theme === "dark" : prefersDark.matches;
 	localStorage.setItem("theme", (root.dataset.theme = isDark ? "light" : "dark"));
-});
+}
+
+on("theme", "click", switchTheme);
 
 // --- menus: one is open at a time, until something is chosen ---
 
@@ -97,7 +100,7 @@ const KEYS = { "/": focusSearch, n: () => byId("new").click(), "?": help };
 addEventListener("keydown", (event) => {
 	const { key, target } = event;
 	if (event.isComposing || document.querySelector("dialog[open], :popover-open")) return;
-	if ((event.ctrlKey || event.metaKey) && key === "k") return event.preventDefault(), focusSearch();
+	if ((event.ctrlKey || event.metaKey) && key === "k") return event.preventDefault(), findAnything();
 	if (event.ctrlKey || event.metaKey || event.altKey) return;
 	if (key === "Escape") return escape(target);
 	const isTyping = target.matches("input, textarea, [role=listbox]") && !(key === "?" && target === byId("message") && !target.value);
@@ -114,6 +117,23 @@ function escape(target) {
 		open.querySelector("summary").focus();
 	} else if (target !== byId("search") && conversation.stop()) return;
 	else target.blur();
+}
+
+async function findAnything() {
+	const to = (value, label, hint, act) => ({ value, label, hint, act });
+	const pages = [
+		to("new", "New conversation", "n", () => byId("new").click()),
+		to("search", "Search conversations", "/", focusSearch),
+		to("runs", "Runs", "Page", () => (location.hash = "#/runs")),
+		to("permissions", "Permissions", "Page", () => (location.hash = "#/permissions")),
+		to("theme", "Switch between light and dark", "Theme", switchTheme),
+		to("shortcuts", "Keyboard shortcuts", "?", help),
+		to("api", "API reference", "Page", () => (location.href = "/docs")),
+	];
+	const modes = modeOptions().map(({ value, label }) => to(value, `Mode: ${label}`, "", () => (chooseMode(value), focusPrompt())));
+	const models = modelOptions().map(({ value, label, hint }) => to(value, `Model: ${label}`, hint, () => (chooseModel(value), focusPrompt())));
+	const places = conversation.isNew ? (await folderOptions()).map(({ value, label, hint }) => to(value, `Folder: ${label}`, hint, () => (chooseFolder(value), focusPrompt()))) : [];
+	openPalette([...pages, ...modes, ...places, ...models], "Find a command, a model, a folder or a conversation", true);
 }
 
 async function help() {

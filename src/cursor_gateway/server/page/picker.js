@@ -1,6 +1,6 @@
 // A button that opens a list to choose from, with a search where there is much to choose from.
 import { icon, make } from "./dom.js";
-import { Listbox } from "./listbox.js";
+import { Listbox, matching } from "./listbox.js";
 
 export class Picker {
 	value = "";
@@ -8,20 +8,22 @@ export class Picker {
 	#button = make("button", { type: "button", "aria-haspopup": "listbox", "aria-expanded": "false" });
 	#popup = make("div", { class: "popup" });
 	#name = make("span", {});
+	#nothing = make("p", { class: "hint", role: "status" });
 
 	/**
 	 * @param find words in, options out (may be a promise); without it, the options are searched
 	 * @param onChange is given the value that somebody chose
+	 * @param nothing is shown when nothing matches
 	 */
-	constructor(root, { label, picture, search, find, onChange }) {
-		Object.assign(this, { label, root, find, onChange });
+	constructor(root, { label, picture, search, find, onChange, nothing = "Nothing matches." }) {
+		Object.assign(this, { label, root, find, onChange, nothing });
 		this.#button.append(...(picture ? [icon(picture)] : []), this.#name, icon("chevron"));
 		const list = make("ul", { role: "listbox", "aria-label": label });
 		this.box = search ? make("input", { type: "text", role: "combobox", "aria-label": search, placeholder: search, "aria-expanded": "true", "aria-autocomplete": "list", autocomplete: "off", spellcheck: "false" }) : list;
 		if (!search) list.tabIndex = 0;
 		this.list = new Listbox(list, this.box, (option) => this.#choose(option));
 		if (search) this.box.setAttribute("aria-controls", list.id);
-		this.#popup.append(...new Set([this.box, list]));
+		this.#popup.append(...new Set([this.box, list, this.#nothing]));
 		this.#popup.hidden = true;
 		root.append(this.#button, this.#popup);
 		this.#button.addEventListener("click", () => (this.#popup.hidden ? this.#open() : this.#close()));
@@ -74,9 +76,11 @@ export class Picker {
 	}
 
 	async #show() {
-		const words = (this.box.value ?? "").toLowerCase();
-		const asked = this.find ? await this.find(this.box.value ?? "") : this.#known.filter(({ label, value }) => `${label} ${value}`.toLowerCase().includes(words));
-		if ((this.box.value ?? "").toLowerCase() === words) this.list.show(asked, words ? undefined : this.value);
+		const words = this.box.value ?? "";
+		const found = this.find ? await this.find(words) : matching(this.#known, words);
+		if ((this.box.value ?? "") !== words) return;
+		this.list.show(found, words ? undefined : this.value);
+		this.#nothing.textContent = found.length ? "" : this.nothing;
 	}
 
 	#choose(option) {

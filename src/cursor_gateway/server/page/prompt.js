@@ -3,9 +3,10 @@ import { json } from "./api.js";
 import { attached, clearAttachments, openAttachments, setUpAttachments, withTexts } from "./attachments.js";
 import { isCompleting, setUpCompletion } from "./completion.js";
 import { byId, make, on } from "./dom.js";
-import { draft, keepDraft } from "./drafts.js";
+import { draft, keepDraft, keepRecent, recent } from "./drafts.js";
+import { matching } from "./listbox.js";
 import { Picker } from "./picker.js";
-import { showNote } from "./status.js";
+import { hideProblem, showNote, showProblem } from "./status.js";
 
 const [message, send] = ["message", "send"].map(byId);
 const MODES = [
@@ -15,12 +16,15 @@ const MODES = [
 	{ value: "debug", label: "Debug", hint: "Investigates a problem step by step" },
 ];
 const FOLDER = "Default folder of the gateway";
+const MOST_RECALLED = 5000; // characters of a prompt
 
 const mode = new Picker(byId("mode"), { label: "Mode", picture: "agent" });
-const model = new Picker(byId("model"), { label: "Model", search: "Search models" });
-const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Folder path", find: folders, onChange: (path) => ((chosenFolder = path), onFolder?.(path)) });
+const model = new Picker(byId("model"), { label: "Model", search: "Search models", find: (words) => matching(byRecency(model.options), words), onChange: (name) => keepRecent("model", name), nothing: "No model matches." });
+const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Folder path", find: folders, onChange: chooseFolder, nothing: "No folder matches. Type a whole path." });
 
 let onFolder;
+let sentBefore; // what was asked in the conversation that is shown
+let recalled = -1; // how far back in it
 let chosenFolder = ""; // of the next new conversation
 let models = [];
 let defaultModel = "default";
@@ -31,9 +35,11 @@ let state = { isRunning: false, isWaiting: false };
 /**
  * @param start is given {message, images, model, mode, workspace} and tells whether it was taken
  * @param changedFolder is called when another folder is chosen
+ * @param prompts tells what was asked in the conversation, the oldest first
  */
-export function setUpPrompt(start, stop, changedFolder) {
+export function setUpPrompt(start, stop, changedFolder, prompts) {
 	onFolder = changedFolder;
+	sentBefore = prompts;
 	mode.options = MODES;
 	mode.set("agent");
 	model.options = [{ value: "", label: "default" }];
@@ -50,6 +56,8 @@ export function setUpPrompt(start, stop, changedFolder) {
 		if (await start(asked)) {
 			clearAttachments(); // what was refused stays, to be sent again
 			keepDraft(id, "");
+			if (text.length < MOST_RECALLED) keepRecent("prompt", text, 30);
+			recalled = -1;
 			if (message.value.trim() === text) message.value = draft(state.id);
 		}
 		isSending = send.disabled = false;
@@ -63,14 +71,18 @@ export function setUpPrompt(start, stop, changedFolder) {
 		event.preventDefault();
 		submit();
 	});
-	on("message", "input", () => (fit(), keepDraft(state.id, message.value)));
+	on("message", "keydown", (event) => {
+		if (event.key.startsWith("Arrow") && !event.shiftKey && !event.altKey && !isCompleting() && recall(event.key)) event.preventDefault();
+	});
+	on("message", "input", () => (fit(), (recalled = -1), keepDraft(state.id, message.value)));
 	for (const picker of ["mode", "model", "workspace"]) on(picker, "click", ({ target }) => target.closest("[role=option]") && focusPrompt());
 	on("stop", "click", stop);
 	on("suggestions", "click", ({ target }) => {
 		const suggested = target.closest("button");
 		if (!suggested) return;
 		message.value = suggested.dataset.ask;
-		submit({ mode: suggested.dataset.mode });
+		mode.set(suggested.dataset.mode); // it stays chosen: a plan is not followed by edits by surprise
+		submit();
 	});
 }
 
@@ -120,6 +132,14 @@ export async function loadModels() {
 	showModels();
 }
 
+export const modelOptions = () => byRecency(model.options);
+export function chooseModel(name) {
+	model.set(name);
+	keepRecent("model", name);
+}
+export const chooseMode = (name) => mode.set(name);
+export const modeOptions = () => MODES;
+export const folderOptions = () => folders("");
 export const isModel = (name) => models.some(({ id }) => id === name);
 export const folder = () => workspace.value;
 
@@ -128,13 +148,56 @@ export const folder = () => workspace.value;
 async function folders(words) {
 	const query = new URLSearchParams({ q: words });
 	const { folders: found } = await json(`/v1/workspace/folders?${query}`).catch(() => ({ folders: [] }));
-	const typed = words.trim() && !found.includes(words.trim()) ? [{ value: words.trim(), label: words.trim(), hint: "Use this path" }] : [];
 	const [usual] = workspace.options;
-	return [...(words ? [] : [usual]), ...found.filter((path) => words || path !== usual.label).map(folderOption), ...typed];
+	const used = recent("folder").filter((path) => path !== usual.label);
+	const typed = words.trim() && !found.includes(words.trim()) ? [{ value: words.trim(), label: words.trim(), hint: "Use this path" }] : [];
+	if (words) return [...found.map((path) => folderOption(path)), ...typed];
+	const others = found.filter((path) => path !== usual.label && !used.includes(path));
+	return [usual, ...used.map((path) => folderOption(path, "Recent")), ...others.map((path) => folderOption(path))];
+}
+
+/** Checked now: who has written a long prompt must not hear only then that the folder cannot be used. */
+export async function chooseFolder(path) {
+	const before = chosenFolder;
+	if (path) {
+		try {
+			await json(`/v1/workspace/files?${new URLSearchParams({ q: "", workspace: path })}`);
+			hideProblem();
+			keepRecent("folder", path);
+		} catch (error) {
+			workspace.options = workspace.options.filter(({ value }) => value !== path);
+			workspace.set(before);
+			return showProblem(error);
+		}
+	}
+	chosenFolder = path;
+	setFolder(path);
+	onFolder?.(path);
+}
+
+/** The recent ones after the default. */
+function byRecency([usual, ...others]) {
+	const used = recent("model").flatMap((name) => others.filter(({ value }) => value === name));
+	return [usual, ...used.map((one) => ({ ...one, hint: ["Recent", one.hint].filter(Boolean).join(" · ") })), ...others.filter((one) => !used.includes(one))];
+}
+
+/** Arrow up in an empty prompt brings back what was sent before. @returns {boolean} whether it did */
+function recall(key) {
+	const step = { ArrowUp: 1, ArrowDown: -1 }[key];
+	if (!step || (message.value && recalled < 0)) return false;
+	const here = sentBefore().reverse();
+	const prompts = here.length ? here : recent("prompt");
+	const next = recalled + step;
+	if (next < -1 || next >= prompts.length) return recalled >= 0;
+	recalled = next;
+	message.value = prompts[next] ?? "";
+	keepDraft(state.id, message.value);
+	fit();
+	return true;
 }
 
 const lastPart = (path) => path.split("/").filter(Boolean).at(-1) ?? path;
-const folderOption = (path) => ({ value: path, label: path, short: lastPart(path), hint: "" });
+const folderOption = (path, hint = "") => ({ value: path, label: path, short: lastPart(path), hint });
 
 function commands() {
 	const modes = MODES.map(({ value, hint }) => ({ value: `/${value}`, label: `/${value}`, hint, act: () => mode.set(value) }));

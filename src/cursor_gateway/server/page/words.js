@@ -1,5 +1,7 @@
 // Numbers, times and states as people read them; empty when unknown.
 
+const LONGEST = 80; // characters of a title
+
 export const number = (value) => value?.toLocaleString("en") ?? "";
 export const short = (value) => value.toLocaleString("en", { notation: "compact" });
 
@@ -24,6 +26,15 @@ export function when(created) {
 }
 
 export const clock = (created) => new Date(created).toTimeString().slice(0, 5);
+
+/** As the gateway makes it: the first sentence, cut at a word. */
+export function titleOf(message) {
+	const line = message.trim().split("\n")[0].replace(/\s+/g, " ");
+	const [sentence] = /^.{8,}?[.!?](?=\s)/.exec(line) ?? [line];
+	if (sentence.length <= LONGEST) return sentence.replace(/\.$/, "");
+	const words = sentence.slice(0, LONGEST).replace(/\s\S*$/, "");
+	return `${words}…`;
+}
 
 /** The heading under which a conversation of that time is listed. */
 export function dayGroup(time) {

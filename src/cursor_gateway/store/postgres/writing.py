@@ -44,9 +44,10 @@ _RUNNING = """
     WHERE conversations.owner = %(owner)s AND conversations.id = %(conversation_id)s
 """
 _ADD_MESSAGES = """
-    INSERT INTO messages (conversation, number, role, text, run, created_ms)
-    SELECT run.conversation, last.number + given.place, given.role, given.text, run.key, %(now)s
-    FROM run, unnest(%(roles)s::text[], %(texts)s::text[]) WITH ORDINALITY AS given (role, text, place),
+    INSERT INTO messages (conversation, number, role, text, run, created_ms, images)
+    SELECT run.conversation, last.number + given.place, given.role, given.text, run.key, %(now)s, given.images
+    FROM run, unnest(%(roles)s::text[], %(texts)s::text[], %(images)s::text[]) WITH ORDINALITY
+            AS given (role, text, images, place),
         LATERAL (
             SELECT coalesce(max(number), 0) AS number FROM messages WHERE messages.conversation = run.conversation
         ) AS last
@@ -236,6 +237,7 @@ def _begin_values(new: NewRun, entry: Entry) -> dict[str, Any]:
         "outcome": b"" if new.claim is None else new.claim.outcome,
         "roles": [message.role for message in new.messages],
         "texts": [message.text for message in new.messages],
+        "images": [" ".join(message.images) for message in new.messages],
         **entry.values(new.owner),
     }
 
@@ -288,6 +290,7 @@ def _end_values(lease: Lease, end: RunEnd, owner: str, entry: Entry) -> dict[str
         "epoch": lease.epoch,
         "roles": ["assistant"] if end.answer else [],
         "texts": [end.answer] if end.answer else [],
+        "images": [""] if end.answer else [],
         **entry.values(owner),
     }
 

@@ -72,7 +72,9 @@ _ADD_MESSAGE = """
     FROM messages WHERE conversation = :conversation
 """
 _LAST_MESSAGE = "SELECT coalesce(max(number), 0) FROM messages WHERE conversation = ?"
-_ADD_MESSAGES = "INSERT INTO messages (conversation, number, role, text, run, created_ms) VALUES (?, ?, ?, ?, ?, ?)"
+_ADD_MESSAGES = """
+    INSERT INTO messages (conversation, number, role, text, run, created_ms, images) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
 _END_RUN = """
     UPDATE runs SET state = :state, model = :model, first_event_ms = :first_event_ms, ended_ms = :now,
         prompt_tokens = :prompt_tokens, completion_tokens = :completion_tokens, total_tokens = :total_tokens,
@@ -206,7 +208,11 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str
         (last,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
         rows = enumerate(zip(new.messages, texts, strict=True), last + 1)
         connection.executemany(
-            _ADD_MESSAGES, ((conversation, number, one.role, text, run, new.started_ms) for number, (one, text) in rows)
+            _ADD_MESSAGES,
+            (
+                (conversation, number, one.role, text, run, new.started_ms, " ".join(one.images))
+                for number, (one, text) in rows
+            ),
         )
     if new.idempotency:
         key = new.idempotency
