@@ -189,7 +189,8 @@ async def _with_signal_handlers(talk: Coroutine[None, None, int]) -> int:
 
 
 async def _chat(command: ChatCommand, settings: Settings) -> int:
-    async with open_gateway(settings, command.place.url, direct=command.place.direct) as remote:
+    folder = str(_folder(command.workspace)) if command.workspace else None
+    async with open_gateway(settings, command.place.url, direct=command.place.direct, folder=folder) as remote:
         if remote is not None:
             return await _ask_gateway(command, remote)
     return await _ask_agent(command, settings)

@@ -69,7 +69,7 @@ async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
     with bound_socket(HOST, 0) as bound, _log(data_dir(own)) as log:
         configure("json", "warning", log)
         port: int = bound.getsockname()[1]
-        with local_socket(own, port) as local:
+        with local_socket(own, port, is_temporary=True) as local:
             serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result, takes_work=False))
             try:
                 serving.add_done_callback(lambda _: ready.cancel())
