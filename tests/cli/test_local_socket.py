@@ -45,7 +45,7 @@ def test_each_says_what_it_is_for_and_the_one_for_a_folder_is_found(tmp_path: Pa
 
         def port_for(folder: str | None, usual: int = 0) -> int | None:
             chosen = nearest(found, None if folder is None else Path(folder), usual)
-            return chosen and chosen.port
+            return None if chosen is None else chosen.port
 
         assert port_for("/work/app/src") == 9001  # not the one that stops when another command does
         assert port_for("/work/application", 9003) == 9002

@@ -43,11 +43,6 @@ class LocalGateway(Struct, frozen=True):
     def url(self) -> str:
         return self.description.url or f"http://127.0.0.1:{self.port}"
 
-    def depth(self, folder: Path) -> int:
-        """How close the innermost of its folders that contain this one is; 0: it may not work here."""
-        roots = [Path(root) for root in self.description.folders]
-        return max((len(root.parts) for root in roots if folder.is_relative_to(root)), default=0)
-
 
 @contextmanager
 def listening(data: Path, port: int, description: Description | None = None) -> Iterator[socket.socket]:
@@ -98,9 +93,15 @@ def nearest(gateways: Sequence[LocalGateway], folder: Path | None, port: int) ->
     """The one for this folder: the one whose own folder is innermost; then the one on the usual port; then any."""
 
     def rank(gateway: LocalGateway) -> tuple[int, bool, int]:
-        return (0 if folder is None else gateway.depth(folder)), gateway.port == port, -gateway.port
+        inside = 0 if folder is None else depth(gateway.description.folders, folder)
+        return inside, gateway.port == port, -gateway.port
 
     return max((one for one in gateways if not one.description.is_temporary), key=rank, default=None)
+
+
+def depth(roots: Sequence[str], folder: Path) -> int:
+    """The length of the longest of these paths that contains the folder; 0: none does."""
+    return max((len(Path(root).parts) for root in roots if folder.is_relative_to(root)), default=0)
 
 
 def _describe(socket: Path, description: Description) -> None:

@@ -77,11 +77,13 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
 
 @click.group(
     cls=_Commands,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
     Examples:
-      cursor-gateway serve
+      cursor-gateway                             a conversation, in this folder
       cursor-gateway chat "Explain this repo"
+      cursor-gateway serve
       cursor-gateway launch claude
       cursor-gateway doctor
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
@@ -95,8 +97,19 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
     callback=_show_version,
     help="Show the version, and the commit that it was built from.",
 )
-def cli() -> None:
-    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or in the terminal."""
+@click.pass_context
+def cli(context: click.Context) -> int:
+    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or in the terminal.
+
+    Without a command, on a terminal: a conversation with the agent (see `cursor-gateway chat`).
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.NoArgsIsHelpError(context)
+    with _Command("chat").make_context("chat", [], parent=context) as chat:
+        status: int = chat.command.invoke(chat)
+        return status
 
 
 for _commands in _GROUPS.values():

@@ -1,6 +1,6 @@
 """Find the gateway that the commands use, and connect to it.
 
-Without an address, it is one of the user's own on this machine, on whichever port; of several, the one that works in the
+Without an address, it is one of the user's own on this machine, on any port; of several, the one that works in the
 current folder. Which gateway it is does not depend on how fast it answers: only a refused connection means that there
 is none. A gateway on this machine is reached through its socket (see `local_socket`). What listens on a port, without a
 socket, could belong to another user: it is sent nothing, neither a key nor a prompt, unless `verify_gateway` is off.
@@ -8,7 +8,7 @@ socket, could belong to another user: it is sent nothing, neither a key nor a pr
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
@@ -19,7 +19,7 @@ import click
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.local_socket import LocalGateway, find_gateway, find_gateways, nearest, short_path
+from cursor_gateway.cli.local_socket import LocalGateway, depth, find_gateway, find_gateways, nearest, short_path
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.serve import url_of
 from cursor_gateway.errors import AgentError, KeyRefused, errors_by_code
@@ -88,11 +88,8 @@ class Remote(Struct, frozen=True, kw_only=True):
     client: "AsyncClient"
     url: str
     health: "Health | None"  # None if unknown, as behind some proxies
-    local: LocalGateway | None  # a process of this user's on this machine
-
-    @property
-    def is_own(self) -> bool:
-        return self.local is not None
+    is_own: bool  # a process of this user's on this machine
+    folders: Sequence[str] = ()  # of this machine, where it may work
 
     @property
     def is_local(self) -> bool:
@@ -100,7 +97,7 @@ class Remote(Struct, frozen=True, kw_only=True):
 
     def works_in(self, folder: str) -> bool:
         """Whether this folder of this machine is one that it may work in. Elsewhere it may not even exist."""
-        return self.local is not None and self.local.depth(Path(folder).resolve()) > 0
+        return depth(self.folders, Path(folder).resolve()) > 0
 
     def announce(self, folder: str = "") -> None:
         source = self.health and self.health.source
@@ -133,7 +130,8 @@ async def open_gateway(
         await opened.enter_async_context(client)
         try:
             health = await _health(client, found)
-            yield Remote(client=client, url=found.url, health=health, local=found.local)
+            folders = found.local.description.folders if found.local else ()
+            yield Remote(client=client, url=found.url, health=health, is_own=found.local is not None, folders=folders)
         except CallFailed as error:
             raise _trouble(found.url, error) from None
 
