@@ -194,8 +194,8 @@ def test_the_agents_configuration_and_permissions() -> None:
 
 
 def test_the_rest() -> None:
-    assert of_leftovers(1, 0).level == "good"
-    assert of_leftovers(0, 2).level == "warning"
+    assert of_leftovers(0).level == "good"
+    assert of_leftovers(2).level == "warning"
     assert of_extras({"uvloop": "1", "httptools": "2"}).level == "good"
     finding = of_extras({"uvloop": None, "httptools": "2"})
     assert finding.level == "warning"
@@ -288,6 +288,7 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "login",
         "models",
         "port",
+        "running",
         "exposure",
         "workspace",
         "data",
@@ -429,7 +430,7 @@ def test_a_port_that_is_taken(home: Path) -> None:
         assert status == 0
         assert "a gateway answers here, 0." in found["port"][0]["found"]
         assert found["url"][0]["level"] == "good"
-        assert found["leftovers"][0]["found"].startswith("1 gateway running")
+        assert found["running"][0]["found"].startswith(f"{gateway.url} in {gateway.workspace}; commands in this folder")
     assert doctor(CURSOR_GATEWAY_URL="http://127.0.0.1:1")[0] == 1
     assert doctor(CURSOR_GATEWAY_HOST="203.0.113.1")[1]["port"][0]["level"] == "broken"
     assert doctor(CURSOR_GATEWAY_HOST="no-such-host.invalid")[1]["port"][0]["level"] == "broken"

@@ -1,6 +1,7 @@
 """The command as a whole: help, version, schema."""
 
 import json
+import re
 from importlib.metadata import version
 from pathlib import Path
 
@@ -15,6 +16,8 @@ def test_help_has_examples_for_the_command_and_its_parts(capsys: pytest.CaptureF
     assert run(["--help"]) == 0
     out = capsys.readouterr().out
     assert "cursor-gateway serve\n" in out
+    titles = re.findall(r"^(\w[\w ]*):$", out, re.MULTILINE)
+    assert titles == ["Options", "Use the agent", "Connect other programs", "Look at answers and problems", "Operate"]
     for command in cli.commands:
         assert f"\n  {command} " in out
         assert run([command, "-h"]) == 0
@@ -38,7 +41,7 @@ def test_a_package_names_the_commit_that_it_was_built_from(tmp_path: Path, monke
 
 def test_without_a_command_help_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([]) == 2
-    assert "Commands:" in "".join(capsys.readouterr())
+    assert "Use the agent:" in "".join(capsys.readouterr())
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

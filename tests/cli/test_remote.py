@@ -232,11 +232,12 @@ def test_a_stranger_cannot_pass_on_what_is_said_to_the_gateway(home: Path) -> No
                 return real.recv(65536)
 
         with stranger(relayed) as there:
-            status, _, error = chat(PROMPT, CURSOR_GATEWAY_PORT=there.port)
+            status, _, error = chat(PROMPT, "--url", f"http://127.0.0.1:{there.port}")
             assert status == 2
             assert "nothing was sent to it" in error
+            assert not has_run(home)
+            assert chat(PROMPT, CURSOR_GATEWAY_PORT=there.port)[0] == 0  # the user's own is used instead
             assert there.received == b""
-        assert not has_run(home)
 
 
 def test_a_stranger_that_takes_the_port_of_a_gateway_that_died_gets_nothing(home: Path) -> None:
@@ -307,6 +308,33 @@ def test_the_own_gateway_is_found_and_works_in_the_current_folder(home: Path) ->
         assert (ended.returncode, ended.stderr.decode().splitlines()[0][:10]) == (0, "Gateway at")
         ended = finished("conversations", "--url", gateway.url)
         assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 4)
+
+
+def test_gateways_are_found_on_any_port_and_the_one_of_the_folder_is_used(home: Path) -> None:
+    """The port of the settings is neither's."""
+    (home / "other").mkdir()
+    with (
+        running_gateway(home) as first,
+        running_gateway(home, settings={"workspace": str(home / "other")}) as second,
+    ):
+        for folder, gateway in (("work", first), ("other", second)):
+            os.chdir(home / folder)
+            status, out, error = chat("--text", PROMPT)
+            assert (status, decoded(out)["workspace"]) == (0, str(home / folder))
+            assert error.startswith(f"Gateway at {gateway.url}: ")
+            assert finished("models").stderr.decode().startswith(f"Gateway at {gateway.url}: ")
+            ended = finished("connect", "zed")
+            assert f'"{gateway.url}/v1"' in ended.stdout.decode()
+            assert f"Set `port = {port_of(gateway)}`" in ended.stderr.decode()
+            found = {
+                one["subject"]: one["found"] for one in json.loads(finished("doctor", "--json").stdout)["findings"]
+            }
+            assert f"{gateway.url} in {home / folder}; commands in this folder use it" in found["running"]
+        os.chdir(home)
+        assert chat("--text", "--workspace", "other", PROMPT)[2].startswith(f"Gateway at {second.url}: ")
+    ended = finished("connect", "zed")
+    assert "No gateway is running" in ended.stderr.decode()
+    assert "8787/v1" in ended.stdout.decode()
 
 
 def test_a_folder_that_the_gateway_may_not_work_in_is_reported(home: Path) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -88,6 +89,23 @@ def test_auto_is_human_on_a_terminal_and_json_elsewhere(monkeypatch: pytest.Monk
     logging_to(terminal := Terminal(), "auto").info("said", a=1)
     assert "\x1b[" in text_of(terminal)
     assert "{" not in text_of(terminal)
+
+
+def test_lines_on_a_terminal_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    log = logging_to(terminal := Terminal(), "auto")
+    log.info("run started", run_id="chat_0123456789abcdef", request_id="req_1", owner="local", model="auto")
+    log.warning("disk full", reason="no space")
+    try:
+        raise ValueError(NASTY)
+    except ValueError as error:
+        log.error("failed", error)
+    started, full, failed, *trace = text_of(terminal).splitlines()
+    assert re.fullmatch(r"\d\d:\d\d:\d\d run started run_id=chat_01234567 model=auto", started)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d warning disk full reason='no space'", full)
+    assert re.fullmatch(r"\d\d:\d\d:\d\d error failed", failed)
+    assert all(line.startswith("    ") for line in trace)
+    assert "\x1b" not in text_of(terminal)
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])

@@ -51,7 +51,7 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
         yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
     yield "\nTry it from a shell:\n"
     yield style(curl(url, has_keys=has_keys), fg="cyan")
-    yield "\nor from Python:\n"
+    yield "\nor from Python, with OpenAI's SDK (`pip install openai`):\n"
     yield style(snippet(url, has_keys=has_keys), fg="cyan")
     yield style("\nPress Ctrl-C to stop.", dim=True)
 
@@ -70,10 +70,10 @@ def curl(url: str, *, has_keys: bool) -> str:
 
 
 def snippet(url: str, *, has_keys: bool) -> str:
-    """Of the standard library alone, so that it works wherever Python does."""
-    key = ', "Authorization": "Bearer YOUR_KEY"' if has_keys else ""
-    return f'''import json, urllib.request
-headers = {{"Content-Type": "application/json"{key}}}
-request = urllib.request.Request("{url}/v1/chat", b'{{"message": "hello"}}', headers)
-for document in json.load(urllib.request.urlopen(request))["documents"]:
-    print(document["type"], document["content"])'''
+    """The OpenAI SDK, which most people have or know."""
+    key = "YOUR_KEY" if has_keys else "any"
+    return f'''from openai import OpenAI
+
+client = OpenAI(base_url="{url}/v1", api_key="{key}")
+answer = client.chat.completions.create(model="auto", messages=[{{"role": "user", "content": "hello"}}])
+print(answer.choices[0].message.content)'''

@@ -6,7 +6,6 @@ import select
 import signal
 import sys
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -24,7 +23,6 @@ from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
 from cursor_gateway.dialects.documents.request import AnswerRequest, answers_of, permissions_of
 from cursor_gateway.errors import RunCancelled
-from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.messages import UserMessage
@@ -112,6 +110,8 @@ def chat(
         "may_ask": is_interactive,
         "source": INTERACTIVE if is_interactive else None,
     }
+    if is_interactive and not words:
+        return _run(_converse(place, model, mode, workspace, LAST if continues else conversation, fences, include))
     command = ChatCommand(_prompt(words), options, conversation, continues, workspace, form or "view", place)
     return _run(_chat(command, settings))
 
@@ -188,14 +188,43 @@ async def _with_signal_handlers(talk: Coroutine[None, None, int]) -> int:
         return 128 + received[0]
 
 
+async def _converse(
+    place: Place,
+    model: str | None,
+    mode: Mode | None,
+    workspace: str | None,
+    conversation: str | None,
+    fences: Fences | None,
+    include: tuple[Include, ...],
+) -> int:
+    from cursor_gateway.cli.session import SessionOptions, converse
+
+    folder = _folder(workspace or ".")
+    if not folder.is_dir():
+        raise Trouble(f"the folder {workspace!r} does not exist; name one that does.")
+    options = SessionOptions(
+        place=place,
+        folder=str(folder),
+        conversation=conversation,
+        model=model,
+        mode=mode,
+        fences=fences,
+        include=include,
+    )
+    return await converse(options)
+
+
 async def _chat(command: ChatCommand, settings: Settings) -> int:
-    async with open_gateway(settings, command.place.url, direct=command.place.direct) as remote:
+    folder = str(_folder(command.workspace)) if command.workspace else None
+    async with open_gateway(settings, command.place.url, direct=command.place.direct, folder=folder) as remote:
         if remote is not None:
             return await _ask_gateway(command, remote)
     return await _ask_agent(command, settings)
 
 
 async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
+    from cursor_gateway.cli.gateway_runs import GatewayRuns
+
     id, folder = None, remote.health.workspace if remote.health else ""
     if (name := LAST if command.continues else command.conversation) is not None:
         history = RemoteHistory(remote)
@@ -211,48 +240,9 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
         remote.announce(named or here or folder)
     options: ChatOptions = {**command.options, "conversation_id": id, "workspace": named or here}
 
-    async def answer(run_id: str, reply: AnswerRequest) -> str:
-        return await remote.client.answer(
-            run_id, permissions=reply.permissions, answers=reply.answers, plan=reply.plan, text=reply.text
-        )
-
-    async def follow(run_id: str) -> Batches:
-        """Stops the run if it is closed before the end."""
-        is_over = False
-        try:
-            async with remote.client.events(run_id) as stream:
-                async for events in stream.batches():
-                    is_over = isinstance(events[-1], Done)
-                    yield events
-        finally:
-            if not is_over:
-                await remote.client.cancel(run_id)
-
-    events = _gateway_events(remote, command.message, options, is_folder_named=named is not None)
-    return await _presented(command, events, answer, follow)
-
-
-async def _gateway_events(remote: Remote, message: str, options: "ChatOptions", *, is_folder_named: bool) -> Batches:
-    """Stops the run if it is closed before the end. Raises `CallFailed`."""
-    from cursor_gateway.client.failures import CallFailed
-
-    async with AsyncExitStack() as opened:
-        try:
-            stream = await opened.enter_async_context(remote.client.stream(message, **options))
-        except UnicodeEncodeError:
-            raise Trouble("an option is not valid UTF-8; correct it.") from None
-        except CallFailed as error:
-            if is_folder_named or error.param != "workspace":
-                raise
-            default = remote.health.workspace if remote.health else ""
-            aside(
-                f"This gateway is not allowed to work in {options.get('workspace')}, so it uses its default folder"
-                f"{f', {default}' if default else ''}. Allow more with `workspace_roots`, or use --direct."
-            )
-            options["workspace"] = None
-            stream = await opened.enter_async_context(remote.client.stream(message, **options))
-        async for events in stream.batches():
-            yield events
+    runs = GatewayRuns(remote)
+    events = runs.start(command.message, options, is_folder_named=named is not None)
+    return await _presented(command, events, runs.answer, runs.follow)
 
 
 async def _ask_agent(command: ChatCommand, settings: Settings) -> int:

@@ -29,7 +29,7 @@ from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.kept_files import Connection, Connections, KeptFile, path_of
 from cursor_gateway.cli.models import list_models
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
-from cursor_gateway.cli.remote import local_url, url_option
+from cursor_gateway.cli.remote import local_gateway, local_url, url_option
 from cursor_gateway.settings import Settings
 
 _HIDDEN = "(your API key)"
@@ -77,10 +77,8 @@ def connect(name: str, config: str | None, url: str | None, write: bool, undo: b
 
 
 async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
-    """Where the gateway will be, whether it runs now or not."""
-    address = url or settings.url or local_url(settings)
-    if not (url or settings.url) and settings.port == 0:
-        raise Trouble("the gateway has a different port each time; set `port`, or name its address with --url.")
+    """Where the gateway is; if none runs, where it will be. A named one must run."""
+    address = url or settings.url or _local_address(settings)
     try:
         models = await list_models(settings, url)
     except RunFailed as error:  # the configuration is the same without them
@@ -93,6 +91,21 @@ async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
         models=[Offered(model.id, model.label) for model in models] or [Offered(default, default)],
         model=default,
     )
+
+
+def _local_address(settings: Settings) -> str:
+    local = local_gateway(settings)
+    if local is None and settings.port == 0:
+        raise Trouble(
+            "no gateway is running, and it has a different port each time; start it with `cursor-gateway serve`, set "
+            "`port`, or name its address with --url."
+        )
+    if local is None:
+        aside(f"No gateway is running: start one with `cursor-gateway serve`. It will be at {local_url(settings)}.")
+        return local_url(settings)
+    if local.port != settings.port:
+        aside(f"The gateway at {local.url} is not on the port of your settings. Set `port = {local.port}` to keep it.")
+    return local.url
 
 
 # --- printing -------------------------------------------------------------------------------------------

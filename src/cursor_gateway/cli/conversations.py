@@ -36,7 +36,7 @@ _SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apar
 _GAP = 2  # between two columns
 _WIDE = 120  # columns that have room for whole ids
 _MODEL = 16  # columns, and twice as many where there is room
-_ENDINGS: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
+FORM_OF_ENDING: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
 
 _EXIT_STATUS = """\b
     ID is an id from the list, its first characters, or `last` for the newest.
@@ -119,12 +119,12 @@ def show(id: str, place: Place, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
     from cursor_gateway.cli.terminals import terminal
 
-    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
+    conversation = with_history(place, lambda history: whole_conversation(history, valid_text(id)))
     if as_json:
         write_json(msgspec.json.encode(conversation))
     else:
         aside()
-        _show(conversation, terminal())
+        show_conversation(conversation, terminal())
     return 0
 
 
@@ -142,8 +142,10 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @where
 def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
     """Export a conversation."""
-    conversation = with_history(place, lambda history: _whole(history, valid_text(id)))
-    written = _written(conversation, form or _ENDINGS.get(Path(output or "").suffix.lower(), "markdown"))
+    conversation = with_history(place, lambda history: whole_conversation(history, valid_text(id)))
+    written = written_conversation(
+        conversation, form or FORM_OF_ENDING.get(Path(output or "").suffix.lower(), "markdown")
+    )
     write_to(output, written, raw=raw)
     return 0
 
@@ -160,7 +162,7 @@ def write_to(output: str | None, text: str, *, raw: bool) -> None:
     aside(f"Written to {output}")
 
 
-def _written(conversation: "WholeConversation", form: _Form) -> str:
+def written_conversation(conversation: "WholeConversation", form: _Form) -> str:
     from cursor_gateway.render.export import as_json, as_markdown, as_text
 
     match form:
@@ -197,7 +199,7 @@ def with_history(place: Place, use: Callable[[History], Coroutine[None, None, _R
     return asyncio.run(used())
 
 
-async def _whole(history: History, name: str) -> "WholeConversation":
+async def whole_conversation(history: History, name: str) -> "WholeConversation":
     from cursor_gateway.render.export import whole
 
     detail = await find(history, name)
@@ -237,7 +239,7 @@ def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_jso
         from cursor_gateway.cli.terminals import terminal
 
         console = terminal()
-        console.print(_table(found, words, console.width, datetime.now().astimezone()))
+        console.print(table_of(found, words, console.width, datetime.now().astimezone()))
     else:
         for entry in found:
             click.echo("\t".join(visible_line(field) for field in _fields(entry)))
@@ -249,7 +251,7 @@ def _fields(entry: ConversationEntry) -> list[str]:
     return [entry.id, entry.updated, state, entry.mode, entry.model, entry.title, *snippet]
 
 
-def _table(found: Sequence[ConversationEntry], words: Sequence[str], width: int, now: datetime) -> "Table":
+def table_of(found: Sequence[ConversationEntry], words: Sequence[str], width: int, now: datetime) -> "Table":
     """The title gets the space that the other columns leave. Search results are long, so they replace the models."""
     from rich.console import Group
     from rich.table import Table
@@ -321,7 +323,8 @@ def ago(then: datetime, now: datetime) -> str:
 # --- one conversation -------------------------------------------------------------------------------
 
 
-def _show(conversation: "WholeConversation", console: "Console") -> None:
+def show_conversation(conversation: "WholeConversation", console: "Console", last: int = 0) -> None:
+    """With `last`, only that many of its runs, the newest."""
     from rich.console import Group
     from rich.text import Text
 
@@ -336,7 +339,7 @@ def _show(conversation: "WholeConversation", console: "Console") -> None:
     title = [Row(Text(), Text(visible_line(conversation.title), "bold underline"))]
     console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
     view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
-    for number, run in enumerate(conversation.runs):
+    for number, run in enumerate(conversation.runs[-last:]):
         for message in conversation.prompts(run):
             if message.note:
                 console.print(

@@ -25,9 +25,9 @@ import msgspec
 from cursor_gateway.cli import findings
 from cursor_gateway.cli.configuration import check_paths, config, configuration, data_dir, usual_file
 from cursor_gateway.cli.findings import Finding, Folder, Found, Level, summary, worst
-from cursor_gateway.cli.local_socket import find_socket
+from cursor_gateway.cli.local_socket import find_gateway, find_gateways, nearest
 from cursor_gateway.cli.output import write_json
-from cursor_gateway.cli.remote import ask_health, local_url
+from cursor_gateway.cli.remote import ask_health, current_or_none, local_url
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError, StoreUnavailable
 from cursor_gateway.settings import FILE_VARIABLE, Settings
 from cursor_gateway.sources.cursor.command import Program
@@ -121,6 +121,7 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
     looks = [
         _agent(settings, environ),
         _checked("port", _PORT_SECONDS, lambda: _port(settings, environ)),
+        _checked_here("running", lambda: _running(settings, environ)),
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
         _checked_here("exposure", lambda: [findings.of_exposure(settings)]),
         _checked_here("workspace", lambda: _workspaces(settings)),
@@ -299,8 +300,13 @@ async def _port(settings: Settings, environ: Mapping[str, str]) -> list[Finding]
         if error.errno == errno.EADDRINUSE:
             with suppress(OSError):
                 health = await ask_health(local_url(settings), 2.0)
-    is_own = find_socket(data_dir(settings, environ), settings.port) is not None
+    is_own = find_gateway(data_dir(settings, environ), settings.port) is not None
     return [findings.of_port(settings, taken, health, is_own=is_own)]
+
+
+def _running(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
+    gateways = find_gateways(data_dir(settings, environ))
+    return [findings.of_gateways(gateways, nearest(gateways, current_or_none(), settings.port))]
 
 
 async def _url(settings: Settings) -> list[Finding]:
@@ -391,7 +397,7 @@ def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.sources.ledger import Ledger, registry
 
     ledger = Ledger(data_dir(settings, environ) / "instances", registry(settings.runtime_dir))
-    return [findings.of_leftovers(len(ledger.alive()), len(ledger.orphans()))]
+    return [findings.of_leftovers(len(ledger.orphans()))]
 
 
 def _verified(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
+from cursor_gateway.cli.local_socket import LocalGateway
 from cursor_gateway.errors import AgentError, SettingsError
 from cursor_gateway.settings import Loaded, Settings, check_exposed, is_loopback
 from cursor_gateway.sources.base import Model
@@ -308,11 +309,22 @@ def of_verified(found: "Sequence[Verified]") -> Finding:
     return Finding("good", "verified", "; ".join(states))
 
 
-def of_leftovers(gateways: int, left: int) -> Finding:
-    running = f"{gateways} gateway{'' if gateways == 1 else 's'} running, " if gateways else ""
+def of_gateways(gateways: Sequence[LocalGateway], used: LocalGateway | None) -> Finding:
+    """`used`: the one that commands in the current folder talk to."""
+    if not gateways:
+        return Finding("good", "running", "no gateway; commands such as `chat` start the agent themselves")
+    names = []
+    for gateway in gateways:
+        folders = ", ".join(gateway.description.folders)
+        note = "; commands in this folder use it" if gateway is used else ""
+        names.append(f"{gateway.url}{f' in {folders}' if folders else ''}{note}")
+    return Finding("good", "running", " · ".join(names))
+
+
+def of_leftovers(left: int) -> Finding:
     if not left:
-        return Finding("good", "leftovers", f"{running}no agents left behind")
-    state = f"{running}{left} agent{'' if left == 1 else 's'} left behind by stopped gateways"
+        return Finding("good", "leftovers", "no agents left behind")
+    state = f"{left} agent{'' if left == 1 else 's'} left behind by stopped gateways"
     return Finding("warning", "leftovers", state, "the next `cursor-gateway serve` or `chat` stops them.")
 
 

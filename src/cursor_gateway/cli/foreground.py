@@ -15,10 +15,10 @@ _FORWARDED = (signal.SIGTERM, signal.SIGHUP)
 _KILL_SECONDS = 10.0  # after a forwarded signal
 
 
-async def run_in_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
+async def run_in_foreground(command: Sequence[str], environment: Mapping[str, str], folder: str | None = None) -> int:
     """The exit status as in a shell: 128 plus the number of the signal that ended it. Raises `OSError`."""
     loop = asyncio.get_running_loop()
-    process = subprocess.Popen(command, env=environment)
+    process = subprocess.Popen(command, env=environment, cwd=folder)
 
     def forward(number: int) -> None:
         process.send_signal(number)

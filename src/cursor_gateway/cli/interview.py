@@ -110,13 +110,13 @@ async def permit(
         click.echo(f"  {click.style('!', fg='yellow', bold=True)}  {visible_line(request.warning)}")
     skips = ", Enter to leave it" if can_skip else ""
     while True:
-        reply = (await _line(f"  {', '.join(keys)}{skips}: ")).strip().lower()
+        reply = (await read_line(f"  {', '.join(keys)}{skips}: ")).strip().lower()
         if not reply and can_skip:
             return None
         if reply in keys:
             break
         click.echo(f"  Type one of {', '.join(keys)}.")
-    reason = (await _line("  Why not? (for the agent; Enter for no reason): ")).strip() if reply == "d" else ""
+    reason = (await read_line("  Why not? (for the agent; Enter for no reason): ")).strip() if reply == "d" else ""
     return PermissionAnswer(document_id=id, decision=keys[reply], reason=reason)
 
 
@@ -127,7 +127,7 @@ async def _ask(question: ClarificationQuestion) -> QuestionAnswer:
     several = "numbers" if question.allow_multiple else "a number"
     hint = f"{several}, or your own answer" if question.options else "your answer"
     while True:
-        reply = (await _line(f"  {hint} (Enter skips): ")).strip()
+        reply = (await read_line(f"  {hint} (Enter skips): ")).strip()
         numbers = reply.replace(",", " ").split()
         if not question.options or not numbers or not all(word.isdigit() for word in numbers):
             return QuestionAnswer(question_id=question.id, text=reply)
@@ -143,11 +143,11 @@ async def _decide(title: str, markdown: str) -> AnswerRequest:
     click.echo(f"\n{click.style('?', fg='yellow', bold=True)} The agent proposes a plan: {visible_line(title)}")
     if markdown:
         click.echo(visible(markdown))
-    reply = (await _line("  Accept it? [y/N] ")).strip().lower()
+    reply = (await read_line("  Accept it? [y/N] ")).strip().lower()
     return AnswerRequest(plan="accept" if reply in ("y", "yes") else "reject")
 
 
-async def _line(prompt: str) -> str:
+async def read_line(prompt: str) -> str:
     """Typed by a person. Not in a thread: Ctrl-C must end this at once, and a thread that reads cannot be ended."""
     click.echo(prompt, nl=False)
     loop = asyncio.get_running_loop()

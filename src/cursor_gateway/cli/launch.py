@@ -159,10 +159,10 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
 
 async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | None:
     """None: there is no gateway, or it is not allowed to work in this folder."""
-    async with open_gateway(settings, options.url) as remote:
+    async with open_gateway(settings, options.url, folder=options.folder) as remote:
         if remote is None:
             return None
-        is_named, works_here = bool(options.url or settings.url), remote.works_in(settings, options.folder)
+        is_named, works_here = bool(options.url or settings.url), remote.works_in(options.folder)
         if not (is_named or works_here):
             aside(f"The gateway at {remote.url} is not allowed to work in this folder; starting another one.")
             return None

@@ -1,25 +1,51 @@
-"""A gateway's Unix socket, by which the commands of the same user recognize their own gateway.
+"""A gateway's Unix socket, by which the commands of the same user find and recognize their own gateway.
 
 Any user of this machine can bind a port on loopback first. The socket lies in a folder
 below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check
 the owners of both before each use of the command; a connection needs no further proof, nor does a reconnection.
+
+Beside each socket, a file of the same name says what its gateway is for, so that a command can choose among several
+without asking them.
 """
 
 import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+
+import msgspec
+from msgspec import Struct
 
 _FOLDER = "sockets"
 _LONGEST = 100  # bytes of a path; macOS takes 103, Linux 107
 _BACKLOG = 2048
 
 
+class Description(Struct, frozen=True):
+    """What a gateway says about itself beside its socket."""
+
+    url: str = ""
+    folders: Sequence[str] = ()  # where it may work, and below; absolute, without links
+    is_temporary: bool = False  # it stops with the command that started it
+
+
+class LocalGateway(Struct, frozen=True):
+    """A gateway of this user, on this machine."""
+
+    port: int
+    socket: Path
+    description: Description
+
+    @property
+    def url(self) -> str:
+        return self.description.url or f"http://127.0.0.1:{self.port}"
+
+
 @contextmanager
-def listening(data: Path, port: int) -> Iterator[socket.socket]:
+def listening(data: Path, port: int, description: Description | None = None) -> Iterator[socket.socket]:
     """The socket of the gateway on that port, for as long as it serves. Raises `OSError`."""
     path = _path(data, port)
     for folder in (data, path.parent):  # parents get the umask's mode, so one by one
@@ -34,6 +60,7 @@ def listening(data: Path, port: int) -> Iterator[socket.socket]:
         with short_path(made) as name:
             bound.bind(name)
         bound.listen(_BACKLOG)
+        _describe(path, description or Description())
         made.rename(path)  # only now: under its own name it always listens, or is what a dead gateway left
         try:
             yield bound
@@ -41,12 +68,46 @@ def listening(data: Path, port: int) -> Iterator[socket.socket]:
             bound.close()
             if not _accepts(path):  # otherwise it belongs to the next gateway
                 path.unlink(missing_ok=True)
+                path.with_suffix(".json").unlink(missing_ok=True)
 
 
-def find_socket(data: Path, port: int) -> Path | None:
+def find_gateway(data: Path, port: int) -> LocalGateway | None:
     """None: no gateway of this user listens there, with this data directory."""
     path = _path(data, port)
-    return path if _is_private(path.parent) and stat.S_ISSOCK(_own_mode(path)) and _accepts(path) else None
+    if not (_is_private(path.parent) and stat.S_ISSOCK(_own_mode(path)) and _accepts(path)):
+        return None
+    try:
+        description = msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Description)
+    except (OSError, msgspec.DecodeError):  # that of an earlier version has none
+        description = Description()
+    return LocalGateway(port, path, description)
+
+
+def find_gateways(data: Path) -> list[LocalGateway]:
+    """All of this user's with this data directory, by port."""
+    ports = [int(path.stem) for path in (data / _FOLDER).glob("*.sock") if path.stem.isdigit()]
+    return [found for port in sorted(ports) if (found := find_gateway(data, port)) is not None]
+
+
+def nearest(gateways: Sequence[LocalGateway], folder: Path | None, port: int) -> LocalGateway | None:
+    """The one for this folder: the one whose own folder is innermost; then the one on the usual port; then any."""
+
+    def rank(gateway: LocalGateway) -> tuple[int, bool, int]:
+        inside = 0 if folder is None else depth(gateway.description.folders, folder)
+        return inside, gateway.port == port, -gateway.port
+
+    return max((one for one in gateways if not one.description.is_temporary), key=rank, default=None)
+
+
+def depth(roots: Sequence[str], folder: Path) -> int:
+    """The length of the longest of these paths that contains the folder; 0: none does."""
+    return max((len(Path(root).parts) for root in roots if folder.is_relative_to(root)), default=0)
+
+
+def _describe(socket: Path, description: Description) -> None:
+    made = socket.with_suffix(f".{os.getpid()}.json")
+    made.write_bytes(msgspec.json.encode(description))
+    made.rename(socket.with_suffix(".json"))
 
 
 @contextmanager

@@ -10,30 +10,38 @@ import click
 
 _UNUSABLE, _INTERRUPTED = 2, 130
 
-_COMMANDS = {
-    "serve": "Run the gateway.",
-    "chat": "Send a prompt to the agent.",
-    "conversations": "List, search, show, export and delete conversations.",
-    "launch": "Start Claude Code, Codex or another client with the gateway.",
-    "connect": "Configure a client or an editor to use the gateway.",
-    "mcp": "Offer the agent to MCP hosts, on standard input and output.",
-    "permissions": "List and revoke what the agent may do.",
-    "models": "List the models.",
-    "doctor": "Check the agent, the settings and this machine.",
-    "verify": "Check with short prompts that the agent does what the gateway expects.",
-    "convert": "Convert agent output to JSON, SSE, OpenAI or text.",
-    "show": "Show agent output in the terminal.",
-    "export": "Export an answer as an HTML page.",
-    "demo": "Play a built-in recording.",
-    "schema": "Print the JSON Schema or TypeScript types.",
-    "migrate": "Update the tables of a PostgreSQL database.",
-    "history": "Copy conversations to a PostgreSQL database.",
-    "runners": "List the processes in a cluster.",
-    "drain": "Tell a process in a cluster to accept no new work.",
-    "settings": "Show all settings and where they come from.",
-    "key": "Create an API key.",
-    "service": "Run the gateway in the background, starting at login.",
-    "completion": "Print a shell completion script.",
+_GROUPS = {
+    "Use the agent": {
+        "serve": "Run the gateway: the web page and the APIs.",
+        "chat": "Talk to the agent, or send it one prompt.",
+        "conversations": "List, search, show, export and delete conversations.",
+        "permissions": "List and revoke what the agent may do.",
+        "models": "List the models.",
+        "demo": "Play a built-in recording.",
+    },
+    "Connect other programs": {
+        "launch": "Start Claude Code, Codex or another client with the gateway.",
+        "connect": "Configure a client or an editor to use the gateway.",
+        "mcp": "Offer the agent to MCP hosts, on standard input and output.",
+        "key": "Create an API key.",
+    },
+    "Look at answers and problems": {
+        "doctor": "Check the agent, the settings and this machine.",
+        "verify": "Check with short prompts that the agent does what the gateway expects.",
+        "settings": "Show all settings and where they come from.",
+        "show": "Show agent output in the terminal.",
+        "convert": "Convert agent output to JSON, SSE, OpenAI or text.",
+        "export": "Export an answer as an HTML page.",
+        "schema": "Print the JSON Schema or TypeScript types.",
+    },
+    "Operate": {
+        "service": "Run the gateway in the background, starting at login.",
+        "completion": "Print a shell completion script.",
+        "runners": "List the processes in a cluster.",
+        "drain": "Tell a process in a cluster to accept no new work.",
+        "migrate": "Update the tables of a PostgreSQL database.",
+        "history": "Copy conversations to a PostgreSQL database.",
+    },
 }
 _MODULES = {"demo": "show", "drain": "runners"}  # of those that share one
 
@@ -49,6 +57,16 @@ class _Command(click.Command):
         return command.make_context(info_name, args, parent, **extra)
 
 
+class _Commands(click.Group):
+    """Lists its commands by what they are for."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        width = max(len(name) for names in _GROUPS.values() for name in names)
+        for title, commands in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), short_help) for name, short_help in commands.items()])
+
+
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
         from cursor_gateway.cli.version import full_version
@@ -58,11 +76,14 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
 
 
 @click.group(
+    cls=_Commands,
+    invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="""\b
     Examples:
-      cursor-gateway serve
+      cursor-gateway                             a conversation, in this folder
       cursor-gateway chat "Explain this repo"
+      cursor-gateway serve
       cursor-gateway launch claude
       cursor-gateway doctor
       cursor-agent -p --output-format stream-json --stream-partial-output "…" | cursor-gateway show
@@ -76,12 +97,24 @@ def _show_version(context: click.Context, _option: click.Parameter, wanted: bool
     callback=_show_version,
     help="Show the version, and the commit that it was built from.",
 )
-def cli() -> None:
-    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or in the terminal."""
+@click.pass_context
+def cli(context: click.Context) -> int:
+    """Use Cursor's agent from any OpenAI- or Anthropic-compatible tool, in a browser, or in the terminal.
+
+    Without a command, on a terminal: a conversation with the agent (see `cursor-gateway chat`).
+    """
+    if context.invoked_subcommand is not None:
+        return 0
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
+        raise click.NoArgsIsHelpError(context)
+    with _Command("chat").make_context("chat", [], parent=context) as chat:
+        status: int = chat.command.invoke(chat)
+        return status
 
 
-for name, short_help in _COMMANDS.items():
-    cli.add_command(_Command(name, short_help=short_help))
+for _commands in _GROUPS.values():
+    for _name, _short_help in _commands.items():
+        cli.add_command(_Command(_name, short_help=_short_help))
 
 
 def run(arguments: Sequence[str]) -> int:

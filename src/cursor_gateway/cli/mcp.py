@@ -107,9 +107,9 @@ class Gateways:
         from cursor_gateway.mcp_server.calls import Gateway
 
         if self._client is None:
-            async with open_gateway(self._settings, self._url) as remote:
+            async with open_gateway(self._settings, self._url, folder=self._folder) as remote:
                 if remote is not None:
-                    works_here = remote.works_in(self._settings, self._folder)
+                    works_here = remote.works_in(self._folder)
                     if works_here or self._url or self._settings.url:
                         yield Gateway(remote.client, self._folder if works_here else None)
                         return

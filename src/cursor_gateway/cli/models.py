@@ -40,7 +40,7 @@ def models(place: Place, as_json: bool) -> int:
     elif sys.stdout.isatty():
         from cursor_gateway.cli.terminals import terminal
 
-        terminal().print(_table(found))
+        terminal().print(table_of(found))
     else:
         for model in found:
             click.echo(f"{visible_line(model.id)}\t{visible_line(model.label)}")
@@ -68,7 +68,7 @@ async def list_models(settings: Settings, url: str | None, *, direct: bool = Fal
         await gateway.close()
 
 
-def _table(models: Sequence[Model]) -> "Table":
+def table_of(models: Sequence[Model]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 

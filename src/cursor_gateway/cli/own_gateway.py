@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import aside, aside_demo
+from cursor_gateway.cli.remote import Remote, open_gateway
 from cursor_gateway.cli.serve import local_socket, serve_gateway, url_of
 from cursor_gateway.keys import hash_key, new_key, owner_of
 from cursor_gateway.settings import Settings
@@ -35,6 +36,29 @@ class Own(Struct, frozen=True):
             aside(self.gateway.why_demo)
         detail = "demo" if state.is_demo else state.detail
         aside(f"Gateway at {self.url}: {detail}, in {folder}; it stops when {client} exits")
+
+
+@asynccontextmanager
+async def gateway_in(
+    settings: Settings, url: str | None, folder: str, client: str, *, direct: bool = False
+) -> AsyncIterator[Remote]:
+    """The gateway that is named, or the user's own if it may work in this folder; otherwise one that is started here,
+    and stops when `client` exits. Announces which one it is."""
+    from cursor_gateway.client.asynchronous import AsyncClient
+
+    async with open_gateway(settings, url, direct=direct, folder=folder) as remote:
+        if remote is not None:
+            works_here = remote.works_in(folder)
+            if works_here or url or settings.url:
+                remote.announce(folder if works_here else "")
+                yield remote
+                return
+            aside(f"The gateway at {remote.url} is not allowed to work in this folder; starting another one.")
+    async with own_gateway(settings, folder) as own, AsyncClient(own.url, own.key or None) as connected:
+        own.announce(folder, client)
+        health = await connected.health()
+        folders = [os.path.realpath(folder)]
+        yield Remote(client=connected, url=own.url, health=health, is_own=True, folders=folders)
 
 
 def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
@@ -69,7 +93,7 @@ async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
     with bound_socket(HOST, 0) as bound, _log(data_dir(own)) as log:
         configure("json", "warning", log)
         port: int = bound.getsockname()[1]
-        with local_socket(own, port) as local:
+        with local_socket(own, port, is_temporary=True) as local:
             serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result, takes_work=False))
             try:
                 serving.add_done_callback(lambda _: ready.cancel())

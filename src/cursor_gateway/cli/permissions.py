@@ -61,7 +61,7 @@ def permissions(context: click.Context, place: Place, as_json: bool, watches: bo
     if as_json:
         write_json(msgspec.json.encode(found))
     else:
-        _print(found)
+        print_permissions(found)
     return 0
 
 
@@ -167,7 +167,7 @@ def _is_rule(entry: PermissionEntry) -> bool:
     return entry.decision in ("conversation", "workspace")
 
 
-def _print(found: PermissionList) -> None:
+def print_permissions(found: PermissionList) -> None:
     rules = [entry for entry in found.permissions if _is_rule(entry)]
     if not sys.stdout.isatty():
         for entry in rules:

@@ -1,13 +1,14 @@
 """Find the gateway that the commands use, and connect to it.
 
-Which gateway it is does not depend on how fast it answers: only a refused connection means that there is none.
-A gateway on this machine is reached through its socket (see `local_socket`). What listens on its port, without a
+Without an address, it is one of the user's own on this machine, on any port; of several, the one that works in the
+current folder. Which gateway it is does not depend on how fast it answers: only a refused connection means that there
+is none. A gateway on this machine is reached through its socket (see `local_socket`). What listens on a port, without a
 socket, could belong to another user: it is sent nothing, neither a key nor a prompt, unless `verify_gateway` is off.
 """
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
@@ -18,7 +19,7 @@ import click
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.local_socket import find_socket, short_path
+from cursor_gateway.cli.local_socket import LocalGateway, depth, find_gateway, find_gateways, nearest, short_path
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
 from cursor_gateway.cli.serve import url_of
 from cursor_gateway.errors import AgentError, KeyRefused, errors_by_code
@@ -88,19 +89,15 @@ class Remote(Struct, frozen=True, kw_only=True):
     url: str
     health: "Health | None"  # None if unknown, as behind some proxies
     is_own: bool  # a process of this user's on this machine
+    folders: Sequence[str] = ()  # of this machine, where it may work
 
     @property
     def is_local(self) -> bool:
         return self.is_own or is_loopback(urlsplit(self.url).hostname or "")
 
-    def works_in(self, settings: Settings, folder: str) -> bool:
-        """Whether this folder of this machine is one that it may work in."""
-        if not self.is_own:  # this folder may not even exist there
-            return False
-        default = self.health.workspace if self.health else ""
-        roots = settings.workspace_roots or [default or settings.workspace]
-        here = Path(folder).resolve()
-        return any(here.is_relative_to(Path(root).expanduser().resolve()) for root in roots if root)
+    def works_in(self, folder: str) -> bool:
+        """Whether this folder of this machine is one that it may work in. Elsewhere it may not even exist."""
+        return depth(self.folders, Path(folder).resolve()) > 0
 
     def announce(self, folder: str = "") -> None:
         source = self.health and self.health.source
@@ -112,17 +109,20 @@ class Remote(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def open_gateway(settings: Settings, url: str | None, *, direct: bool = False) -> AsyncIterator[Remote | None]:
-    """The one that is named, else the local one, if it runs; `direct`: none. Errors become `Trouble`."""
+async def open_gateway(
+    settings: Settings, url: str | None, *, direct: bool = False, folder: str | None = None
+) -> AsyncIterator[Remote | None]:
+    """The one that is named, else the local one for this folder, by default the current one, if it runs; `direct`:
+    none. Errors become `Trouble`."""
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.client.failures import CallFailed
 
-    found = None if direct else await _locate(settings, url)
+    found = None if direct else await _locate(settings, url, folder)
     if found is None:
         yield None
         return
     async with AsyncExitStack() as opened:
-        socket = opened.enter_context(nullcontext() if found.socket is None else short_path(found.socket))
+        socket = opened.enter_context(nullcontext() if found.local is None else short_path(found.local.socket))
         try:
             client = AsyncClient(found.url, settings.api_key, timeout=_SILENCE_SECONDS, pauses=_PAUSES, socket=socket)
         except ValueError:  # the address is known to be one
@@ -130,7 +130,8 @@ async def open_gateway(settings: Settings, url: str | None, *, direct: bool = Fa
         await opened.enter_async_context(client)
         try:
             health = await _health(client, found)
-            yield Remote(client=client, url=found.url, health=health, is_own=socket is not None)
+            folders = found.local.description.folders if found.local else ()
+            yield Remote(client=client, url=found.url, health=health, is_own=found.local is not None, folders=folders)
         except CallFailed as error:
             raise _trouble(found.url, error) from None
 
@@ -141,13 +142,21 @@ async def open_gateway(settings: Settings, url: str | None, *, direct: bool = Fa
 class _Address(Struct, frozen=True, kw_only=True):
     url: str
     is_named: bool
-    socket: Path | None = None
+    local: LocalGateway | None = None
 
 
-async def _locate(settings: Settings, url: str | None) -> _Address | None:
+def local_gateway(settings: Settings, folder: str | None = None) -> LocalGateway | None:
+    """The user's own that works in this folder, by default the current one; else the one on the usual port, or any."""
+    here = Path(folder).resolve() if folder else current_or_none()
+    return nearest(find_gateways(data_dir(settings)), here, settings.port)
+
+
+async def _locate(settings: Settings, url: str | None, folder: str | None) -> _Address | None:
     from cursor_gateway.client.connection import checked, reason_of
 
     named = url or settings.url
+    if not named and (local := local_gateway(settings, folder)) is not None:
+        return _Address(url=local.url, is_named=False, local=local)
     try:
         address = checked(named) if named else local_url(settings)
     except ValueError as error:
@@ -159,8 +168,8 @@ async def _locate(settings: Settings, url: str | None) -> _Address | None:
     if named and (parts.scheme == "https" or not is_loopback(parts.hostname or "")):
         return _Address(url=address, is_named=True)  # the user who names it trusts it
     data = data_dir(settings)
-    if (socket := find_socket(data, port)) is not None:
-        return _Address(url=address, is_named=bool(named), socket=socket)
+    if (local := find_gateway(data, port)) is not None:
+        return _Address(url=address, is_named=bool(named), local=local)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):  # whether anything listens there; nothing is sent
             _, writer = await asyncio.open_connection(parts.hostname or "", port)
@@ -187,6 +196,14 @@ def current_folder() -> str:
         raise Trouble("the current folder no longer exists; change to another.") from None
 
 
+def current_or_none() -> Path | None:
+    """None: the current folder is gone."""
+    try:
+        return Path.cwd().resolve()
+    except OSError:
+        return None
+
+
 def local_url(settings: Settings) -> str:
     return url_of(settings.host.removeprefix("[").removesuffix("]"), settings.port)
 
@@ -206,7 +223,7 @@ async def _health(client: "AsyncClient", address: _Address) -> "Health | None":
     except CannotReach as error:
         raise _unreachable(address.url, error.reason) from None
     except CallFailed:
-        if address.is_named and address.socket is None:
+        if address.is_named and address.local is None:
             return None
         raise
 

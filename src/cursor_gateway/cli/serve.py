@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.hardening import protect_memory
-from cursor_gateway.cli.local_socket import listening
+from cursor_gateway.cli.local_socket import Description, listening
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings, check_exposed
@@ -117,14 +117,17 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
 
 
 @contextmanager
-def local_socket(settings: Settings, port: int) -> Iterator[list[socket.socket]]:
+def local_socket(settings: Settings, port: int, *, is_temporary: bool = False) -> Iterator[list[socket.socket]]:
     """Where the commands of this user find the gateway. Without one they refuse it; other clients do not use it."""
     from cursor_gateway.server.logs import Log
 
     data = data_dir(settings)
+    roots = [*(settings.workspace_roots or [settings.workspace or "."]), *settings.volumes.values()]
+    folders = [os.path.realpath(os.path.expanduser(root)) for root in roots]
+    description = Description(url_of(settings.host, port), folders, is_temporary)
     with ExitStack() as opened:
         try:
-            sockets = [opened.enter_context(listening(data, port))]
+            sockets = [opened.enter_context(listening(data, port, description))]
         except OSError as error:
             sockets = []
             if data.is_dir():  # else the gateway does not start, and says why

@@ -34,9 +34,10 @@ from cursor_gateway.dialects.documents.request import (
 )
 from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList, RevertRequest
 from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
+from cursor_gateway.stages.changes import FileChange
 
 T = TypeVar("T")
 
@@ -181,6 +182,47 @@ def conversation(link: Link, id: str) -> Call[ConversationDetail]:
 def delete_conversation(link: Link, id: str) -> Call[None]:
     """With all its runs. An active run is stopped."""
     yield from _delete(link, "v1", "conversations", id)
+
+
+# --- files ------------------------------------------------------------------------------------------
+
+
+class RevertedFile(Struct, frozen=True):
+    """A file that is as it was before."""
+
+    path: str
+    action: str  # `restored`, or `deleted` if the agent had created it
+
+
+class _Changes(Struct, frozen=True):
+    files: list[FileChange]
+
+
+class _Reverted(Struct, frozen=True):
+    files: list[RevertedFile]
+
+
+class _Files(Struct, frozen=True):
+    files: list[str]
+
+
+def changes(link: Link, id: str) -> Call[list[FileChange]]:
+    """The files that the agent changed in a conversation."""
+    return (yield from _get(link, _Changes, "v1", "conversations", id, "changes")).files
+
+
+def revert(link: Link, id: str, path: str | None = None, chat_id: str | None = None) -> Call[list[RevertedFile]]:
+    """Reverts a file of a conversation, or all that a run changed. Changes nothing if one has changed since."""
+    body = msgspec.json.encode(RevertRequest(path=path, chat_id=chat_id))
+    request = Request(method="POST", path=("v1", "conversations", id, "revert"), headers=_JSON, body=body)
+    return read_value(link, (yield from ask(request, Tries(link))), _Reverted).files
+
+
+def files(link: Link, query: str, workspace: str | None = None) -> Call[list[str]]:
+    """Files of a workspace whose paths contain the letters of `query`, best match first."""
+    parameters = {"q": query} if workspace is None else {"q": query, "workspace": workspace}
+    request = Request(method="GET", path=("v1", "workspace", "files"), query=parameters)
+    return read_value(link, (yield from ask(request, Tries(link))), _Files).files
 
 
 # --- permissions ------------------------------------------------------------------------------------

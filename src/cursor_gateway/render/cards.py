@@ -39,6 +39,7 @@ from cursor_gateway.render.listing import (
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.render.words import answer_to, duration, line_range, tokens
+from cursor_gateway.stages.changes import FileChange
 from cursor_gateway.stages.summary import main_argument
 
 _NEW_FILE_LINES = 20
@@ -158,6 +159,16 @@ def _file_edit(document: FileEditDocument) -> RenderableType:
         case "rename":
             title.append(f" (was {visible_line(metadata.old_path or 'unknown')})")
     return Group(_path_line(title, counts), Listing(rows), *_ending(metadata))
+
+
+def changed_file(file: FileChange, *, with_lines: bool) -> RenderableType:
+    """All changes of a conversation to one file."""
+    found = [change(diff) for diff in file.diffs]
+    title = Text.assemble((f"✎ {file.operation} ", "bold"), (visible_line(file.path), "bold cyan"))
+    added, removed = sum(one.added for one in found), sum(one.removed for one in found)
+    counts = Text.assemble((f"+{added}", "green"), " ", (f"-{removed}", "red"))
+    rows = [row for one in found for row in one.rows] if with_lines else []
+    return Group(_path_line(title, counts), Listing(folded(rows, _CHANGE_LINES * 4)))
 
 
 def _beginning(content: str, language: str) -> list[Row]:

@@ -340,37 +340,57 @@ def _form(format: LogFormat, stream: TextIO) -> _Form:
     match format:
         case "json":
             return json.dumps  # which escapes all but ASCII
+        case "human" if is_terminal:
+            is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
+            return lambda facts: _short_line(facts, _unstyled if is_plain else _styled)
         case "human":
-            is_plain = not is_terminal or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
-            return _plain_line if is_plain else _coloured_line
+            return _full_line
         case "auto":
             return _form("human" if is_terminal else "json", stream)
 
 
-_BOLD, _DIM, _CYAN, _MAGENTA = "1", "2", "36", "35"
-_OF_LEVELS = {"debug": "32", "info": "32", "warning": "33", "error": "31", "critical": "31"}
+_Style: TypeAlias = Callable[[str, str], str]
+
+_BOLD, _DIM = "1", "2"
+_OF_LEVELS = {"warning": "33", "error": "31", "critical": "31"}
+_SHOWN_FIRST = ("timestamp", "level", "event", "exception")
+_ONLY_IN_FILES = ("request_id", "owner")  # they are there to be searched for
+_SHORT_ID = 13  # characters of a run's id: `chat_` and eight
 
 
-def _plain_line(facts: _Facts) -> str:
-    return _line(facts, lambda text, _: text)
+def _styled(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[0m"
 
 
-def _coloured_line(facts: _Facts) -> str:
-    return _line(facts, lambda text, style: f"\x1b[{style}m{text}\x1b[0m")
+def _unstyled(text: str, _style: str) -> str:
+    return text
 
 
-def _line(facts: _Facts, styled: Callable[[str, str], str]) -> str:
+def _full_line(facts: _Facts) -> str:
     """One line; below it a traceback, all of whose lines are indented."""
-    time, level, event = (visible_line(str(facts[name])) for name in ("timestamp", "level", "event"))
-    more = [
-        f"{styled(visible_line(name), _CYAN)}={styled(_value(value), _MAGENTA)}"
-        for name, value in facts.items()
-        if name not in ("timestamp", "level", "event", "exception")
-    ]
-    head = f"{styled(time, _DIM)} [{styled(f'{level:9}', _OF_LEVELS.get(level, _BOLD))}] "
-    line = head + styled(f"{event:30}" if more else event, _BOLD)
-    trace = str(facts.get("exception", "")).splitlines()
-    return "\n".join([" ".join([line, *more]), *(f"    {visible(frame)}" for frame in trace)])
+    time, level, event = (visible_line(str(facts[name])) for name in _SHOWN_FIRST[:3])
+    more = [f"{visible_line(name)}={_value(value)}" for name, value in facts.items() if name not in _SHOWN_FIRST]
+    line = f"{time} [{level:9}] {f'{event:30}' if more else event}"
+    return "\n".join([" ".join([line, *more]), *_trace(facts)])
+
+
+def _short_line(facts: _Facts, styled: _Style) -> str:
+    """For people who watch: the time of day here, the level if it is a problem, and what fits."""
+    time = datetime.fromisoformat(str(facts["timestamp"])).astimezone().strftime("%H:%M:%S")
+    level, event = (visible_line(str(facts[name])) for name in ("level", "event"))
+    parts = [styled(time, _DIM)]
+    if level in _OF_LEVELS:
+        parts.append(styled(level, _OF_LEVELS[level]))
+    parts.append(styled(event, _BOLD))
+    for name, value in facts.items():
+        if name not in (*_SHOWN_FIRST, *_ONLY_IN_FILES):
+            shown = _value(value)
+            parts.append(f"{styled(f'{visible_line(name)}=', _DIM)}{shown[:_SHORT_ID] if name == 'run_id' else shown}")
+    return "\n".join([" ".join(parts), *_trace(facts)])
+
+
+def _trace(facts: _Facts) -> list[str]:
+    return [f"    {visible(frame)}" for frame in str(facts.get("exception", "")).splitlines()]
 
 
 def _value(value: object) -> str:

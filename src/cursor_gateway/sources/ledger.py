@@ -157,10 +157,6 @@ class Ledger:
         """Whether the gateway of this name still runs."""
         return name == self.folder.name or (_is_name(name) and _is_alive(self._all / name))
 
-    def alive(self) -> list[str]:
-        """The names of gateways that run."""
-        return [name for name, folder in self._folders().items() if _is_alive(folder)]
-
     def dead(self) -> list[str]:
         """The names of gateways that were killed, until `end_orphans` removes them."""
         if self._is_alone():  # the usual case, which each start of an agent checks

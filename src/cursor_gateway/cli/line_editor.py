@@ -1,0 +1,183 @@
+"""The prompt of an interactive conversation: editing, history, completion and the status line."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from msgspec import Struct
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application.current import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, completion_is_selected, has_completions
+from prompt_toolkit.formatted_text import FormattedText
+from prompt_toolkit.history import History
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.styles import Style
+from prompt_toolkit.utils import get_cwidth
+
+from cursor_gateway.render.visible import visible_line
+
+_MARK = "> "
+_MENU_LINES = 8
+_LEAVE = "Press Ctrl-C again to leave."
+_PLACEHOLDER = "Ask the agent. / for commands, @ for files, ! for the shell"
+_STYLE = Style.from_dict(
+    {
+        "mark": "bold ansicyan",
+        "placeholder": "ansibrightblack",
+        "bottom-toolbar": "noreverse ansibrightblack",
+        "completion-menu": "noreverse bg:default",
+        "completion-menu.completion": "noreverse bg:default",
+        "completion-menu.completion.current": "noreverse bold ansicyan bg:default",
+        "completion-menu.meta.completion": "noreverse ansibrightblack bg:default",
+        "completion-menu.meta.completion.current": "noreverse ansicyan bg:default",
+        "scrollbar.background": "bg:default",
+        "scrollbar.button": "bg:ansibrightblack",
+    }
+)
+
+
+class Suggestion(Struct, frozen=True):
+    """What may be typed in place of a word."""
+
+    text: str
+    meaning: str = ""
+
+
+class Prompted(Protocol):
+    """What the editor needs to know of the conversation."""
+
+    async def suggest_argument(self, command: str, typed: str) -> list[Suggestion]:
+        """For what follows the name of a command."""
+        ...
+
+    async def suggest_files(self, typed: str) -> list[Suggestion]: ...
+
+    def status(self) -> list[str]:
+        """The parts of the status line, the most important first."""
+        ...
+
+    def next_mode(self) -> None: ...
+
+    def paste_image(self) -> str:
+        """What stands for the image of the clipboard; empty: it has none."""
+        ...
+
+
+class LineEditor:
+    def __init__(self, prompted: Prompted, commands: dict[str, str], history: History) -> None:
+        self._prompted = prompted
+        self._is_leaving = False  # Ctrl-C was pressed at an empty prompt
+        self._session: PromptSession[str] = PromptSession(
+            FormattedText([("class:mark", _MARK)]),
+            style=_STYLE,
+            multiline=True,
+            history=history,
+            completer=_Completer(prompted, commands),
+            complete_while_typing=Condition(lambda: bool(completed_word(get_app().current_buffer.document))),
+            reserve_space_for_menu=_MENU_LINES,
+            prompt_continuation=" " * len(_MARK),
+            placeholder=lambda: FormattedText([("class:placeholder", "" if get_app().is_done else _PLACEHOLDER)]),
+            bottom_toolbar=self._status,
+            key_bindings=self._keys(),
+            enable_suspend=True,
+            enable_open_in_editor=True,
+        )
+        self._session.default_buffer.on_text_changed += self._changed
+        self._session.app.renderer.cpr_not_supported_callback = None  # such a terminal only has no status line
+
+    async def read(self) -> str:
+        """What was typed. Raises `EOFError` when the person wants to leave."""
+        self._is_leaving = False
+        return await self._session.prompt_async()
+
+    def _changed(self, _buffer: Buffer) -> None:
+        self._is_leaving = False
+
+    def _status(self) -> str:
+        width = get_app().output.get_size().columns
+        return _LEAVE[:width] if self._is_leaving else fitting(self._prompted.status(), width)
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+
+        @keys.add("enter", filter=~completion_is_selected)
+        def send(event: KeyPressEvent) -> None:
+            event.current_buffer.validate_and_handle()
+
+        @keys.add("enter", filter=completion_is_selected)
+        def take_completion(event: KeyPressEvent) -> None:
+            event.current_buffer.complete_state = None
+
+        @keys.add("escape", "enter")
+        @keys.add("c-j")
+        def new_line(event: KeyPressEvent) -> None:
+            event.current_buffer.insert_text("\n")
+
+        @keys.add("c-c")
+        def clear_or_leave(event: KeyPressEvent) -> None:
+            if event.current_buffer.text:
+                event.current_buffer.reset()
+            elif self._is_leaving:
+                event.app.exit(exception=EOFError)
+            else:
+                self._is_leaving = True
+
+        @keys.add("s-tab", filter=~has_completions)
+        def mode(_event: KeyPressEvent) -> None:
+            self._prompted.next_mode()
+
+        @keys.add("c-v")
+        async def paste(event: KeyPressEvent) -> None:
+            if name := await asyncio.to_thread(self._prompted.paste_image):
+                event.current_buffer.insert_text(name)
+
+        return keys
+
+
+def fitting(parts: list[str], width: int) -> str:
+    """As many of the parts as fit in a line, the first ones preferred; the first is cut if it is too long itself."""
+    line = ""
+    for part in map(visible_line, parts):
+        longer = f"{line} · {part}" if line else part
+        if get_cwidth(longer) <= width:
+            line = longer
+        elif not line:
+            return part[: max(width - 1, 0)] + "…"
+    return line
+
+
+def completed_word(document: Document) -> str:
+    """What is being typed that can be completed: a command with its argument, or the name of a file after `@`."""
+    before = document.text_before_cursor
+    if before.startswith("/") and "\n" not in before:
+        return before
+    word = before[max(before.rfind(" "), before.rfind("\n")) + 1 :]
+    return word if word.startswith("@") else ""
+
+
+class _Completer(Completer):
+    def __init__(self, prompted: Prompted, commands: dict[str, str]) -> None:
+        self._prompted, self._commands = prompted, commands
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> list[Completion]:
+        raise NotImplementedError("the gateway is asked without blocking")
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        typed = completed_word(document)
+        name, has_name, argument = typed.partition(" ")
+        if typed.startswith("@"):
+            found, replaced = await self._prompted.suggest_files(typed[1:]), len(typed) - 1
+        elif has_name:
+            found, replaced = await self._prompted.suggest_argument(name[1:], argument), len(argument)
+        elif typed:
+            found = [Suggestion(f"/{one}", about) for one, about in self._commands.items() if one.startswith(name[1:])]
+            replaced = len(typed)
+        else:
+            return
+        for one in found:
+            yield Completion(visible_line(one.text), -replaced, display_meta=visible_line(one.meaning))

@@ -1,0 +1,258 @@
+"""An interactive conversation: what a person types in; turns of the agent, commands and their output, out.
+
+While the prompt is shown, the terminal belongs to the line editor, which reads Ctrl-C as a key. While something runs,
+the terminal works line by line, and Ctrl-C is a signal that stops only that.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import Struct
+
+from cursor_gateway.cli import clipboard
+from cursor_gateway.cli.attachments import images_in
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.gateway_runs import GatewayRuns
+from cursor_gateway.cli.histories import RemoteHistory, id_of, sure_id
+from cursor_gateway.cli.line_editor import LineEditor, Suggestion
+from cursor_gateway.cli.output import aside
+from cursor_gateway.cli.own_gateway import gateway_in
+from cursor_gateway.cli.presenting import present
+from cursor_gateway.cli.prompt_history import PromptHistory
+from cursor_gateway.cli.remote import Place, Remote
+from cursor_gateway.cli.shell_command import run_shown
+from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestions
+from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.model.requests import INTERACTIVE
+from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.client.calls import ModelEntry
+    from cursor_gateway.client.connection import ChatOptions
+
+_PROMPTS = "prompts.jsonl"  # in the data directory
+_HINT = "Type /help for commands and keys. Ctrl-C stops the agent, Ctrl-D leaves."
+_FOLDER_LENGTH = 40  # columns of the status line
+
+
+class SessionOptions(Struct, frozen=True, kw_only=True):
+    place: Place
+    folder: str
+    conversation: str | None = None  # the one to continue, or `last`
+    model: str | None = None
+    mode: Mode | None = None
+    fences: Fences | None = None
+    include: tuple[Include, ...] = ()
+
+
+async def converse(options: SessionOptions) -> int:
+    """Until the person leaves."""
+    settings, place = options.place.settings, options.place
+    async with gateway_in(settings, place.url, options.folder, "this conversation", direct=place.direct) as remote:
+        session = Session(remote, settings, options)
+        if options.conversation is not None:
+            await session.resume(await id_of(RemoteHistory(remote), options.conversation))
+        return await session.run()
+
+
+class Session:
+    def __init__(self, remote: Remote, settings: Settings, options: SessionOptions) -> None:
+        self.remote, self.client, self.history = remote, remote.client, RemoteHistory(remote)
+        # A gateway elsewhere has its own folders.
+        self.workspace = options.folder if remote.works_in(options.folder) else ""
+        self.model, self.mode = options.model, options.mode
+        self.conversation_id = self.run_id = ""  # empty: nothing was sent yet
+        self.models: list[ModelEntry] = []  # empty while they are not known
+        self.notes: list[str] = []  # for the agent, with the next prompt
+        self.undone: set[str] = set()  # runs whose changes were reverted
+        self._settings, self._options = settings, options
+        self._runs = GatewayRuns(remote)
+        self._last_model, self._tokens = "", 0
+        self._pasted: dict[str, bytes] = {}
+
+    # --- the conversation -----------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        aside(_HINT)
+        file = data_dir(self._settings) / (_PROMPTS if self._settings.history else os.devnull)
+        editor = LineEditor(self, {name: command.summary for name, command in COMMANDS.items()}, PromptHistory(file))
+        loading = asyncio.ensure_future(self._load_models())
+        try:
+            while True:
+                self._listen()
+                aside()
+                text = (await editor.read()).strip()
+                if text and not await self._interruptible(self._take(text)):
+                    break
+        except EOFError:
+            pass
+        finally:
+            loading.cancel()
+        if self.conversation_id:
+            aside()
+            place = self._options.place
+            where = f" --url {place.url}" if place.url else " --direct" if place.direct else ""
+            aside(f"Continue with: cursor-gateway chat{where} --conversation {sure_id(self.conversation_id)}")
+        return 0
+
+    def start_anew(self) -> None:
+        self.conversation_id = self.run_id = ""
+        self._tokens = 0
+        self.notes.clear()
+
+    async def resume(self, id: str) -> None:
+        """Shows the end of it."""
+        from cursor_gateway.cli.conversations import show_conversation, whole_conversation
+        from cursor_gateway.cli.terminals import terminal
+
+        whole = await whole_conversation(self.history, id)
+        self.start_anew()
+        self.conversation_id, self.workspace = whole.id, whole.workspace
+        self._tokens = sum(run.usage.total_tokens for run in whole.runs if run.usage)
+        if whole.runs:
+            self.run_id, self._last_model = whole.runs[-1].id, whole.runs[-1].model
+        console = terminal()
+        console.print()
+        show_conversation(whole, console, last=1)
+
+    async def _take(self, text: str) -> bool:
+        """False: the person wants to leave."""
+        if text.startswith("/") and (command := find_command(text)) is not None:
+            return await command.run(self, text.partition(" ")[2].strip())
+        if text.startswith("!"):
+            await self._shell(text[1:].strip())
+        else:
+            await self._ask(text)
+        return True
+
+    async def _ask(self, text: str) -> None:
+        images = images_in(text, Path(self.workspace or "."), self._pasted)
+        if images:
+            aside(f"With {len(images)} image{'' if len(images) == 1 else 's'}.")
+        options: ChatOptions = {
+            "conversation_id": self.conversation_id or None,
+            "model": self.model,
+            "mode": self.mode,
+            "workspace": None if self.conversation_id else self.workspace or None,
+            "fences": self._options.fences,
+            "include": self._options.include,
+            "images": images,
+            "may_ask": True,
+            "source": INTERACTIVE,
+        }
+        message = "\n\n".join([text, *self.notes])
+        events = self._runs.start(message, options, is_folder_named=True)
+        try:
+            done = await present(events, "view", self._runs.answer, self._runs.follow, is_interactive=True)
+        finally:
+            if self._runs.conversation_id:  # the gateway has it, however it ended
+                self.conversation_id, self.run_id = self._runs.conversation_id, self._runs.run_id
+                self.notes.clear()
+                self._pasted.clear()
+        self._last_model = done.envelope.model
+        self._tokens += done.envelope.usage.total_tokens
+
+    async def _shell(self, command: str) -> None:
+        """With `!!`, the command has the terminal for itself, and the agent is not told."""
+        folder = self.workspace if self.remote.is_own and os.path.isdir(self.workspace) else os.curdir
+        if command.startswith("!"):
+            from cursor_gateway.cli.foreground import run_in_foreground
+
+            shell = os.environ.get("SHELL") or "/bin/sh"
+            await run_in_foreground([shell, "-c", command[1:].strip()], os.environ, folder)
+        elif command:
+            result = await run_shown(command, folder)
+            self.notes.append(result.note)
+            status = f"Exit status {result.status}. " if result.status else ""
+            aside(f"{status}The agent gets this output with your next message; with `!!` it does not.")
+
+    # --- signals --------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """To the signals that end this process; a gateway of its own, or a shell command, has taken them."""
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+                loop.add_signal_handler(number, task.cancel)
+
+    async def _interruptible(self, work: Coroutine[None, None, bool]) -> bool:
+        """What it returns; True if Ctrl-C stopped it, or it failed, which is reported."""
+        loop, task, is_stopped = asyncio.get_running_loop(), asyncio.ensure_future(work), False
+
+        def stop() -> None:
+            nonlocal is_stopped
+            is_stopped = True
+            task.cancel()
+
+        loop.add_signal_handler(signal.SIGINT, stop)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not is_stopped:
+                raise
+            aside("Stopped.")
+        except click.ClickException as error:
+            aside(error.message, bold=True)
+        except (CallFailed, GatewayError) as error:
+            aside(_for_people(str(error)), bold=True)
+        except (OSError, ValueError) as error:  # a file that cannot be read or written, or an image that is none
+            aside(str(error), bold=True)
+        finally:
+            loop.remove_signal_handler(signal.SIGINT)
+        return True
+
+    # --- what the editor asks ---------------------------------------------------------------------------
+
+    def status(self) -> list[str]:
+        folder = self.workspace or self.remote.url
+        if folder.startswith(f"{(home := os.path.expanduser('~'))}/") or folder == home:
+            folder = f"~{folder.removeprefix(home)}"
+        if len(folder) > _FOLDER_LENGTH:
+            folder = f"…{folder[1 - _FOLDER_LENGTH :]}"
+        default = next((one.id for one in self.models if one.default), "")
+        parts = [folder, self.model or self._last_model or default or self._settings.model]
+        parts.append(self.mode or self._settings.mode)
+        if self._tokens:
+            parts.append(f"{self._tokens:,} tokens")
+        if self.notes:
+            parts.append(f"{len(self.notes)} note{'' if len(self.notes) == 1 else 's'} for the agent")
+        return parts
+
+    def next_mode(self) -> None:
+        self.mode = MODES[(MODES.index(self.mode or self._settings.mode) + 1) % len(MODES)]
+
+    def paste_image(self) -> str:
+        data = clipboard.image()
+        if data is None:
+            return ""
+        name = f"[image {len(self._pasted) + 1}]"
+        self._pasted[name] = data
+        return name
+
+    async def suggest_files(self, typed: str) -> list[Suggestion]:
+        with suppress(CallFailed):  # then there is nothing to suggest
+            return [Suggestion(path) for path in await self.client.files(typed, self.workspace or None)]
+        return []
+
+    async def suggest_argument(self, command: str, typed: str) -> list[Suggestion]:
+        with suppress(CallFailed):
+            return await suggestions(self, command, typed)
+        return []
+
+    async def _load_models(self) -> None:
+        with suppress(CallFailed):
+            self.models = await self.client.models()
+
+
+def _for_people(message: str) -> str:
+    return message.replace("see GET /v1/models", "/model lists them")
