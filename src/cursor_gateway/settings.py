@@ -31,6 +31,7 @@ LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
 NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
+_ALIASES = {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku", "gpt-4o": "gpt", "gpt-4o-mini": "mini"}
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
 Limit: TypeAlias = Annotated[int, Meta(ge=0)]  # 0 has a meaning of its own
@@ -79,9 +80,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[NonEmpty, "The default model."] = "auto"
     model_aliases: Annotated[
         dict[str, str],
-        "Maps other model names, and words in `claude-…` names, to a model, or to a word, which selects the newest "
-        "model with that word in its name.",
-    ] = msgspec.field(default_factory=lambda: {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku"})
+        "Maps other model names, and words in `claude-…` and `gpt-4…` names, to a model, or to a word, which selects "
+        "the newest model with that word in its name.",
+    ] = msgspec.field(default_factory=lambda: dict(_ALIASES))
     mode: Annotated[Mode, "The default mode."] = "agent"
     workspace: Annotated[str, "The default workspace; if empty, the folder in which the gateway was started."] = ""
     workspace_roots: Annotated[

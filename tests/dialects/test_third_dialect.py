@@ -42,9 +42,9 @@ def with_gateway(
         source, store = ScriptedSource(*scripts), SqliteStore(folder)
         conversations = Conversations(store, folder / "conversations")
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
-        defaults = Defaults(model="auto")
-        service = LocalRunService(source, runs, store, conversations, workspaces, defaults, "here", lambda: 0)
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
+        defaults = Defaults(model="auto", model_aliases=settings.model_aliases)
+        service = LocalRunService(source, runs, store, conversations, workspaces, defaults, "here", lambda: 0)
         app = build_app(service, settings, Metrics(), [*dialects_of(settings), *dialects])
         transport = httpx2.ASGITransport(app)
         try:

@@ -433,6 +433,8 @@ def assert_strange_arguments_are_only_their_calls(
 
 def _without_the_arguments(response: ChatResponse) -> Any:
     plain = msgspec.to_builtins(response)
+    if plain["usage"].get("estimated"):
+        del plain["usage"]  # the model wrote the arguments
     for document in plain["documents"]:
         if document["metadata"].get("toolName") == "foo":
             del document["metadata"]["arguments"]

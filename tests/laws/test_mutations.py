@@ -279,7 +279,7 @@ MUTATIONS = [
     Mutation(
         "usage is the context of the last model call, not the sum",
         "dialects/deltas.py",
-        "Ended(context_usage(event), envelope.usage",
+        "Ended(reply_usage(event), envelope.usage",
         "Ended(envelope.usage, envelope.usage",
         "tests/dialects/chat/test_encoder.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
     ),

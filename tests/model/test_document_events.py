@@ -13,9 +13,9 @@ from cursor_gateway.model.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
-    context_usage,
     ends_reply,
     is_tool,
+    reply_usage,
     says_something,
     source_text,
 )
@@ -75,8 +75,8 @@ def test_an_error_and_the_end_say_nothing() -> None:
 def test_the_context_is_the_last_calls_where_that_is_not_all() -> None:
     last = Usage(prompt_tokens=5, completion_tokens=1, total_tokens=6)
     for kind in (Paused, Done):
-        assert context_usage(kind(ENVELOPE)) == ENVELOPE.usage
-        assert context_usage(kind(ENVELOPE, last_call=last)) == last
+        assert reply_usage(kind(ENVELOPE)) == ENVELOPE.usage
+        assert reply_usage(kind(ENVELOPE, last_call=last)) == last
 
 
 def test_what_a_tool_does_is_neither_text_nor_thinking_nor_an_error() -> None:

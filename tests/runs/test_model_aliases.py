@@ -1,14 +1,22 @@
-"""Every name of Claude's stands for a model of Cursor's."""
+"""Every name of Claude's, and the older ones of OpenAI's, stand for a model of Cursor's."""
 
 import pytest
 
 from cursor_gateway.runs.model_aliases import is_alias, name_for_claude_code, resolve
 from cursor_gateway.sources.base import Model
 
-ALIASES = {"opus": "opus", "sonnet": "sonnet", "haiku": "composer-2.5-fast", "fast": "gpt-5-mini"}
+ALIASES = {
+    "opus": "opus",
+    "sonnet": "sonnet",
+    "haiku": "composer-2.5-fast",
+    "fast": "gpt-5-mini",
+    "gpt-4o": "gpt",
+    "gpt-4o-mini": "mini",
+}
 IDS = [
     *("auto", "gpt-5-mini", "composer-2", "composer-2.5-fast", "claude-4.5-opus-high", "claude-opus-4-8"),
     *("claude-opus-4-8-thinking-high", "claude-sonnet-5-1m", "claude-sonnet-5-thinking-high", "sonnet-4-20250514"),
+    *("gemini-9-pro", "gpt-5.1-codex", "gpt-5.1-codex-high", "gpt-6-nano", "o3-pro"),
 ]
 MODELS = [Model(id, id) for id in IDS]
 
@@ -29,6 +37,15 @@ MODELS = [Model(id, id) for id in IDS]
         ("claude-next", "auto"),
         ("fast", "gpt-5-mini"),
         ("opus", "claude-opus-4-8"),
+        ("gpt-4o", "gpt-5.1-codex"),  # the newest, but not a small one
+        ("gpt-4o-2024-08-06", "gpt-5.1-codex"),
+        ("gpt-4.1", "gpt-5.1-codex"),
+        ("chatgpt-4o-latest", "gpt-5.1-codex"),
+        ("gpt-4o-mini", "gpt-5-mini"),  # not gemini
+        ("gpt-3.5-turbo", "gpt-5.1-codex"),
+        ("gpt-4.1-nano", "gpt-6-nano"),
+        ("o3", "o3"),  # a base name
+        ("o1", "auto"),
     ],
 )
 def test_a_name_stands_for_a_model(name: str, expected: str) -> None:
@@ -49,7 +66,7 @@ def test_without_a_list_it_is_auto() -> None:
     assert resolve("claude-opus-5-5", ALIASES, []) == "auto"
 
 
-@pytest.mark.parametrize("name", ["gpt-5-mini", "auto", "claude"])
+@pytest.mark.parametrize("name", ["gpt-5-mini", "gpt-5", "gpt-40", "o2", "o10", "auto", "claude"])
 def test_other_names_are_no_aliases(name: str) -> None:
     assert not is_alias(name, ALIASES)
 

@@ -36,7 +36,16 @@ def test_one_body_for_openai_and_codex(tmp_path: Path) -> None:
     async def use(client: httpx2.AsyncClient) -> None:
         body = (await client.get("/v1/models", params={"client_version": "1"})).json()
         assert (body["object"], body["has_more"], body["first_id"]) == ("list", False, "auto")
-        auto, composer, _ = body["data"]
+        auto, composer, _, *aliases = body["data"]
+        assert {entry["id"]: entry["alias_of"] for entry in aliases} == {
+            "gpt-4o": "auto",
+            "gpt-4o-mini": "auto",
+            "haiku": "auto",
+            "opus": "claude-opus-4-8",
+            "sonnet": "auto",
+        }
+        assert aliases[3]["name"] == "opus (claude-opus-4-8)"
+        assert body["last_id"] == "sonnet"
         assert auto == {
             "id": "auto",
             "object": "model",
@@ -103,6 +112,7 @@ def test_a_model_is_found_by_all_its_names(tmp_path: Path) -> None:
             "claude-composer-2": "claude-composer-2",
             "claude-opus-5-5": "Claude Opus 4.8",
             "claude-haiku-4-5-20251001": "Auto",
+            "gpt-4o-mini-2024-07-18": "Auto",
         }.items():
             found = (await client.get(f"/v1/models/{name}")).json()
             assert (found["id"], found["display_name"]) == (name, label)
@@ -111,7 +121,9 @@ def test_a_model_is_found_by_all_its_names(tmp_path: Path) -> None:
     with_gateway(tmp_path, [], use)
 
 
-@pytest.mark.parametrize(("name", "model"), [("claude-opus-5-5", "claude-opus-4-8"), ("claude-next", "auto")])
+@pytest.mark.parametrize(
+    ("name", "model"), [("claude-opus-5-5", "claude-opus-4-8"), ("claude-next", "auto"), ("gpt-4o", "auto")]
+)
 def test_a_request_gets_the_model_that_the_name_stands_for(tmp_path: Path, name: str, model: str) -> None:
     async def use(client: httpx2.AsyncClient) -> None:
         body = {"model": name, "messages": [{"role": "user", "content": "Hi"}]}

@@ -673,7 +673,9 @@ def test_usage_is_counted_up_to_each_pause_with_what_the_callers_tools_gave() ->
         assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
     assert first.usage.prompt_tokens == estimate_tokens(asked)
     assert second.usage.prompt_tokens == estimate_tokens(asked) + estimate_tokens(given)
-    assert 2 * first.usage.completion_tokens == second.usage.completion_tokens == 2 * estimate_tokens(said)
+    assert first.usage.completion_tokens == estimate_tokens(said)
+    written = second.usage.completion_tokens - 2 * estimate_tokens(said)
+    assert 0 < written < 20  # the call's arguments
 
 
 def test_the_prompt_is_what_was_asked_first_however_often_the_agent_is_started() -> None:

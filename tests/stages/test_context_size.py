@@ -3,12 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import UNSET
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
-from cursor_gateway.model.agent_events import TokenCounts
 from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff, TodoChange
-from cursor_gateway.stages.context_size import ContextSize, last_context, tool_tokens
+from cursor_gateway.stages.context_size import ContextSize, argument_tokens, last_context, tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens
 
 # --- the formula ------------------------------------------------------------------------------------
@@ -57,26 +55,18 @@ def test_what_broke_clients() -> None:
 # --- following a run --------------------------------------------------------------------------------
 
 
-def test_a_run_of_one_call_has_the_agents_figures() -> None:
-    usage = ContextSize().reported(TokenCounts(prompt=900, completion=40, cached=700), 3, 1)
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (900, 40, 940)
-    assert (usage.cached_tokens, usage.estimated) == (700, UNSET)
+def test_a_run_of_one_call_is_exact() -> None:
+    context = ContextSize()
+    assert context.reported(900, 1) == 900
+    assert context.is_exact
 
 
-def test_several_calls_share_what_was_read_and_the_last_one_has_its_own_output() -> None:
+def test_several_calls_share_what_was_read() -> None:
     context = ContextSize()
     context.grow(100, 1)
     context.grow(200, 2)
-    usage = context.reported(TokenCounts(prompt=3400, completion=90, cached=1700), 20, 3)
-    # base + 0, base + 100, base + 300
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (1300, 20, 1320)
-    assert (usage.cached_tokens, usage.estimated) == (650, True)
-
-
-def test_the_last_call_wrote_no_more_than_all() -> None:
-    context = ContextSize()
-    context.grow(100, 1)
-    assert context.reported(TokenCounts(prompt=1000, completion=5), 20, 2).completion_tokens == 5
+    assert context.reported(3400, 3) == 1300  # base + 0, base + 100, base + 300
+    assert not context.is_exact
 
 
 def test_calls_between_two_results_began_with_the_same_context() -> None:
@@ -84,57 +74,45 @@ def test_calls_between_two_results_began_with_the_same_context() -> None:
     one.grow(50, 2)  # the results of two calls of the model, told at once
     other.grow(0, 1)
     other.grow(50, 2)
-    counts = TokenCounts(prompt=3050, completion=0)
-    assert one.reported(counts, 0, 3) == other.reported(counts, 0, 3)
+    assert one.reported(3050, 3) == other.reported(3050, 3)
 
 
 def test_another_agent_reports_its_own_calls_alone() -> None:
     context = ContextSize()
     context.grow(5000, 1)
     context.restart(1)
-    usage = context.reported(TokenCounts(prompt=7000, completion=10), 3, 2)
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.estimated) == (7000, 10, UNSET)
+    assert context.reported(7000, 2) == 7000
+    assert context.is_exact
 
 
 def test_figures_of_nothing() -> None:
-    usage = ContextSize().reported(TokenCounts(prompt=0, completion=0), 0, 0)
-    assert (usage.prompt_tokens, usage.cached_tokens, usage.total_tokens) == (0, UNSET, 0)
+    assert ContextSize().reported(0, 0) == 0
 
 
 def test_without_figures_a_call_read_the_prompt_and_what_was_added() -> None:
     context = ContextSize()
-    assert context.estimated(70, 5, 1).prompt_tokens == 70
+    assert context.estimated(70, 1) == 70
     context.grow(30, 1)
-    usage = context.estimated(70, 5, 2)
-    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (100, 5, 105)
-    assert usage.estimated is True
+    assert context.estimated(70, 2) == 100
     context.restart(2)
     context.grow(11, 2)
-    assert context.estimated(70, 5, 2).prompt_tokens == 111  # an agent that has not spoken yet
+    assert context.estimated(70, 2) == 111  # an agent that has not spoken yet
 
 
 @given(
     steps=st.lists(st.tuples(st.integers(0, 9000), st.integers(0, 2), st.booleans()), max_size=20),
-    prompt=st.integers(0, 10**6),
-    completion=st.integers(0, 10**5),
-    cached=st.integers(0, 10**6),
-    output=st.integers(0, 10**5),
+    total=st.integers(0, 10**6),
 )
-def test_whatever_happens_the_figures_fit_each_other(
-    steps: list[tuple[int, int, bool]], prompt: int, completion: int, cached: int, output: int
-) -> None:
+def test_whatever_happens_the_context_only_grows(steps: list[tuple[int, int, bool]], total: int) -> None:
     context, calls, contexts = ContextSize(), 0, [0]
     for tokens, more, restarts in steps:
         calls += more
         context.grow(tokens, calls)
-        contexts.append(context.estimated(0, 0, calls).prompt_tokens)
+        contexts.append(context.estimated(0, calls))
         if restarts:
             context.restart(calls)
-    assert contexts == sorted(contexts)  # it only grows
-    usage = context.reported(TokenCounts(prompt=prompt, completion=completion, cached=cached), output, calls + 1)
-    assert 0 <= (usage.cached_tokens or 0) <= usage.prompt_tokens <= prompt
-    assert 0 <= usage.completion_tokens <= completion
-    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens
+    assert contexts == sorted(contexts)
+    assert 0 <= context.reported(total, calls + 1) <= total
 
 
 # --- what a tool adds -------------------------------------------------------------------------------
@@ -170,3 +148,9 @@ def test_a_call_adds_its_arguments_and_its_result(action: Action, text: str) -> 
 
 def test_of_a_long_output_only_what_the_agent_shows_its_model_is_added() -> None:
     assert tool_tokens(Command(tool="x", command="", output=WORDS * 50_000)) <= 40_000 / 3
+
+
+def test_the_model_wrote_the_arguments_and_not_the_result() -> None:
+    assert argument_tokens(Command(tool="x", command="make all", output=WORDS * 9)) == estimate_tokens("make all")
+    plan = ACTIONS["a plan"][0]
+    assert argument_tokens(plan) == tool_tokens(plan)

@@ -247,6 +247,7 @@ class ModelEntry(Struct, frozen=True):
     id: str
     name: str = ""  # for people
     default: bool = False  # used if a request names no model
+    alias_of: str = ""  # for another name of a model: which one it selects
 
 
 class _Models(Struct, frozen=True):
@@ -277,7 +278,9 @@ class Health(Struct, frozen=True):
 
 
 def models(link: Link) -> Call[list[ModelEntry]]:
-    return (yield from _get(link, _Models, "v1", "models")).data
+    """Without aliases."""
+    entries = (yield from _get(link, _Models, "v1", "models")).data
+    return [entry for entry in entries if not entry.alias_of]
 
 
 def health(link: Link) -> Call[Health]:

@@ -48,7 +48,7 @@ class Start(Struct, frozen=True):
     """Where a reply begins. A run that pauses has several replies."""
 
     after: int = 0  # the number of the last event before it
-    usage: Usage | None = None  # of the last model call of the reply before
+    usage: Usage | None = None  # of the reply before
     kept: bytes = b""  # `StartRun.kept` of the request that it answers
     request_id: str = ""  # of that request
 

@@ -25,8 +25,8 @@ from cursor_gateway.model.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
-    context_usage,
     is_tool,
+    reply_usage,
     source_text,
 )
 from cursor_gateway.model.documents import Document, PlanDocument, RefusedCall, ToolCallDocument, Usage
@@ -75,7 +75,7 @@ class Noted(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    usage: Usage  # of the last model call: clients take it for the size of the conversation
+    usage: Usage  # of this reply; its total is the size of the conversation
     total: Usage | None = None  # of all model calls of the run, once it has ended
     failure: Failure | None = None
     reason: FinishReason = "stop"
@@ -146,7 +146,7 @@ class Translator:
             case Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
-                self.end = Ended(context_usage(event), reason="tool_calls")
+                self.end = Ended(reply_usage(event), reason="tool_calls")
                 deltas.append(self.end)
             case Done(envelope=envelope, failure=failure):
                 refused = tuple(envelope.metadata.refused or ())
@@ -155,7 +155,7 @@ class Translator:
                 elif self._has_notes and failure is None and (line := refusal_line(refused)):
                     deltas.append(Noted(line))
                 count = envelope.metadata.refused_count or 0
-                self.end = Ended(context_usage(event), envelope.usage, failure, refused_count=count, refused=refused)
+                self.end = Ended(reply_usage(event), envelope.usage, failure, refused_count=count, refused=refused)
                 deltas.append(self.end)
             case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass

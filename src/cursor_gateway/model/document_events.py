@@ -97,7 +97,7 @@ class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
 
     envelope: Envelope  # its metadata lists the calls
     raw: str = ""
-    last_call: Usage | None = None
+    last_call: Usage | None = None  # of the reply, see `reply_usage`
     goes_on: bool = False  # it waits for somebody else, such as a person at the page: the response does not end here
 
 
@@ -105,9 +105,7 @@ class Done(Struct, frozen=True, tag_field="event", tag="done"):
     envelope: Envelope
     failure: Failure | None = None
     raw: str = ""
-    last_call: Usage | None = (
-        None  # of the last model call only; None: the same as the envelope's, which is the sum of all
-    )
+    last_call: Usage | None = None  # of the reply, see `reply_usage`; None: the same as the envelope's
 
 
 DocumentEvent: TypeAlias = (
@@ -129,8 +127,11 @@ def ends_reply(event: DocumentEvent) -> bool:
     return isinstance(event, Paused) and not event.goes_on
 
 
-def context_usage(event: Paused | Done) -> Usage:
-    """The tokens of the last model call: the current size of the conversation."""
+def reply_usage(event: Paused | Done) -> Usage:
+    """What the model wrote in this reply, and in total the size of the conversation after the last model call.
+
+    The envelope's usage is the sum of all model calls of the run.
+    """
     return event.last_call or event.envelope.usage
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayRestarted, NotFound, RunCancelled, RunnerLost, ShuttingDown, StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, ToolResult
-from cursor_gateway.model.document_events import context_usage
+from cursor_gateway.model.document_events import reply_usage
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.run_info import WhenClientLeaves
@@ -195,4 +195,4 @@ async def _waits_in_vain(run: RunHandle, after: int) -> bool:
 async def usage_at(run: RunHandle, pause: int) -> Usage | None:
     """The tokens of the last model call before this pause."""
     paused = await run.pause(pause)
-    return context_usage(paused) if paused is not None else None
+    return reply_usage(paused) if paused is not None else None

@@ -1,7 +1,8 @@
 """A model's name as a client knows it in; one of Cursor's models out.
 
-Anthropic's clients send names of Claude models by default, including names that Cursor does not have. An alias stands
-for one of Cursor's models, or for a word: then for the newest model with that word in its name.
+Clients of Anthropic's and OpenAI's APIs send names of Claude and GPT models by default, including names that Cursor
+does not have. An alias stands for one of Cursor's models, or for a word: then for the newest model with that word in
+its name.
 """
 
 import re
@@ -11,14 +12,17 @@ from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.models import is_known
 
 CLAUDE = "claude-"
-FAMILIES = ("opus", "sonnet", "haiku", "fable")
+FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")
+_SMALL = ("mini", "nano")
+# What OpenAI's clients ask for by default. Newer names are Cursor's own, and a mistake in one of them is an error.
+_OPENAI = re.compile(r"(?:chatgpt|gpt-[34]|o[134])(?![0-9]).*")
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
 _DATE = 1000  # larger numbers are dates
 
 
 def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
-    return name in aliases or name.startswith(CLAUDE)
+    return name in aliases or name.startswith(CLAUDE) or _OPENAI.fullmatch(name) is not None
 
 
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
@@ -27,7 +31,7 @@ def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> s
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):
                 return listed
-    family = next((family for family in (*aliases, *FAMILIES) if family in name), "")
+    family = max((family for family in (*aliases, *FAMILIES) if family in name), key=len, default="")
     return _meant(aliases.get(name) or aliases.get(family, family), models)
 
 
@@ -39,8 +43,17 @@ def name_for_claude_code(id: str) -> str:
 def _meant(target: str, models: Sequence[Model]) -> str:
     if _is_listed(target, models):
         return target
-    found = [model.id for model in models if target and target in model.id]
-    return max(found, key=lambda name: (_version(name), -len(name)), default=_FALLBACK)
+    found = [model.id for model in models if target and _has_word(model.id, target)]
+    return max(found, key=lambda name: (not _is_small(name), _version(name), -len(name)), default=_FALLBACK)
+
+
+def _has_word(name: str, word: str) -> bool:
+    """Not within another word: `gemini` is no `mini`."""
+    return re.search(rf"(?<![0-9A-Za-z]){re.escape(word)}(?![A-Za-z])", name) is not None
+
+
+def _is_small(name: str) -> bool:
+    return any(_has_word(name, word) for word in _SMALL)
 
 
 def _is_listed(name: str, models: Sequence[Model]) -> bool:

@@ -4,7 +4,8 @@ import time
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -28,6 +29,9 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     ]
     owned_by: Annotated[str, Meta(description="The provider.")] = "cursor"
     name: Annotated[str, Meta(description="Gateway extension: the display name.")]
+    alias_of: Annotated[
+        str | UnsetType, Meta(description="Gateway extension: the model that this name of `model_aliases` selects.")
+    ] = UNSET
     # Anthropic's:
     type: Annotated[Literal["model"], Meta(description="The object type.")] = "model"
     display_name: Annotated[str, Meta(description="The display name.")]
@@ -75,7 +79,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The agent's models."""
 
     object: Annotated[Literal["list"], Meta(description="The object type.")] = "list"
-    data: Annotated[list[ModelEntry], Meta(description="The models in OpenAI's form.")]
+    data: Annotated[list[ModelEntry], Meta(description="The models in OpenAI's form, and after them the aliases.")]
     models: Annotated[list[CodexModel], Meta(description="The models in Codex's form.")]
     has_more: Annotated[bool, Meta(description="Whether there is another page.")] = False
     first_id: Annotated[str | None, Meta(description="The first id on the page.")]
@@ -102,7 +106,7 @@ class ModelEndpoints:
         models = await self._service.models()
         if "anthropic-version" in request.headers:
             return json_response(self._page(models, request))
-        entries = [self._entry(model.id, model.label) for model in models]
+        entries = [self._entry(model.id, model.label) for model in models] + self._aliases(models)
         return json_response(
             ModelList(
                 data=entries,
@@ -113,7 +117,7 @@ class ModelEndpoints:
         )
 
     async def model(self, request: Request) -> Response:
-        """By its id, by its name for Claude Code, or by one of Claude's names."""
+        """By its id, by its name for Claude Code, or by a name that another provider's clients use."""
         id: str = request.path_params["id"]
         models = await self._service.models()
         aliases = self._service.defaults.model_aliases
@@ -123,6 +127,12 @@ class ModelEndpoints:
                 return json_response(self._entry(id, model.label))
         self._service.check_model(meant)
         raise unknown_model(id, [])
+
+    def _aliases(self, models: list[Model]) -> list[ModelEntry]:
+        aliases = self._service.defaults.model_aliases
+        names = sorted(aliases.keys() - {model.id for model in models})
+        meant = {name: resolve(name, aliases, models) for name in names}
+        return [replace(self._entry(name, f"{name} ({meant[name]})"), alias_of=meant[name]) for name in names]
 
     def _page(self, models: list[Model], request: Request) -> ModelPage:
         """Empty if the model is not listed."""

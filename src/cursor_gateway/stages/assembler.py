@@ -510,8 +510,8 @@ class Assembler:
     def _pause(self, call_ids: tuple[str, ...], *, goes_on: bool) -> None:
         self._end_output()
         envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
-        last = self._usage.last_call(None, [tool.action for tool in self._tools.values()])
-        self._out.append(Paused(envelope, _drained(self._loose), last, goes_on))
+        used = self._usage.paused([tool.action for tool in self._tools.values()], ends_reply=not goes_on)
+        self._out.append(Paused(envelope, _drained(self._loose), used, goes_on))
 
     def _end_everything(self) -> None:
         self._end_output()
@@ -529,8 +529,8 @@ class Assembler:
         differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
         envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
         failure = event.failure if isinstance(event, RunFailed) else None
-        last = self._usage.last_call(event.last_usage or event.usage)
-        self._out.append(Done(envelope, failure, _drained(self._loose), None if last == envelope.usage else last))
+        used = self._usage.reply(event.last_usage or event.usage)
+        self._out.append(Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used))
 
     def _envelope(
         self,

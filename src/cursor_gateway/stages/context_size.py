@@ -19,25 +19,11 @@ together. With one call nothing was added, and the result is exactly T.
 from collections.abc import Sequence
 
 import msgspec
-from msgspec import UNSET
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
-from cursor_gateway.model.agent_events import TokenCounts
-from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file
-
-
-def usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, *, estimated: bool = False) -> Usage:
-    return Usage(
-        prompt_tokens=prompt,
-        completion_tokens=completion,
-        total_tokens=prompt + completion,
-        cached_tokens=cached or UNSET,
-        reasoning_tokens=min(reasoning, completion) or UNSET,
-        estimated=estimated or UNSET,
-    )
 
 
 def last_context(total: int, added: Sequence[int]) -> int:
@@ -63,22 +49,21 @@ class ContextSize:
         """Another agent continues the run, and will report only its own calls."""
         self._earlier, self._sizes = calls, []
 
-    def estimated(self, prompt: int, output: int, calls: int) -> Usage:
-        """The last call of an agent that has not reported usage: it read the prompt and what was added."""
+    def estimated(self, prompt: int, calls: int) -> int:
+        """What the last call of an agent that has not reported usage read: the prompt and what was added."""
         self._note(calls)
-        read = prompt + (self._sizes[-1] if self._sizes else self._size)
-        return usage(read, output, estimated=True)
+        return prompt + (self._sizes[-1] if self._sizes else self._size)
 
-    def reported(self, counts: TokenCounts, output: int, calls: int) -> Usage:
-        """The last call of an agent that reported these sums; `output` estimates what that call wrote."""
+    def reported(self, total: int, calls: int) -> int:
+        """What the last call of an agent read whose calls read `total` tokens."""
         self._note(calls)
         sizes = self._sizes or [self._size]
-        read = last_context(counts.prompt, [size - sizes[0] for size in sizes])
-        wrote = counts.completion if len(sizes) == 1 else min(output, counts.completion)
-        # Exact for one call; for several, in proportion.
-        cached = min(counts.cached * read // counts.prompt, read) if counts.prompt else 0
-        thought = counts.reasoning * wrote // counts.completion if counts.completion else 0
-        return usage(read, wrote, cached, thought, estimated=len(sizes) > 1)
+        return last_context(total, [size - sizes[0] for size in sizes])
+
+    @property
+    def is_exact(self) -> bool:
+        """The current agent has made one call."""
+        return len(self._sizes) <= 1
 
     def _note(self, calls: int) -> None:
         began = calls - self._earlier - len(self._sizes)
@@ -87,23 +72,30 @@ class ContextSize:
 
 def tool_tokens(action: Action) -> int:
     """The tokens that a finished call adds: the model's arguments and the tool's result."""
-    return sum(map(estimate_tokens_by_sample, _texts(action)))
+    arguments, results = _texts(action)
+    return sum(map(estimate_tokens_by_sample, arguments + results))
 
 
-def _texts(action: Action) -> list[str]:
+def argument_tokens(action: Action) -> int:
+    """The tokens that the model wrote to make a call."""
+    return sum(map(estimate_tokens_by_sample, _texts(action)[0]))
+
+
+def _texts(action: Action) -> tuple[list[str], list[str]]:
+    """The arguments, and the result."""
     match action:
         case Command(command=command, output=output):
-            return [command, output[:_LONGEST_OUTPUT]]
+            return [command], [output[:_LONGEST_OUTPUT]]
         case FileEdit(path=path, content=content, diff=diff):
-            return [path, content or "", diff.old_string if diff is not None else ""]
+            return [path, content or "", diff.old_string if diff is not None else ""], []
         case Plan(markdown=markdown):
-            return [markdown]
+            return [markdown], []
         case Question(questions=questions, answers=answers):
-            return [_json(questions), _json(answers)]
+            return [_json(questions)], [_json(answers)]
         case TodoUpdate(todos=todos):
-            return [_json(todos)]
+            return [_json(todos)], []
         case OtherTool(arguments=arguments, data=data):
-            return [_json(arguments), data if isinstance(data, str) else _json(data)]
+            return [_json(arguments)], [data if isinstance(data, str) else _json(data)]
 
 
 def _json(value: object) -> str:

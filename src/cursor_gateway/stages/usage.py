@@ -1,14 +1,23 @@
-"""Compute the tokens of a run and of its last model call, from the agent's output and its reported figures."""
+"""Compute the tokens of a run, and of one reply of it, from the agent's output and its reported figures.
+
+One run can take many model calls, and each of them reads the whole context. The total of a run is the sum of all calls.
+The usage of a reply is what clients of OpenAI's and Anthropic's APIs expect, for which one request is one model call:
+
+    completion    all that the model wrote in this reply
+    total         the size of the context after the last model call, see `context_size.py`
+    prompt        the difference: what the context has besides that output
+"""
 
 from collections.abc import Iterable
 from typing import TypeGuard
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.model.actions import Action
 from cursor_gateway.model.agent_events import RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import ContextSize, tool_tokens, usage
+from cursor_gateway.stages.context_size import ContextSize, argument_tokens, tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.stages.turns import Turns
 
@@ -21,8 +30,11 @@ class RunUsage:
         self.prompt = ""
         self._turns, self._known_tokens = turns, known_tokens
         self._context = ContextSize()
-        self._all_output_tokens = 0
-        self._output_tokens = 0  # since the last tool ended
+        self._run_output = 0  # what the model wrote in the run: text, thinking, and the arguments of calls
+        self._call_output = 0  # since the last tool ended, without arguments
+        self._agent_output = 0  # of the current agent in this reply
+        self._earlier_output = 0  # of the agents before it in this reply
+        self._is_whole = True  # the current agent has worked for this reply alone
         self._given_tokens = 0  # the results of the caller's tools
 
     def agent_started(self) -> None:
@@ -30,44 +42,92 @@ class RunUsage:
         self._turns.end()
         self._context.grow(self._take_output(), self._turns.count)
         self._context.restart(self._turns.count)
+        self._earlier_output += self._agent_output
+        self._agent_output, self._is_whole = 0, True
 
     def tool_ended(self, action: Action) -> None:
         self._context.grow(self._take_output() + tool_tokens(action), self._turns.count)
+        arguments = argument_tokens(action)
+        self._run_output += arguments
+        self._agent_output += arguments
 
     def caller_result(self, text: str) -> None:
         self._given_tokens += estimate_tokens_by_sample(text)
 
     def total(self, counts: TokenCounts | None) -> Usage:
         """The sum of all model calls. `counts` is what the agent reported for the run; None if unknown."""
-        if _is_sane(counts):
-            return usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
+        if _is_sane(counts) and counts.completion:
+            return _usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
         self._count_output()
+        if _is_sane(counts):
+            return _usage(counts.prompt, self._run_output, counts.cached, is_estimate=self._run_output > 0)
         prompt = estimate_tokens_by_sample(self.prompt) + self._given_tokens
-        return usage(prompt, self._all_output_tokens, estimated=True)
+        return _usage(prompt, self._run_output, is_estimate=True)
 
-    def last_call(self, counts: TokenCounts | None, open_calls: Iterable[Action] = ()) -> Usage:
-        """`counts` is what the last agent reported for its calls; None if it has not reported anything yet."""
-        # Results without an answer were still read, by a call that ended the turn without output.
-        calls = self._turns.count + (not self._turns.is_open)
-        if _is_sane(counts) and calls == 1:
-            return self._context.reported(counts, 0, calls)
+    def paused(self, open_calls: Iterable[Action], *, ends_reply: bool) -> Usage:
+        """Of the reply so far, which contains the arguments of the open calls."""
+        asked = sum(map(argument_tokens, open_calls))
+        used = self._estimated_reply(asked)
+        if ends_reply:
+            # The arguments are added when the calls end; but they are part of this reply, not of the next.
+            self._agent_output, self._earlier_output, self._is_whole = -asked, 0, False
+        return used
+
+    def reply(self, counts: TokenCounts | None) -> Usage:
+        """Of the reply with which the run ends. `counts` is what the last agent reported; None if nothing."""
+        if not _is_sane(counts):
+            return self._estimated_reply(0)
+        calls = self._calls()
+        if calls == 1 and counts.completion:
+            return _usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
         self._count_output()
-        output = self._output_tokens + sum(map(tool_tokens, open_calls))
-        if _is_sane(counts):
-            return self._context.reported(counts, output, calls)
-        return self._context.estimated(self._known_tokens + estimate_tokens_by_sample(self.prompt), output, calls)
+        read = self._context.reported(counts.prompt, calls)
+        wrote = max(0, self._agent_output)
+        if counts.completion:
+            wrote = counts.completion if self._is_whole else min(wrote, counts.completion)
+        last = wrote if self._context.is_exact else min(self._call_output, wrote)
+        completion = self._earlier_output + wrote
+        prompt = max(0, read + last - completion)
+        # Exact for one call; for several, in proportion.
+        cached = min(counts.cached * read // counts.prompt, prompt) if counts.prompt else 0
+        thought = counts.reasoning * wrote // counts.completion if counts.completion else 0
+        is_reported = self._context.is_exact and completion == counts.completion
+        return _usage(prompt, completion, cached, thought, is_estimate=not is_reported)
+
+    def _estimated_reply(self, asked: int) -> Usage:
+        self._count_output()
+        read = self._context.estimated(self._known_tokens + estimate_tokens_by_sample(self.prompt), self._calls())
+        last = self._call_output + asked
+        completion = max(last, self._earlier_output + self._agent_output + asked)
+        return _usage(max(0, read + last - completion), completion, is_estimate=True)
+
+    def _calls(self) -> int:
+        # Results without an answer were still read, by a call that ended the turn without output.
+        return self._turns.count + (not self._turns.is_open)
 
     def _take_output(self) -> int:
         self._count_output()
-        taken, self._output_tokens = self._output_tokens, 0
+        taken, self._call_output = self._call_output, 0
         return taken
 
     def _count_output(self) -> None:
         if self.model_output:
             tokens = estimate_tokens_by_sample("".join(self.model_output))
             self.model_output.clear()
-            self._all_output_tokens += tokens
-            self._output_tokens += tokens
+            self._run_output += tokens
+            self._call_output += tokens
+            self._agent_output += tokens
+
+
+def _usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, *, is_estimate: bool = False) -> Usage:
+    return Usage(
+        prompt_tokens=prompt,
+        completion_tokens=completion,
+        total_tokens=prompt + completion,
+        cached_tokens=cached or UNSET,
+        reasoning_tokens=min(reasoning, completion) or UNSET,
+        estimated=is_estimate or UNSET,
+    )
 
 
 def _is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:

@@ -116,7 +116,7 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     created: int
     model: str
     choices: list[Choice]
-    usage: CompletionUsage  # of the last model call: clients take it for the size of the conversation
+    usage: CompletionUsage  # of this reply; its total is the size of the conversation
     cursor: CursorFields | UnsetType = UNSET
     error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 

@@ -251,7 +251,7 @@ MEANINGS: Meanings = {
     "ChatCompletionMessage.content": "The agent's own text, byte for byte; null if there are only tool calls.",
     "ChatCompletionToolCall": "A tool call.",
     "ChatCompletionFunction": "The function and its arguments.",
-    "ChatCompletion.usage": "The tokens of the last model call: the size of the conversation.",
+    "ChatCompletion.usage": "What the model wrote in this reply, and in total the size of the conversation.",
     "ChatCompletionCursor.refused_count": "The number of the agent's tool calls that were not run because nothing "
     "allowed them, whatever the answer claims.",
     "ChatCompletionCursor.refused": "The first 20 of them: what was not run, the rules that would allow it, the "
@@ -268,7 +268,7 @@ MEANINGS: Meanings = {
     "ChatCompletionCompletionTokensDetails.reasoning_tokens": "Tokens of thinking; 0 if they are not reported.",
     "ChatCompletionChunk.id": "The same for all chunks.",
     "ChatCompletionChunk.choices": "The changes; empty in the chunk with the usage.",
-    "ChatCompletionChunk.usage": "The tokens of the last model call, in the last chunk, if requested.",
+    "ChatCompletionChunk.usage": "The tokens of this reply, in the last chunk, if requested.",
     "ChatCompletionChunk.cursor": "Gateway data, with `usage`.",
     "ChatCompletionChunkChoice": "The changes.",
     "ChatCompletionChunkChoice.delta": "The changes; the first chunk has the role.",

@@ -99,7 +99,7 @@ ContentBlock: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ServerToolU
 
 
 class MessageUsage(Struct, frozen=True, kw_only=True):
-    """Of the last model call: clients take the sum of the three inputs for the size of the conversation."""
+    """Of this message. All four together are the size of the conversation."""
 
     input_tokens: int  # without those that came from the cache
     cache_creation_input_tokens: int = 0

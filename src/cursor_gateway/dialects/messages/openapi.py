@@ -112,7 +112,7 @@ def _schemas() -> dict[str, Json]:
         **api.record("MessagesTool", "A caller's tool.", _TOOL, ["name"]),
         **options,
         **api.record("Message", "A message of Anthropic's Messages API.", _MESSAGE),
-        **api.record("MessagesUsage", "The tokens of the last model call.", _USAGE),
+        **api.record("MessagesUsage", "The tokens of this message.", _USAGE),
         **api.record(
             "MessagesEvent",
             "One event of a stream: `message_start`, then for each block `content_block_start`, `content_block_delta` "
@@ -199,7 +199,10 @@ _MESSAGE: Fields = {
     "content": ({"type": "array", "items": api.OBJECT}, "Blocks: `text`, `thinking`, `tool_use`, server tools."),
     "stop_reason": ({"enum": [*get_args(StopReason), None]}, "Why the answer ended."),
     "stop_sequence": ({"type": ["string", "null"]}, "The stop sequence that was found."),
-    "usage": (api.ref("MessagesUsage"), "The size of the conversation."),
+    "usage": (
+        api.ref("MessagesUsage"),
+        "What the model wrote in this message, and in total the size of the conversation.",
+    ),
 }
 _USAGE: Fields = {
     "input_tokens": (api.COUNT, "Tokens read, excluding those from the cache."),

@@ -194,7 +194,7 @@ def _schemas() -> dict[str, Json]:
             ["type"],
         ),
         **api.record("Response", "A response of OpenAI's Responses API.", _RESPONSE),
-        **api.record("ResponseUsage", "The tokens of the last model call.", _USAGE),
+        **api.record("ResponseUsage", "The tokens of this response.", _USAGE),
         **api.record(
             "ResponseEvent",
             "One event of a stream: `response.created`, `response.in_progress`, the events of each item, then one of "

@@ -209,7 +209,7 @@ class Response(Echo, frozen=True, kw_only=True):
     incomplete_details: IncompleteDetails | None = None
     model: str
     output: tuple[Item, ...] = ()
-    usage: ResponseUsage | None = None  # of the last model call: clients take it for the size of the conversation
+    usage: ResponseUsage | None = None  # of this response; its total is the size of the conversation
     cursor: CursorFields | UnsetType = UNSET
 
 

@@ -128,7 +128,7 @@ function showModels() {
 
 export async function loadModels() {
 	const { data } = await json("/v1/models");
-	models = data;
+	models = data.filter((entry) => !entry.alias_of);
 	showModels();
 }
 
