@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.changes import REVIEWS, ReviewRequest
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.reverting import FileEdits
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.base import ConversationRecord, RunRecord
 
@@ -73,14 +73,20 @@ class FindFolders(Struct, frozen=True, tag="folders"):
     owner: str = ""  # earlier versions do not send it
 
 
-class FindRevertible(Struct, frozen=True, tag="revertible"):
-    conversation: ConversationRecord
-    files: Sequence[FileEdits]
+class ReviewChanges(Struct, frozen=True, tag="review"):
+    """A request about the changed files of a conversation; `kind` is one of `REVIEWS`."""
 
-
-class Revert(Struct, frozen=True, tag="revert"):
     conversation: ConversationRecord
-    files: Sequence[FileEdits]
+    kind: str
+    request: msgspec.Raw
+
+    @classmethod
+    def of(cls, conversation: ConversationRecord, request: ReviewRequest) -> "ReviewChanges":
+        kind = next(kind for kind, (wanted, _) in REVIEWS.items() if isinstance(request, wanted))
+        return cls(conversation, kind, msgspec.Raw(_encoder.encode(request)))
+
+    def decoded(self) -> ReviewRequest:
+        return msgspec.msgpack.decode(self.request, type=REVIEWS[self.kind][0])
 
 
 class ListPermissions(Struct, frozen=True, tag="permissions"):
@@ -103,8 +109,7 @@ Command: TypeAlias = (
     | ListModels
     | FindFiles
     | FindFolders
-    | FindRevertible
-    | Revert
+    | ReviewChanges
     | ListPermissions
     | RevokePermission
 )

@@ -20,14 +20,13 @@ from cursor_gateway.cluster.commands import (
     Failed,
     FindFiles,
     FindFolders,
-    FindRevertible,
     ListModels,
     ListPermissions,
     Outcome,
     Remove,
     Replied,
     Returned,
-    Revert,
+    ReviewChanges,
     RevokePermission,
     Start,
     Stop,
@@ -38,6 +37,7 @@ from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
 from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker, earlier_reply
@@ -47,7 +47,6 @@ from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
 from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Removed
@@ -252,18 +251,16 @@ class Front:
         volume = await self._named_volume(query)
         return await self._value(FindFolders(query, limit, owner), list[str], "", volume=volume)
 
-    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        command = ReviewChanges.of(conversation, request)
         try:
             return await self._value(
-                FindRevertible(conversation, files), set[str], conversation.owner, volume=conversation.volume
+                command, REVIEWS[command.kind][1], conversation.owner, volume=conversation.volume
             )
         except NoRunner:
-            return set()
-
-    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        return await self._value(
-            Revert(conversation, files), list[RevertedFile], conversation.owner, volume=conversation.volume
-        )
+            if not isinstance(request, ListRequest):
+                raise
+            return ListedChanges([])
 
     async def permissions(self, owner: str) -> list[PermissionEntry]:
         """Each machine keeps its own."""

@@ -23,14 +23,13 @@ from cursor_gateway.cluster.commands import (
     Failed,
     FindFiles,
     FindFolders,
-    FindRevertible,
     ListModels,
     ListPermissions,
     Outcome,
     Remove,
     Replied,
     Resume,
-    Revert,
+    ReviewChanges,
     RevokePermission,
     Start,
     Stop,
@@ -285,10 +284,8 @@ class Runner:
                 return returned(await service.files(owner, workspace, query, limit))
             case FindFolders(query=query, limit=limit, owner=owner):
                 return returned(await service.folders(owner, query, limit))
-            case FindRevertible(conversation=conversation, files=files):
-                return returned(await service.revertible(conversation, files))
-            case Revert(conversation=conversation, files=files):
-                return returned(await service.revert(conversation, files))
+            case ReviewChanges(conversation=conversation):
+                return returned(await service.review(conversation, command.decoded()))
             case ListPermissions(owner=owner):
                 return returned(await service.permissions(owner))
             case RevokePermission(owner=owner, id=id):

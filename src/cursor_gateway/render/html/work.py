@@ -15,7 +15,7 @@ from cursor_gateway.render.html import markdown
 from cursor_gateway.render.html.changes import changed_file, framed
 from cursor_gateway.render.html.documents import article, code_part
 from cursor_gateway.render.html.markdown import Rendered as Rendered
-from cursor_gateway.stages.changes import FileChange
+from cursor_gateway.model.changes import FileChange
 
 
 class Article(Struct, frozen=True, tag="article"):
