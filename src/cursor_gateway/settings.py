@@ -216,6 +216,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a file in the data "
         "directory.",
     ] = ""
+    snapshots: Annotated[
+        bool, "Keep the contents of files that change in a conversation, so that they can be restored exactly."
+    ] = True
     history_days: Annotated[
         float, Meta(ge=0, le=36500), "Delete conversations that have not been used for this many days; 0 keeps them."
     ] = 0

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
-from cursor_gateway.runs.workspace_files import find_files
+from cursor_gateway.workspace.files import find_files
 from cursor_gateway.runs.workspaces import Workspaces
 
 

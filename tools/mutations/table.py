@@ -186,8 +186,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Workspaces: no NUL", ' or "\\0" in name', ""),
     ),
     *_of(
-        "runs/workspace_files.py",
-        "tests/runs/test_workspace_files.py",
+        "workspace/files.py",
+        "tests/workspace/test_files.py",
         (
             "Files: links are not followed",
             "is_dir(follow_symlinks=False):\n                if",
@@ -284,8 +284,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Numbers: a patch's lines", "else 10**_MOST_DIGITS", "else int(hunk[1])"),
     ),
     *_of(
-        "runs/ignore_rules.py",
-        "tests/runs/test_ignore_rules.py",
+        "workspace/ignore_rules.py",
+        "tests/workspace/test_ignore_rules.py",
         ("Ignore rules: stars do not backtrack", 'yield b"(?>" + stars[0]', 'yield b"(?:" + stars[0]'),
         ("Ignore rules: a pattern has a limit", " or len(text) > _MOST_BYTES", ""),
     ),

@@ -46,6 +46,7 @@ from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
+from cursor_gateway.workspace.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
@@ -258,6 +259,7 @@ async def _service(
         is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
         must_store_seconds=None if own is None else settings.database_seconds,
         lost_agents=agents,
+        snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
     )
 
 

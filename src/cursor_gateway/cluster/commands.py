@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.changes import REVIEWS, ReviewRequest
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.store.base import RunRecord
+from cursor_gateway.store.base import ConversationRecord, RunRecord
 
 
 class Take(Struct, frozen=True, tag="take"):
@@ -56,7 +57,23 @@ class Call(Struct, frozen=True, tag="call"):
     arguments: dict[str, msgspec.Raw]
 
 
-Command: TypeAlias = Take | Start | Resume | Answer | Stop | Call
+class ReviewChanges(Struct, frozen=True, tag="review"):
+    """A request about the changed files of a conversation; `kind` is one of `REVIEWS`."""
+
+    conversation: ConversationRecord
+    kind: str
+    request: msgspec.Raw
+
+    @classmethod
+    def of(cls, conversation: ConversationRecord, request: ReviewRequest) -> "ReviewChanges":
+        kind = next(kind for kind, (wanted, _) in REVIEWS.items() if isinstance(request, wanted))
+        return cls(conversation, kind, msgspec.Raw(_encoder.encode(request)))
+
+    def decoded(self) -> ReviewRequest:
+        return msgspec.msgpack.decode(self.request, type=REVIEWS[self.kind][0])
+
+
+Command: TypeAlias = Take | Start | Resume | Answer | Stop | Call | ReviewChanges
 
 _METHODS = frozenset(
     {
@@ -66,8 +83,6 @@ _METHODS = frozenset(
         "files",
         "folders",
         "image",
-        "revertible",
-        "revert",
         "permissions",
         "revoke_permission",
     }

@@ -20,6 +20,7 @@ from cursor_gateway.cluster.commands import (
     Outcome,
     Replied,
     Returned,
+    ReviewChanges,
     Start,
     Stop,
     Take,
@@ -30,6 +31,7 @@ from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
 from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker, earlier_reply
@@ -40,7 +42,6 @@ from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
 from cursor_gateway.runs.run_service import RunService, ServiceState
 from cursor_gateway.runs.service import Removed
@@ -248,16 +249,16 @@ class Front:
         to = Receiver(volume=await self._named_volume(query))
         return await self._call(to, RunService.folders, owner, query, limit)
 
-    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        command = ReviewChanges.of(conversation, request)
         to = Receiver(conversation.owner, volume=conversation.volume)
         try:
-            return await self._call(to, RunService.revertible, conversation, files)
+            result: ReviewResult = await self._value(to, command, REVIEWS[command.kind][1])
+            return result
         except NoRunner:
-            return set()
-
-    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        to = Receiver(conversation.owner, volume=conversation.volume)
-        return await self._call(to, RunService.revert, conversation, files)
+            if not isinstance(request, ListRequest):
+                raise
+            return ListedChanges([])
 
     async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
         to = Receiver(conversation.owner, volume=conversation.volume)
@@ -334,10 +335,13 @@ class Front:
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _T:
-        match await self._ask(call(method, *args, **kwargs), to):
+        returned: _T = await self._value(to, call(method, *args, **kwargs), get_type_hints(method)["return"])
+        return returned
+
+    async def _value(self, to: Receiver, command: Command, type: Any) -> Any:
+        match await self._ask(command, to):
             case Returned(value=value):
-                returned: _T = msgspec.msgpack.decode(value, type=get_type_hints(method)["return"])
-                return returned
+                return msgspec.msgpack.decode(value, type=type)
             case Failed(failure=failure):
                 raise error_of(failure)
             case Replied():

@@ -24,6 +24,7 @@ from cursor_gateway.cluster.commands import (
     Outcome,
     Replied,
     Resume,
+    ReviewChanges,
     Start,
     Stop,
     Take,
@@ -272,6 +273,8 @@ class Runner:
                 if method == "cancel":
                     await self._settle(**arguments, is_cancelled=True)
                 return returned(await getattr(service, method)(**arguments))
+            case ReviewChanges(conversation=conversation):
+                return returned(await service.review(conversation, command.decoded()))
 
     async def _resumed(self, request: RunRequest, claim: Claim) -> Run:
         """Raises `RunnerLost` if the run is not to be continued any more. What cannot be continued is ended."""

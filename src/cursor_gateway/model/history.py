@@ -45,17 +45,6 @@ class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
     pinned: Annotated[bool | None, Meta(description="Whether it is listed at the top.")] = None
 
 
-class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """The files to revert: one of the conversation, all of a run, or one as a run changed it."""
-
-    path: Annotated[
-        Annotated[str, Meta(max_length=4096)] | None, Meta(description="The file, as in the list of changes.")
-    ] = None
-    chat_id: Annotated[
-        str | None, Meta(description="The run whose changes are reverted. Without it, those of all runs.")
-    ] = None
-
-
 class RemovalPending(Struct, frozen=True):
     """A conversation that is deleted, except for the copies of some agents."""
 

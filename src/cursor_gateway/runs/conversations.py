@@ -15,6 +15,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.private_files import private_folder
 from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store
+from cursor_gateway.workspace.change_log import FOLDER as CHANGES
 
 _YOUNG_SECONDS = 3600.0
 
@@ -157,9 +158,12 @@ class Conversations:
         return await self._store.delete_conversation(id, owner)
 
     async def file_sizes(self) -> dict[str, int]:
-        """The bytes that each conversation keeps in its folder."""
+        """The bytes that each conversation keeps in its folder, and of the files that it changed."""
         return await asyncio.to_thread(
-            lambda: {folder.name: size_of(folder) for folder in self._directory.glob("conv_*")}
+            lambda: {
+                folder.name: size_of(folder) + size_of(self.data / CHANGES / folder.name)
+                for folder in self._directory.glob("conv_*")
+            }
         )
 
     async def strays(self, now: float) -> list[str]:

@@ -68,6 +68,22 @@ class Predecessor(Protocol):
     async def gone(self) -> None: ...
 
 
+class TurnWatch(Protocol):
+    """Watches a run's agent, to know which files it changes."""
+
+    async def begin(self) -> None:
+        """Before the agent starts."""
+        ...
+
+    async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+        """The same events, with exact edits."""
+        ...
+
+    def end(self) -> None:
+        """However the run ends, before anybody sees it."""
+        ...
+
+
 class Driver:
     """Drives the agent of one run. `Waiting` decides when to pause, and when the agent must be ended."""
 
@@ -81,6 +97,7 @@ class Driver:
         turns: TurnBuilder | None = None,
         caller: CallerTools | None = None,
         assembler: Assembler | None = None,
+        watch: TurnWatch | None = None,
     ) -> None:
         """`turns` makes the turns for an agent that has to be started again; `caller` has the caller's tools;
         `assembler` continues a run that another process began."""
@@ -95,7 +112,7 @@ class Driver:
         self.stop_reason: GatewayError | None = None
         self.is_storing = False  # what the agent has written; more of it is not read meanwhile
         self.owner: Owner | None = None
-        self._log, self._waiting, self._turns, self._caller = log, waiting, turns, caller
+        self._log, self._waiting, self._turns, self._caller, self._watch = log, waiting, turns, caller, watch
         self._assembler = assembler or Assembler(info)
         self._usage = UsageTotal()
         self._task: asyncio.Task[None] | None = None
@@ -141,6 +158,8 @@ class Driver:
             if self.stop_reason is None:
                 if after is not None:
                     await after.gone()
+                if self._watch is not None:
+                    await self._watch.begin()
                 while (end := await self._take_turn(source)) is not TurnEnd.RUN_OVER:
                     self.turn = await self._next_turn(source, end)
                 await self._end(source, AgentCrashed())
@@ -158,6 +177,8 @@ class Driver:
 
     async def _end(self, source: SourceRouter, why: GatewayError) -> None:
         """Unless the agent has reported itself how it ended."""
+        if self._watch is not None:
+            self._watch.end()
         if self._log.state.done is None:
             failure = source.redacted((self.stop_reason or why).failure())
             self._log.add(self._assembler.push(self._timed(RunFailed(failure=failure))))
@@ -219,6 +240,8 @@ class Driver:
         """Handles one read of the agent's output. Returns the end of the turn, if it contains one."""
         self.heard_at = asyncio.get_running_loop().time()
         self.has_events = True
+        if self._watch is not None:
+            batch = await self._watch.seen(batch)
         out: list[DocumentEvent] = []
         end: TurnEnd | None = None
         for event in batch:

@@ -1,12 +1,14 @@
 """The `RunService` of a process that runs its agents itself."""
 
-from collections.abc import Collection, Sequence, Set
-from functools import cached_property, partial
+import time
+from collections.abc import Collection, Set
+from functools import cached_property
 
 from msgspec.structs import replace
 
-from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, RunAnswer, ToolResults
+from cursor_gateway.model.changes import ListedChanges, ListRequest, PatchRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
@@ -14,18 +16,19 @@ from cursor_gateway.runs.fair_threads import FairThreads, IsGone
 from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import ImagePlace, read_image_file
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile, fitting, revert
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.starter import unwritable
 from cursor_gateway.runs.whole_answers import quote_answer
-from cursor_gateway.runs.workspace_files import find_files
 from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.workspace.files import find_files
+from cursor_gateway.workspace.review import Review
 
 _THREADS = 4
+_LIST_SECONDS = 5.0
 
 
 class LocalRunService(Service):
@@ -105,15 +108,23 @@ class LocalRunService(Service):
     async def folders(self, owner: str, query: str, limit: int) -> list[str]:
         return await self._threads.run(owner, lambda _: self.workspaces.folders(query, limit))
 
-    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
-        folder = self.workspaces.allowed(conversation.workspace)
-        if folder is None:
-            return set()
-        return await self._threads.run(conversation.owner, partial(fitting, folder, files))
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        """One at a time in each conversation."""
+        is_reading = isinstance(request, ListRequest | PatchRequest)
+        if self.snapshots is None:
+            if is_reading:
+                return ListedChanges([])
+            raise NotFound("This gateway does not record what files were (`snapshots` is false).")
+        find = self.workspaces.allowed if is_reading else self.workspaces.find
+        folder = find(conversation.workspace) or ""  # then no file exists, for a list
+        await self.snapshots.settled(conversation.id)
+        log, until = self.snapshots.log(conversation.id), time.monotonic() + _LIST_SECONDS
 
-    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]:
-        folder = self.workspaces.find(conversation.workspace)
-        return await self._threads.run(conversation.owner, lambda _: revert(folder, files))
+        def work(is_gone: IsGone) -> ReviewResult:
+            return Review(folder, log, lambda: is_gone() or time.monotonic() > until).perform(request)
+
+        async with self._locks.holding(("changes", conversation.id)):
+            return await self._threads.run(conversation.owner, work)
 
     async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
         workspace = self.workspaces.allowed(conversation.workspace)

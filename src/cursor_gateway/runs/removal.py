@@ -12,13 +12,21 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.router import SourceRouter
+from cursor_gateway.workspace.snapshots import Snapshots
 
 _WAIT_SECONDS = 5.0  # of the caller that deletes
 
 
 class Removals:
-    def __init__(self, source: SourceRouter, conversations: Conversations, permissions: Permissions) -> None:
+    def __init__(
+        self,
+        source: SourceRouter,
+        conversations: Conversations,
+        permissions: Permissions,
+        snapshots: Snapshots | None = None,
+    ) -> None:
         self._source, self._conversations, self._permissions = source, conversations, permissions
+        self._snapshots = snapshots
         self._under_way: dict[str, asyncio.Task[bool]] = {}
 
     async def remove(self, conversation_id: str, seconds: float = _WAIT_SECONDS) -> bool:
@@ -48,5 +56,7 @@ class Removals:
             is_done = await self._source.forget(str(folder))
         except (GatewayError, OSError):
             is_done = False
+        if self._snapshots is not None:
+            await self._snapshots.forget(conversation_id)
         await asyncio.to_thread(remove_folder, folder, is_done=is_done)
         return is_done

@@ -9,7 +9,7 @@ from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.driver import Driver
+from cursor_gateway.runs.driver import Driver, TurnWatch
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.journal import Journal
@@ -54,6 +54,7 @@ class Run(RunHandle):
         caller: CallerTools | None = None,
         questions: Questions | None = None,
         assembler: Assembler | None = None,
+        watch: TurnWatch | None = None,
     ) -> None:
         """`waiting` has the calls that `caller` and `questions` make; see `Driver` for the rest."""
         self.log = EventLog(journal)
@@ -64,7 +65,9 @@ class Run(RunHandle):
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
         self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
         self.questions = questions if questions is not None else Questions(self.waiting)
-        self.driver = Driver(info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler)
+        self.driver = Driver(
+            info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler, watch=watch
+        )
         self.log.owner = self.readers.owner = self.driver.owner = self
         self.when_ended: Callable[[Failure | None], None] | None = None  # called before readers see the end
         self._observers: tuple[Observer, ...] = ()

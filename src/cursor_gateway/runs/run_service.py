@@ -1,11 +1,12 @@
 """The interface between the HTTP server and the code that runs agents, in this process or in others."""
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Set
 from typing import Protocol
 
 from msgspec import Struct
 
 from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.model.requests import NOT_STORED
@@ -14,7 +15,6 @@ from cursor_gateway.runs.continuing import Continued
 from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import ImagePlace
-from cursor_gateway.runs.reverting import FileEdits, RevertedFile
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.sources.base import Model, SourceState
@@ -98,11 +98,9 @@ class RunService(Protocol):
         """Folders that a conversation may use as its workspace."""
         ...
 
-    async def revertible(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> Set[str]:
-        """The paths of those files that `revert` can restore."""
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        """Lists, reverts, keeps or commits what changed in the conversation's workspace."""
         ...
-
-    async def revert(self, conversation: ConversationRecord, files: Sequence[FileEdits]) -> list[RevertedFile]: ...
 
     async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
         """Raises `NotFound`."""

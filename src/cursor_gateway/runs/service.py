@@ -54,6 +54,7 @@ from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
+from cursor_gateway.workspace.snapshots import Snapshots
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 
@@ -79,6 +80,7 @@ class Service:
         is_alive: Callable[[str], bool] = lambda instance: True,
         must_store_seconds: float | None = None,
         lost_agents: LostAgents | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
         a cluster, a run is nowhere but in the store; see `Journal`."""
@@ -89,7 +91,7 @@ class Service:
         self._questions = FailedQuestions(defaults.reconnect_seconds, time.monotonic)
         self.decisions = permissions or Permissions(conversations.data, now_ms)
         self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
-        self.removals = Removals(self.source, conversations, self.decisions)
+        self.removals = Removals(self.source, conversations, self.decisions, snapshots)
         self.starter = RunStarter(
             self.source,
             runs,
@@ -105,7 +107,9 @@ class Service:
             must_store_seconds,
             workspaces.volume_of,
             lost_agents,
+            snapshots,
         )
+        self.snapshots = snapshots
         self._now_ms, self._account_errors = now_ms, account_errors
         self._instance, self._is_alive = instance, is_alive
         self._locks = KeyedLocks()
@@ -367,6 +371,8 @@ class Service:
         await self.starter.close()
         await self.source.close()
         await self.removals.close()
+        if self.snapshots is not None:
+            await self.snapshots.close()
 
 
 def cancelled() -> RunCancelled:

@@ -21,6 +21,7 @@ from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
+from cursor_gateway.runs.driver import TurnWatch
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.lost_agents import LostAgents
@@ -48,6 +49,7 @@ from cursor_gateway.store.base import (
     RunRecord,
     Store,
 )
+from cursor_gateway.workspace.snapshots import Snapshots
 
 TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
@@ -77,6 +79,7 @@ class RunStarter:
         must_store_seconds: float | None = None,
         volume_of: Callable[[str], str] = lambda workspace: "",
         lost_agents: LostAgents | None = None,
+        snapshots: Snapshots | None = None,
     ) -> None:
         """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
         where it is, in a cluster; see `Journal` for `must_store_seconds`."""
@@ -86,6 +89,7 @@ class RunStarter:
         self._endpoint, self._wait_limits = endpoint, wait_limits
         self._secret = token_bytes() if secret is None else secret
         self._must_store_seconds, self._volume_of, self._lost_agents = must_store_seconds, volume_of, lost_agents
+        self._snapshots = snapshots
 
     async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """Everything that takes time: the request's images, written to files of the conversation.
@@ -166,6 +170,7 @@ class RunStarter:
             waiting=waiting,
             caller=caller,
             questions=questions,
+            watch=self._watch(request, info, conversation),
         )
         self._start(run, request, conversation.id, offered)
         journal.begin_soon()
@@ -224,6 +229,12 @@ class RunStarter:
 
         self._runs.start(run, after=self._conversations.latest(conversation_id), ended=ended)
         self._conversations.begin(conversation_id, run)
+
+    def _watch(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> TurnWatch | None:
+        """Where the agent may change files: not with the caller's tools, which replace its own."""
+        if self._snapshots is None or request.offer is not None or info.mode not in ("agent", "debug"):
+            return None
+        return self._snapshots.turn(conversation.id, info.id, conversation.workspace)
 
     def can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""

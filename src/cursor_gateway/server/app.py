@@ -85,6 +85,8 @@ def build_app(
             "/v1/conversations/{id}/workspace-image": {"GET": history.workspace_image},
             "/v1/conversations/{id}/changes": {"GET": changes.changes},
             "/v1/conversations/{id}/revert": {"POST": changes.revert},
+            "/v1/conversations/{id}/keep": {"POST": changes.keep},
+            "/v1/conversations/{id}/commit": {"POST": changes.commit},
             "/v1/workspace/files": {"GET": files.files},
             "/v1/workspace/folders": {"GET": files.folders},
             "/v1/runs": {"GET": history.runs},

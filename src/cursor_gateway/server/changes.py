@@ -1,17 +1,22 @@
-"""The files that the agent changed in a conversation, over HTTP: list and revert them."""
+"""The files that changed in a conversation, over HTTP: list them, get patches, revert, keep and commit changes."""
 
-from collections.abc import Set
-from typing import Annotated
-
-import msgspec
-from msgspec import Meta, Struct
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
-from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.history import RevertRequest
-from cursor_gateway.runs.reverting import RevertedFile, edits_of
+from cursor_gateway.errors import ConversationBusy, InvalidRequest
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    ConversationChanges,
+    KeepRequest,
+    ListedChanges,
+    ListRequest,
+    Patch,
+    PatchRequest,
+    RevertRequest,
+    ReviewRequest,
+)
+from cursor_gateway.model.documents import Document, FileEditDocument
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.bodies import json_response, read_body, while_connected
@@ -19,21 +24,12 @@ from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.settings import Settings
-from cursor_gateway.stages.changes import FileChange, edited_files
-from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.stages.changes import EditedFile, edited_files
+from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.wire.json_body import read_json
 
-
-class ConversationChanges(Struct, frozen=True):
-    """The files that the agent changed in a conversation."""
-
-    files: Annotated[list[FileChange], Meta(description="In the order in which they were first changed.")]
-
-
-class RevertedFiles(Struct, frozen=True):
-    """The files that were reverted."""
-
-    files: Annotated[list[RevertedFile], Meta(description="In the order in which they were first changed.")]
+_FORMS = ("json", "html", "patch")
+_NOT_RECORDED = "The gateway has not read this file; these are the edits that the agent reported."
 
 
 class ChangeEndpoints:
@@ -41,49 +37,75 @@ class ChangeEndpoints:
         self._service, self._settings, self._renderings = service, settings, renderings
 
     async def changes(self, request: Request) -> Response:
-        """The edits of each file combined."""
-        form = request.query_params.get("dialect") or "json"
-        if form not in ("json", "html"):
-            raise InvalidRequest("`dialect` must be json or html.", param="dialect")
-        conversation = await find_conversation(self._service, request)
-        responses = await self._responses(request.state.owner, await self._runs(conversation))
-        edits = edits_of(responses)
-        fitting = set[str]()
-        if edits:
-            fitting = set(await while_connected(request, self._service.revertible(conversation, edits)))
+        """What changed in the files, and edits of files that the gateway has not read, combined."""
+        query = request.query_params
+        form = query.get("dialect") or "json"
+        if form not in _FORMS:
+            raise InvalidRequest(f"`dialect` must be {', '.join(_FORMS[:-1])} or {_FORMS[-1]}.", param="dialect")
+        conversation, chat_id = await find_conversation(self._service, request), query.get("chatId") or None
+        if form == "patch":
+            return await self._patch(request, conversation, chat_id)
+        listed = await while_connected(request, self._service.review(conversation, ListRequest(chat_id)))
+        assert isinstance(listed, ListedChanges)
+        edited = await self._edited(conversation, request.state.owner, chat_id, listed)
         renderings = self._renderings
-        return await renderings.run_for(request, lambda: _reply(form, responses, fitting, renderings))
+        return await renderings.run_for(request, lambda: _reply(form, listed, edited, renderings))
+
+    async def _patch(self, request: Request, conversation: ConversationRecord, chat_id: str | None) -> Response:
+        query = request.query_params
+        context = query.get("context") or "3"
+        if not context.isdecimal() or len(context) > 8:
+            raise InvalidRequest("`context` must be a number of lines.", param="context")
+        wanted = PatchRequest(chat_id, query.get("path") or None, int(context), query.get("open") == "true")
+        patch = await while_connected(request, self._service.review(conversation, wanted))
+        assert isinstance(patch, Patch)
+        return Response(patch.data, media_type="text/x-diff", headers={"X-Content-Type-Options": "nosniff"})
 
     async def revert(self, request: Request) -> Response:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)
-        if wanted.path is None and wanted.chat_id is None:
-            raise InvalidRequest("Send `path`, `chatId`, or both; nothing else says what to revert.", param="path")
+        if wanted.path is wanted.chat_id is wanted.before is wanted.undo is None:
+            raise InvalidRequest(
+                "Send `path`, `chatId`, `before` or `undo`; nothing else says what to revert.", param="path"
+            )
+        return await self._changed(request, wanted)
+
+    async def keep(self, request: Request) -> Response:
+        return await self._changed(request, read_json(await read_body(request, self._settings), KeepRequest))
+
+    async def commit(self, request: Request) -> Response:
+        return await self._changed(request, read_json(await read_body(request, self._settings), CommitRequest))
+
+    async def _changed(self, request: Request, wanted: ReviewRequest) -> Response:
         conversation = await find_conversation(self._service, request)
-        runs = await self._runs(conversation)
+        runs = await self._service.store.runs_of(conversation.id, conversation.owner)
         if any(run.state == "running" for run in runs):
-            raise ConversationBusy("The agent is still working in this conversation; revert when it is done.")
-        if wanted.chat_id is not None:
-            runs = [run for run in runs if run.id == wanted.chat_id]
-        files = edits_of(await self._responses(request.state.owner, runs))
-        if wanted.path is not None:
-            files = [file for file in files if file.path == wanted.path]
-        if not files:
-            raise NotFound("The agent changed no such file; see GET /v1/conversations/{id}/changes.", param="path")
-        return json_response(RevertedFiles(await self._service.revert(conversation, files)))
+            raise ConversationBusy("The agent is still working in this conversation; try again when it is done.")
+        return json_response(await self._service.review(conversation, wanted))
 
-    async def _runs(self, conversation: ConversationRecord) -> list[RunRecord]:
-        return await self._service.store.runs_of(conversation.id, conversation.owner)
+    async def _edited(
+        self, conversation: ConversationRecord, owner: str, chat_id: str | None, listed: ListedChanges
+    ) -> list[EditedFile]:
+        """By documents: those of runs whose changes are not recorded, such as replayed ones, and of files that are not
+        read."""
+        documents: list[Document] = []
+        for run in await self._service.store.runs_of(conversation.id, conversation.owner):
+            unread = listed.known_runs.get(run.id)
+            if chat_id in (None, run.id) and (unread is None or unread):
+                response = await response_of(await self._service.find(run.id, owner))
+                documents += [one for one in response.documents if unread is None or _path(one) in unread]
+        return edited_files(documents)
 
-    async def _responses(self, owner: str, runs: list[RunRecord]) -> list[tuple[ChatResponse, int]]:
-        return [(await response_of(await self._service.find(run.id, owner)), run.ended_ms or 0) for run in runs]
+
+def _path(document: Document) -> str | None:
+    return document.metadata.file_path if isinstance(document, FileEditDocument) else None
 
 
-def _reply(form: str, responses: list[tuple[ChatResponse, int]], fitting: Set[str], renderings: Renderings) -> Response:
-    found = edited_files(document for response, _ in responses for document in response.documents)
-    combined = [renderings.combine(file) for file in found]
-    files = [msgspec.structs.replace(file, can_revert=file.path in fitting) for file in combined]
+def _reply(form: str, listed: ListedChanges, edited: list[EditedFile], renderings: Renderings) -> Response:
+    known = {file.path for file in listed.files}
+    reported = [renderings.combine(file) for file in edited if file.path not in known]
+    files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported)]
     if form == "json":
-        return json_response(ConversationChanges(files))
+        return json_response(ConversationChanges(files, sorted(set(listed.problems.values()))))
     from cursor_gateway.render.html import render_changes
 
     return Response(render_changes(files, renderings.do), media_type="text/html", headers=HTML_HEADERS)

@@ -3,16 +3,23 @@
 from msgspec import Struct
 
 from cursor_gateway.dialects.openapi import Json, read_schemas, written_schemas
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    CommitResult,
+    ConversationChanges,
+    KeepRequest,
+    KeptFiles,
+    RevertedFiles,
+    RevertRequest,
+)
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
     ConversationList,
     RemovalPending,
-    RevertRequest,
     RunList,
 )
 from cursor_gateway.model.permissions import PermissionList
-from cursor_gateway.server.changes import ConversationChanges, RevertedFiles
 from cursor_gateway.server.models import ModelList, ModelPage
 from cursor_gateway.server.operations import Health
 from cursor_gateway.server.workspace import WorkspaceFiles, WorkspaceFolders
@@ -28,11 +35,13 @@ def own_schemas() -> dict[str, Json]:
         RemovalPending,
         ConversationChanges,
         RevertedFiles,
+        KeptFiles,
+        CommitResult,
         WorkspaceFiles,
         WorkspaceFolders,
         RunList,
         PermissionList,
     ]
-    return read_schemas([ConversationChange, RevertRequest], {}) | written_schemas(
+    return read_schemas([ConversationChange, RevertRequest, KeepRequest, CommitRequest], {}) | written_schemas(
         replies, {}, names={"ModelEntry": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
     )

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.runs.fair_threads import FairThreads, NobodyWaits
 from cursor_gateway.server.bodies import while_connected
 from cursor_gateway.server.logs import Log
-from cursor_gateway.stages.changes import EditedFile, FileChange, listed
+from cursor_gateway.stages.changes import EditedFile, listed
 
 if TYPE_CHECKING:
     from cursor_gateway.render.html import Job, Rendered

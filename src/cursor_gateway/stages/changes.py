@@ -1,26 +1,13 @@
 """Combine the agent's edits of each file in a conversation."""
 
 from collections.abc import Iterable, Iterator
-from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import Diff, Document, FileEditDocument
 
 _BLOCK = 200  # hunks
-
-
-class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
-    """The changes to a file."""
-
-    path: Annotated[str, Meta(description="Its path, as the agent named it.")]
-    operation: Annotated[str, Meta(description="`create`, `edit`, `delete` or `rename`.")]
-    language: Annotated[str, Meta(description="The language of its code.")]
-    # In the order of its lines; if the file was changed in between by other means, those before and those after.
-    diffs: Annotated[list[Diff], Meta(description="Its changes, by line.")]
-    can_revert: Annotated[
-        bool, Meta(description="True if the file is still as the agent left it, and its earlier text is known.")
-    ] = False
 
 
 class _Hunk(Struct):

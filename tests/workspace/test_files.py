@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.runs import workspace_files
-from cursor_gateway.runs.workspace_files import find_files
+from cursor_gateway.workspace import files as workspace_files
+from cursor_gateway.workspace.files import find_files
 
 PATTERNS = [
     "*.log",
@@ -159,7 +159,7 @@ def test_the_number_of_entries_and_the_depth_are_limited(work: Path, monkeypatch
 def test_it_ends_in_time_or_when_nobody_waits(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(work, **{f"{number}.py": "" for number in range(30)})
     clock = iter(range(1000))
-    monkeypatch.setattr("cursor_gateway.runs.workspace_files.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("cursor_gateway.workspace.files.time.monotonic", lambda: next(clock))
     assert len(find_files(str(work), "", 100, seconds=10)) == 10
     left = iter([False] * 5 + [True] * 100)
     assert len(find_files(str(work), "", 100, seconds=1000, is_gone=lambda: next(left))) == 5

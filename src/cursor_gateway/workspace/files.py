@@ -8,12 +8,12 @@ import os
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
 
-from cursor_gateway.runs.ignore_rules import IgnoreRules
+from cursor_gateway.workspace.ignore_rules import IgnoreRules
 
 _MOST_ENTRIES = 100_000  # that are looked at
 _MOST_DEPTH = 64
@@ -21,6 +21,10 @@ _MOST_BYTES = 64_000  # of an ignore file
 _SECONDS = 5.0
 _SKIPPED = frozenset({b"node_modules", b"__pycache__", b"venv", b"target", b"dist", b"build"})  # outside repositories
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class Incomplete(Exception):
+    """There are more files than may be looked at, or there is no time left."""
 
 
 class _Rules(Struct, frozen=True):
@@ -48,26 +52,41 @@ def find_files(
     words = query.lower()
     ranked = []
     until = time.monotonic() + seconds
-    for path in _files(os.fsencode(folder), lambda: is_gone() or time.monotonic() > until):
-        low = path.lower()
-        name = low.rpartition("/")[2]
-        if words not in low:
-            continue
-        rank = 0 if name.startswith(words) else 1 if words in name else 2
-        ranked.append((rank, path.count("/"), path))
+    with suppress(Incomplete):
+        for found, entry in walk(os.fsencode(folder), lambda: is_gone() or time.monotonic() > until):
+            if not _is_file(entry) or (path := text_of(found)) is None:
+                continue
+            low = path.lower()
+            name = low.rpartition("/")[2]
+            if words not in low:
+                continue
+            rank = 0 if name.startswith(words) else 1 if words in name else 2
+            ranked.append((rank, path.count("/"), path))
     return [path for _, _, path in sorted(ranked)[:limit]]
 
 
-def _files(root: bytes, is_over: Callable[[], bool]) -> Iterator[str]:
-    """The nearest first."""
+def text_of(path: bytes) -> str | None:
+    """None if it is not UTF-8."""
+    try:
+        return path.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def walk(
+    root: bytes, is_over: Callable[[], bool], also: Sequence[bytes] = ()
+) -> Iterator[tuple[bytes, "os.DirEntry[bytes]"]]:
+    """Everything below the folder that is no folder, the nearest first, without what git ignores. `also` are names of
+    other files with such rules, which count outside of repositories too. Raises `Incomplete`.
+    """
     waiting = deque([_first(root)])
     left = _MOST_ENTRIES
     while waiting:
-        folder = _entered(root, waiting.popleft())
+        folder = _entered(root, waiting.popleft(), also)
         for entry in _entries(os.path.join(root, folder.path)):
             left -= 1
             if left < 0 or is_over():
-                return
+                raise Incomplete
             path = folder.path + entry.name
             if entry.name == b".git" or _is_skipped(root, folder, entry):
                 continue
@@ -75,25 +94,34 @@ def _files(root: bytes, is_over: Callable[[], bool]) -> Iterator[str]:
                 if folder.depth < _MOST_DEPTH:
                     below = _Folder(path + b"/", folder.depth + 1, folder.rules, folder.is_in_repository)
                     waiting.append(below)
-            elif _is_file(entry):
-                with suppress(UnicodeDecodeError):
-                    yield path.decode()
+            else:
+                yield path, entry
+
+
+def repository_of(folder: bytes) -> bytes | None:
+    """The top of the repository that the folder is in."""
+    while not _is_repository(folder):
+        if folder == os.path.dirname(folder):
+            return None
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def _first(root: bytes) -> _Folder:
     """It may be inside of a repository: then the rules of the folders above it count as well."""
-    above = [root]
-    while above[-1] != os.path.dirname(above[-1]) and not _is_repository(above[-1]):
-        above.append(os.path.dirname(above[-1]))
-    if not _is_repository(above[-1]):
+    top = repository_of(root)
+    if top is None:
         return _Folder(b"", 0, (), False)
-    rules = _rules_of_repository(above[-1])
+    above = [root]
+    while above[-1] != top:
+        above.append(os.path.dirname(above[-1]))
+    rules = _rules_of_repository(top)
     for folder in above[:0:-1]:
         rules = _rules_in(folder, b".gitignore") + rules
     return _Folder(b"", 0, rules, True)
 
 
-def _entered(root: bytes, folder: _Folder) -> _Folder:
+def _entered(root: bytes, folder: _Folder, also: Sequence[bytes]) -> _Folder:
     """With the rules in it. A repository inside of another folder has its own."""
     path = os.path.join(root, folder.path)
     rules, is_in_repository = folder.rules, folder.is_in_repository
@@ -101,6 +129,8 @@ def _entered(root: bytes, folder: _Folder) -> _Folder:
         rules, is_in_repository = _rules_of_repository(path), True
     if is_in_repository:
         rules = _rules_in(path, b".gitignore") + rules
+    for name in also:
+        rules = _rules_in(path, name) + rules
     return _Folder(folder.path, folder.depth, rules, is_in_repository)
 
 
@@ -137,8 +167,8 @@ def _entries(folder: bytes) -> Iterator["os.DirEntry[bytes]"]:
 
 def _is_skipped(root: bytes, folder: _Folder, entry: "os.DirEntry[bytes]") -> bool:
     is_folder = entry.is_dir(follow_symlinks=False)
-    if not folder.is_in_repository:
-        return is_folder and (entry.name.startswith(b".") or entry.name in _SKIPPED)
+    if not folder.is_in_repository and is_folder and (entry.name.startswith(b".") or entry.name in _SKIPPED):
+        return True
     mark = b"/" if is_folder else b""
     path = os.path.join(root, folder.path, entry.name)
     for one in folder.rules:

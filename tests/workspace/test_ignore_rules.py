@@ -9,7 +9,7 @@ from time import thread_time
 
 import pytest
 
-from cursor_gateway.runs.ignore_rules import IgnoreRules
+from cursor_gateway.workspace.ignore_rules import IgnoreRules
 
 NAMES = [
     "a",

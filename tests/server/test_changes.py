@@ -1,9 +1,10 @@
-"""Files that the agent changed are reverted over HTTP, as long as nobody has changed them since."""
+"""The changed files of a conversation over HTTP: exact lists, patches, reverts, hunks and checkpoints."""
 
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -48,9 +49,15 @@ def revert(http: httpx2.Client, run: dict[str, str], **wanted: object) -> httpx2
     return reply
 
 
+def changes(http: httpx2.Client, run: dict[str, str], **query: str) -> list[dict[str, Any]]:
+    reply = http.get(f"/v1/conversations/{run['conversationId']}/changes", params=query)
+    assert reply.status_code == 200, reply.text
+    files: list[dict[str, Any]] = reply.json()["files"]
+    return files
+
+
 def can_revert(http: httpx2.Client, run: dict[str, str]) -> list[bool]:
-    files = http.get(f"/v1/conversations/{run['conversationId']}/changes").json()["files"]
-    return [file["canRevert"] for file in files]
+    return [file["canRevert"] for file in changes(http, run)]
 
 
 def test_a_file_is_reverted_and_a_created_one_deleted(http: httpx2.Client, folder: Path) -> None:
@@ -59,16 +66,15 @@ def test_a_file_is_reverted_and_a_created_one_deleted(http: httpx2.Client, folde
     old.chmod(0o750)
     run = edited(http, (old, "a\nB\nc\n"), (new, "x\n"), (old, "a\nB\nC\n"))
     assert can_revert(http, run) == [True, True]
-    page = http.get(f"/v1/conversations/{run['conversationId']}/changes", params={"dialect": "html"}).text
-    assert page.count("data-revert") == 2
-    reply = revert(http, run, path=str(old))
-    assert reply.json() == {"files": [{"path": str(old), "action": "restored"}]}
+    reply = revert(http, run, path=str(old)).json()
+    assert [(file["path"], file["action"]) for file in reply["files"]] == [(f"{folder.name}/old.py", "restored")]
     assert (old.read_text(), old.stat().st_mode & 0o777) == ("a\nb\nc\n", 0o750)
-    assert can_revert(http, run) == [False, True]
-    assert revert(http, run, path=str(new)).json() == {"files": [{"path": str(new), "action": "deleted"}]}
+    assert [file["path"] for file in changes(http, run)] == [f"{folder.name}/new.py"]
+    assert revert(http, run, path=str(new)).json()["files"][0]["action"] == "deleted"
     assert not new.exists()
-    again = revert(http, run, path=str(new))
-    assert (again.status_code, again.json()["error"]["code"]) == (409, "file_changed")
+    assert revert(http, run, path=str(new)).status_code == 404
+    assert revert(http, run, undo=reply["undo"]).status_code == 200
+    assert old.read_text() == "a\nB\nC\n"
 
 
 def test_a_turn_is_reverted_and_the_one_before_stays(http: httpx2.Client, folder: Path) -> None:

@@ -1,0 +1,114 @@
+"""A workspace and a path below it in; the file there, read or written, out.
+
+Others may write to the workspace at the same time, and paths come from agents. So a file is opened folder by folder,
+each relative to its parent, and a link among them is refused.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from secrets import token_hex
+
+from msgspec import Struct
+
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FOLDER = _ROOT | os.O_NOFOLLOW
+_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
+_NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Refused(Exception):
+    """Why the file is neither read nor written."""
+
+
+class OnDisk(Struct, frozen=True):
+    """A regular file; without its data if that is larger than the limit."""
+
+    data: bytes | None
+    size: int
+    mode: int
+
+
+def path_below(workspace: str, path: str) -> str:
+    """Relative to the workspace; the path may be absolute. Raises `Refused`."""
+    whole = PurePosixPath(workspace) / path
+    for root in (PurePosixPath(workspace), PurePosixPath(Path(workspace).resolve())):
+        if whole.is_relative_to(root):
+            parts = whole.relative_to(root).parts
+            if parts and ".." not in parts and "\0" not in path:
+                return "/".join(parts)
+    raise Refused("it is not in the conversation's folder")
+
+
+def read_below(workspace: str, path: str, largest: int) -> OnDisk | None:
+    """None: there is no such file. Raises `Refused`."""
+    try:
+        with _folder_of(workspace, path) as (folder, name):
+            file = os.open(name, _FILE, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Refused("it is a link, or cannot be read") from error
+    with open(file, "rb") as opened:
+        facts = os.fstat(file)
+        if not stat.S_ISREG(facts.st_mode):
+            raise Refused("it is not a regular file")
+        try:
+            data = opened.read(largest + 1)
+        except OSError as error:
+            raise Refused(f"it cannot be read ({error.strerror})") from error
+    is_whole = len(data) <= largest
+    return OnDisk(data if is_whole else None, len(data) if is_whole else facts.st_size, stat.S_IMODE(facts.st_mode))
+
+
+def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
+    """Under a new name first, so that readers see one version or the other. Raises `Refused`."""
+    try:
+        with _folder_of(workspace, path, makes=True) as (folder, name):
+            temporary = f".{name[:60]}.{token_hex(8)}"
+            file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
+            try:
+                with open(file, "wb") as opened:
+                    opened.write(data)
+                    os.fchmod(file, mode & 0o777)
+                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary, dir_fd=folder)
+                raise
+    except OSError as error:
+        raise Refused(f"it cannot be written ({error.strerror})") from error
+
+
+def remove_below(workspace: str, path: str) -> None:
+    """Raises `Refused`."""
+    try:
+        with _folder_of(workspace, path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+    except OSError as error:
+        raise Refused(f"it cannot be deleted ({error.strerror})") from error
+
+
+@contextmanager
+def _folder_of(workspace: str, path: str, *, makes: bool = False) -> Iterator[tuple[int, str]]:
+    """A descriptor of the folder that the file is in, and the file's name. Raises `OSError`."""
+    *folders, name = path_below(workspace, path).split("/")
+    folder = os.open(workspace, _ROOT)
+    try:
+        for part in folders:
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+            try:
+                below = os.open(part, _FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                raise Refused("a folder on its path is a link, or cannot be read") from error
+            os.close(folder)
+            folder = below
+        yield folder, name
+    finally:
+        os.close(folder)

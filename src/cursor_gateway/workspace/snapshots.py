@@ -1,0 +1,237 @@
+"""The events of a run's agent in; exact edits, and what its turn changed, in the conversation's log of changes, out.
+
+When a turn begins, a tree of its workspace is made; when it ends, another, and the difference is recorded. Both happen
+in threads. The agent waits for the first tree only for a moment: a folder of usual size is looked at faster than that,
+and in a large one a file that changes before it was read is known not to be what it was (`tree.scan`).
+
+Trees are kept in memory, per workspace, so that most files are read once. Turns that begin at the same time share one.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
+from cursor_gateway.stages.diffs import line_diff
+from cursor_gateway.workspace.beneath import Refused, path_below, read_below
+from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
+from cursor_gateway.workspace.tree import MOST_FILE_BYTES, Entry, Tree, is_secret, scan
+
+_BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
+_EDIT_SECONDS = 0.25  # that an edit waits for the file to be read
+_END_SECONDS = 20.0  # that a reader waits for the tree after a turn
+_MOST_TREES = 8
+_MOST_FILES = 5_000  # that a turn's record has
+_READERS = frozenset(
+    ["read_file", "grep", "glob_file_search", "list_dir", "codebase_search", "read_lints", "todo_read", "web_search", "web_fetch", "fetch", "exa_search", "exa_fetch", "list_mcp_resources", "read_mcp_resource", "get_mcp_tools", "reflect", "switch_mode"]
+)  # tools that change no files
+
+
+class Snapshots:
+    def __init__(self, data: str) -> None:
+        """`data` is the gateway's data directory."""
+        self._data = data
+        self._trees: OrderedDict[str, Tree] = OrderedDict()  # the last one of each workspace
+        self._scans: dict[str, asyncio.Task[Tree]] = {}  # trees before turns that are being made
+        self._ending: dict[str, asyncio.Task[None]] = {}  # turns whose trees after them are being made
+
+    def turn(self, conversation_id: str, chat_id: str, workspace: str) -> "TurnSnapshots":
+        return TurnSnapshots(self, conversation_id, chat_id, workspace)
+
+    def log(self, conversation_id: str) -> ChangeLog:
+        return ChangeLog(self._data, conversation_id)
+
+    async def settled(self, conversation_id: str) -> None:
+        """Waits until what its last turn changed is recorded."""
+        if (task := self._ending.get(conversation_id)) is not None:
+            await asyncio.wait([task], timeout=_END_SECONDS)
+
+    async def forget(self, conversation_id: str) -> None:
+        """Deletes what is stored of a conversation that was deleted, also if its last turn ends just now."""
+        await self.settled(conversation_id)
+        with suppress(OSError):
+            await asyncio.to_thread(self.log(conversation_id).remove)
+
+    def scan_before(self, workspace: str) -> "asyncio.Task[Tree]":
+        task = self._scans.get(workspace)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._scan(workspace, time.time_ns()), name="snapshot")
+            self._scans[workspace] = task
+            task.add_done_callback(lambda _: self._scans.pop(workspace, None))
+        return task
+
+    async def _scan(self, workspace: str, begun_ns: int | None) -> Tree:
+        tree = await asyncio.to_thread(scan, workspace, self._trees.get(workspace), begun_ns)
+        self._trees[workspace] = tree
+        self._trees.move_to_end(workspace)
+        while len(self._trees) > _MOST_TREES:
+            self._trees.popitem(last=False)
+        return tree
+
+    def end(self, turn: "TurnSnapshots") -> None:
+        """The turn has ended; what it changed is recorded in the background."""
+        before = self._ending.get(turn.conversation_id)
+        task = asyncio.get_running_loop().create_task(self._record(turn, before), name="snapshot")
+        self._ending[turn.conversation_id] = task
+
+        def done(task: "asyncio.Task[None]") -> None:
+            if self._ending.get(turn.conversation_id) is task:
+                del self._ending[turn.conversation_id]
+
+        task.add_done_callback(done)
+
+    async def _record(self, turn: "TurnSnapshots", before: "asyncio.Task[None] | None") -> None:
+        if before is not None:
+            await asyncio.wait([before])
+        with suppress(OSError, GatewayError):  # the answer does not depend on it
+            old = await turn.tree()
+            new = await self._scan(turn.workspace, None) if not old.problem else old
+            await asyncio.to_thread(_record, self.log(turn.conversation_id), turn.chat_id, old, new, turn.edited)
+
+    async def close(self) -> None:
+        """Turns that have ended are recorded first."""
+        if tasks := {*self._ending.values(), *self._scans.values()}:
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+class TurnSnapshots:
+    """What the driver of a run reports: the beginning, each batch of events, and the end."""
+
+    def __init__(self, snapshots: Snapshots, conversation_id: str, chat_id: str, workspace: str) -> None:
+        self.conversation_id, self.chat_id, self.workspace = conversation_id, chat_id, workspace
+        self.edited: dict[str, str] = {}  # paths below the workspace, if they are there, by those that the agent named
+        self._snapshots = snapshots
+        self._before: asyncio.Task[Tree] | None = None
+        self._contents: dict[str, bytes | None] = {}  # of edited files, as the last edit left them
+        self._may_have_changed = False
+
+    async def begin(self) -> None:
+        self._before = self._snapshots.scan_before(self.workspace)
+        await asyncio.wait([self._before], timeout=_BEGIN_SECONDS)
+
+    async def tree(self) -> Tree:
+        """As it was before the turn."""
+        assert self._before is not None
+        return await asyncio.shield(self._before)
+
+    async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+        """The same events, with the lines and texts of edits as they are in the files."""
+        if self._before is None:
+            return batch
+        found: list[AgentEvent] = []
+        for event in batch:
+            match event:
+                case RunStarted(recording=recording) if recording:
+                    self._before = None  # nothing really happens
+                    return batch
+                case ToolStarted(action=action):
+                    self._may_have_changed = self._may_have_changed or may_write(action)
+                case ToolEnded(action=action):
+                    self._may_have_changed = self._may_have_changed or may_write(action)
+                    if isinstance(action, FileEdit) and event.outcome.state == "completed":
+                        event = replace(event, action=await self._exact(action))
+                case RunFinished() | RunFailed():
+                    self.end()
+                case _:
+                    pass
+            found.append(event)
+        return found
+
+    def end(self) -> None:
+        if self._may_have_changed and self._before is not None:
+            self._may_have_changed = False
+            self._snapshots.end(self)
+
+    async def _exact(self, action: FileEdit) -> FileEdit:
+        try:
+            path = path_below(self.workspace, action.path)
+        except Refused:
+            self.edited[action.path] = ""
+            return action
+        self.edited[action.path] = path
+        with suppress(TimeoutError, Refused, OSError):
+            async with asyncio.timeout(_EDIT_SECONDS):
+                tree = await self.tree()
+                if tree.problem or is_secret(path):
+                    return action
+                old = self._contents[path] if path in self._contents else await asyncio.to_thread(_before, tree, path)
+                file = await asyncio.to_thread(read_below, self.workspace, path, MOST_FILE_BYTES)
+                new = self._contents[path] = file.data if file is not None else None
+                return exact_edit(action, old, new)
+        return action
+
+
+def may_write(action: Action) -> bool:
+    """Whether files may change by it."""
+    match action:
+        case FileEdit() | Command():
+            return True
+        case Plan() | Question() | TodoUpdate():
+            return False
+        case OtherTool(tool=tool):
+            return tool not in _READERS
+
+
+def _before(tree: Tree, path: str) -> bytes | None:
+    """None: it did not exist. Raises `Refused` if it is unknown."""
+    content = tree.content(path)
+    if content is None and path in tree.entries:
+        raise Refused("its earlier content is not known")
+    return content
+
+
+def exact_edit(action: FileEdit, old: bytes | None, new: bytes | None) -> FileEdit:
+    """With the lines that differ between the file before and after it, if these are what the agent reports."""
+    try:
+        before, after = (data.decode() if data is not None else None for data in (old, new))
+    except UnicodeDecodeError:
+        return action
+    if after is None or action.operation in ("delete", "rename") or before == after:
+        return action
+    if before is None:
+        return replace(action, operation="create", content=after, diff=None)
+    told = action.diff
+    if told is not None and not (told.old_string in before and told.new_string in after):
+        return action
+    diff = line_diff(before, after)
+    return replace(action, operation="edit", content=diff.new_string, diff=diff)
+
+
+def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[str, str]) -> None:
+    if problem := old.problem or new.problem:
+        log.append(TurnStep(chat_id, [], problem))
+        return
+    paths = sorted(
+        path for path in {*old.entries, *new.entries} if _may_differ(old.entries.get(path), new.entries.get(path))
+    )
+    named = set(edited.values())
+    unread = [name for name, path in edited.items() if path not in old.entries and path not in new.entries]
+    steps: list[FileStep] = []
+    for path in paths[:_MOST_FILES]:
+        before, after = (_version(tree, path) for tree in (old, new))
+        step = FileStep(path, before[0], after[0], path in named)
+        if not is_same(step.before, step.after):
+            log.keep(data for _, data in (before, after) if data is not None)
+            steps.append(step)
+    is_cut = len(paths) > _MOST_FILES
+    log.append(TurnStep(chat_id, steps, f"More than {_MOST_FILES:,} files changed." if is_cut else "", unread))
+
+
+def _may_differ(old: Entry | None, new: Entry | None) -> bool:
+    if old is None or new is None or (old.facts, old.mode) != (new.facts, new.mode):
+        return True
+    return old.is_recent and old.kept is not None and old.kept != new.kept
+
+
+def _version(tree: Tree, path: str) -> tuple[FileVersion | None, bytes | None]:
+    entry = tree.entries.get(path)
+    if entry is None:
+        return None, None
+    data = tree.content(path)
+    return version_of(data, entry.facts[0], entry.mode), data

@@ -1,0 +1,155 @@
+"""A folder in; its files as they are now, with enough of their content to restore them later, out.
+
+A tree is made when a turn begins and when it ends. Most files are the same as in the tree before, by their size, times
+and inode, and are not read again. Of the others, those that git has in its index, unchanged, are not read either: git
+has their content. What is left is read and kept, compressed, up to a limit.
+
+The clock of a file system is coarse: a file that was changed shortly before it was read may change again without any
+sign. Such an entry is not trusted by the next scan (`is_recent`), as in git's own index.
+"""
+
+import os
+import stat
+import time
+import zlib
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from cursor_gateway.workspace.beneath import Refused, read_below
+from cursor_gateway.workspace.files import Incomplete, repository_of, text_of, walk
+from cursor_gateway.workspace.git_index import IndexEntry
+from cursor_gateway.workspace.git_objects import Repository, changes_content
+from cursor_gateway.workspace.ignore_rules import IgnoreRules
+
+MOST_FILE_BYTES = 1_000_000  # of a file whose content is kept
+_MOST_FILES = 20_000
+_MOST_BYTES = 32_000_000  # of all contents that are kept, before compression
+_SECONDS = 5.0
+_COARSE_NS = 20_000_000  # of a file system's clock
+_IGNORE_FILES = (b".cursorignore",)
+# Files that often contain secrets are left out even where no rule ignores them.
+_SECRETS = IgnoreRules(
+    b".env\n.env.*\n!.env.example\n*.pem\n*.key\n*.p12\n*.pfx\n*.kdbx\n.netrc\n.npmrc\n.pypirc\nid_rsa\nid_ed25519\n"
+)
+
+
+class Entry(Struct, frozen=True):
+    """A file. Its content is kept here or in git, or is unknown."""
+
+    facts: tuple[int, int, int, int]  # size, times of the last change of its content and of its status, inode
+    mode: int
+    kept: bytes | None = None  # compressed
+    in_git: bytes | None = None  # its hash there
+    is_recent: bool = False
+
+
+class Tree(Struct, frozen=True):
+    root: str
+    entries: dict[str, Entry]
+    repository: Repository | None = None
+    problem: str = ""  # why there are no entries, as a sentence
+
+    def content(self, path: str) -> bytes | None:
+        """None: it is unknown."""
+        entry = self.entries.get(path)
+        if entry is None:
+            return None
+        if entry.kept is not None:
+            return zlib.decompress(entry.kept)
+        if entry.in_git is not None and self.repository is not None:
+            found = self.repository.blob(entry.in_git)
+            return found if found is not None and len(found) == entry.facts[0] else None
+        return None
+
+
+def scan(
+    root: str, known: Tree | None = None, begun_ns: int | None = None, is_gone: Callable[[], bool] = lambda: False
+) -> Tree:
+    """A file that has changed since `begun_ns`, the time when a turn began, is not what it was before the turn, so its
+    content then is unknown.
+    """
+    until = time.monotonic() + _SECONDS
+    known = known if known is not None and known.root == root else None
+    old = known.entries if known is not None else {}
+    index = _Index(root, known)
+    entries: dict[str, Entry] = {}
+    left = _MOST_BYTES
+    try:
+        for name, found in walk(os.fsencode(root), lambda: is_gone() or time.monotonic() > until, _IGNORE_FILES):
+            path = text_of(name)
+            if path is None or is_secret(path) or not found.is_file(follow_symlinks=False):
+                continue
+            try:
+                status = found.stat(follow_symlinks=False)
+            except OSError:  # it is gone
+                continue
+            facts = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
+            before = old.get(path)
+            if before is not None and before.facts == facts and not before.is_recent:
+                entry = before
+            elif (hash := index.hash_of(name, facts)) is not None:
+                entry = Entry(facts, stat.S_IMODE(status.st_mode), in_git=hash)
+            else:
+                entry = _read(root, path, facts, stat.S_IMODE(status.st_mode), begun_ns, left)
+            left -= facts[0] if entry.kept is not None else 0
+            entries[path] = entry
+            if len(entries) > _MOST_FILES:
+                return Tree(root, {}, None, f"The folder has more than {_MOST_FILES:,} files.")
+    except Incomplete:
+        return Tree(root, {}, None, "The folder is too large to be looked at in time.")
+    return Tree(root, entries, index.repository)
+
+
+def is_secret(path: str) -> bool:
+    name = os.fsencode(path.rpartition("/")[2])
+    return _SECRETS.verdict(name, name) is True
+
+
+def _read(root: str, path: str, facts: tuple[int, int, int, int], mode: int, begun_ns: int | None, left: int) -> Entry:
+    now_ns = time.time_ns()
+    is_recent = facts[2] > now_ns - _COARSE_NS
+    if facts[0] > min(MOST_FILE_BYTES, left) or (begun_ns is not None and facts[2] >= begun_ns):
+        return Entry(facts, mode, is_recent=is_recent)
+    try:
+        file = read_below(root, path, MOST_FILE_BYTES)
+    except Refused:
+        file = None
+    if file is None or file.data is None or file.size != facts[0]:
+        return Entry(facts, mode, is_recent=True)
+    return Entry(facts, mode, zlib.compress(file.data, 1), is_recent=is_recent)
+
+
+class _Index:
+    """The index of the repository that the folder is in, if it is one whose files git has byte for byte."""
+
+    def __init__(self, root: str, known: Tree | None) -> None:
+        top = repository_of(os.fsencode(root))
+        self._files: dict[bytes, IndexEntry] = {}
+        self._written_ns = 0
+        self.repository: Repository | None = None
+        if top is None:
+            return
+        self.repository = (known.repository if known is not None else None) or Repository(os.fsdecode(top) + "/.git")
+        self._base = os.fsencode(root)[len(top.rstrip(b"/")) + 1 :] + b"/" if os.fsencode(root) != top else b""
+        files, self._written_ns = self.repository.files()
+        attributes = [b".git/info/attributes", *(path for path in files if path.endswith(b".gitattributes"))]
+        if not any(changes_content(_text(os.fsdecode(top), path)) for path in attributes):
+            self._files = files
+
+    def hash_of(self, path: bytes, facts: tuple[int, int, int, int]) -> bytes | None:
+        """If the file is as it was when git noted it, and git noted it after its last change."""
+        entry = self._files.get(self._base + path) if self._files else None
+        if entry is None or entry.modified_ns >= self._written_ns - _COARSE_NS:
+            return None
+        size, modified_ns, changed_ns, inode = facts
+        noted = entry.size, entry.modified_ns, entry.changed_ns, entry.inode
+        return entry.hash if noted == (size & 0xFFFFFFFF, modified_ns, changed_ns, inode & 0xFFFFFFFF) else None
+
+
+def _text(top: str, path: bytes) -> bytes:
+    try:
+        file = read_below(top, os.fsdecode(path), MOST_FILE_BYTES)
+    except Refused:
+        return b"filter="  # unknown
+    return b"" if file is None else file.data or b"filter="
