@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.cluster.commands import Call, arguments_of, call, command_of, encode
+from cursor_gateway.runs.image_files import AttachedImage
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.store.base import ConversationRecord
@@ -34,13 +35,14 @@ def sent(call: Call) -> Call:
 def test_a_call_has_the_arguments_of_its_method() -> None:
     assert arguments_of(sent(call(RunService.models))) == {}
     assert arguments_of(sent(call(RunService.cancel, "chat_1", owner="me"))) == {"id": "chat_1", "owner": "me"}
-    found = arguments_of(sent(call(RunService.revert, CONVERSATION, [])))
-    assert found == {"conversation": CONVERSATION, "files": []}
+    place = AttachedImage("image_1.png")
+    found = arguments_of(sent(call(RunService.image, CONVERSATION, place)))
+    assert found == {"conversation": CONVERSATION, "place": place}
 
 
 @pytest.mark.parametrize(
     "method",
-    ["cancel", "remove", "models", "files", "folders", "revertible", "revert", "permissions", "revoke_permission"],
+    ["cancel", "remove", "models", "files", "folders", "image", "permissions", "revoke_permission"],
 )
 def test_a_runner_has_each_method_with_the_same_arguments(method: str) -> None:
     asked, there = (inspect.signature(getattr(kind, method)) for kind in (RunService, LocalRunService))

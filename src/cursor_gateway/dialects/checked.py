@@ -17,7 +17,7 @@ from cursor_gateway.model.document_events import (
     DocumentStarted,
     Done,
     Paused,
-    context_usage,
+    reply_usage,
     says_something,
     source_text,
 )
@@ -118,4 +118,4 @@ class CheckedText:
         if self._first is None:
             return replace(done, raw="")
         usage = add_usage(self._first.envelope.usage, done.envelope.usage)
-        return replace(done, envelope=replace(done.envelope, usage=usage), last_call=context_usage(done), raw="")
+        return replace(done, envelope=replace(done.envelope, usage=usage), last_call=reply_usage(done), raw="")

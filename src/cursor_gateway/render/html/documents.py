@@ -212,7 +212,7 @@ def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: s
         lines = f"line {first}" if first == last else f"lines {first} to {last}"
         name, caption = f"{path}, {lines}", f"{literal(path, 'path')}{span(lines, 'note')}"
     indent = document.metadata.indent or 0
-    depth = {"depth": markdown.list_depth(indent)} if indent > 1 else {}
+    depth = {"depth": str(markdown.list_depth(indent))} if indent > 1 else {}
     return _article(document, name, code.figure(caption, code.framed(numbers, part)), **depth)
 
 
