@@ -217,6 +217,7 @@ class Terms(Struct, frozen=True, kw_only=True):
 
     limits: Timeouts
     session_id: str | None = None  # which its first turn resumes
+    known_tokens: int = 0  # about the size of this session
     can_restart: bool = False  # its agent
     fallback: str | None = None  # a source that may answer in place of one that fails
     redacted: Callable[[Failure], Failure] = lambda failure: failure  # without the credentials of its source
@@ -283,6 +284,7 @@ class RunMachine:
         """Its time begins, even if it has to wait for the run before it."""
         self._terms, self.session_id = terms, terms.session_id
         self._has_session = terms.session_id is not None
+        self._assembler.know(terms.known_tokens)
         self.started_at = self.heard_at = now
         return [self._limit(self._left(now), now)]
 

@@ -160,8 +160,11 @@ class Run(RunHandle):
         loop = asyncio.get_running_loop()
         self._source = source = routed(source)
         self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
+        if turn.session_id is not None and turns is not None:
+            self.info = replace(self.info, known_tokens=turns.known_tokens)
         terms = Terms(
             limits=limits,
+            known_tokens=self.info.known_tokens,
             session_id=turn.session_id,
             can_restart=turns is not None,
             fallback=source.fallback_for(turn),

@@ -32,12 +32,11 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
-from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn
+from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.store.base import (
     CONTINUATION,
     Idempotency,
@@ -134,15 +133,12 @@ class RunStarter:
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
-        turn = self._turn(request, info, conversation, folder)
-        if turn.session_id is not None:
-            info = replace(info, known_tokens=_tokens(conversation.known))
         run = self._run(request, info, journal, scratch=f"{folder}/scratch")
         offered = None
         if request.offer is not None and run.caller is not None:
             offered = self._offered(request, request.offer, run, folder)
             images = list(zip(request.images, run.caller.show(request.images), strict=True))
-        turns = self._turns(request, run, turn, conversation, images, offered)
+        turns = self._turns(request, run, conversation, images, folder, offered)
         is_kept_later = len(request.kept) > len(new.request) or len(continuation) > len(new.continuation)
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
@@ -178,9 +174,7 @@ class RunStarter:
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
         journal.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
         run = self._run(request, info, journal, assembler=assembler)
-        interrupted = _interrupted(conversation, state.text)
-        turn = self._turn(request, info, interrupted, folder)
-        turns = self._turns(request, run, turn, interrupted, images, None)
+        turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         run.log.append_soon(closing)
         self._start(run, request, turns.fresh(), turns, None)
         return run
@@ -241,8 +235,16 @@ class RunStarter:
         wanted = asks_others(request, self._defaults) or request.may_be_asked
         return wanted is not False and self._source.may_ask(request.source, wanted)
 
-    def _turn(self, request: RunRequest, info: RunInfo, conversation: Conversation, folder: str) -> Turn:
-        """The run's, without what its agent may ask of it, and with the session if the agent still has it."""
+    def _turns(
+        self,
+        request: RunRequest,
+        run: Run,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        folder: str,
+        offered: Offered | None,
+    ) -> TurnBuilder:
+        info, approver = run.info, run if self.can_ask(request) else None
         turn = Turn(
             run_id=info.id,
             source=request.source,
@@ -252,34 +254,21 @@ class RunStarter:
             workspace=conversation.workspace,
             folder=folder,
             session_id=conversation.session_id,
+            offered=offered,
+            person=None if asks_others(request, self._defaults) else approver,
+            approver=approver,
+            is_waiting=run.waits if approver is not None else never,
             allow=self._allowed(request, conversation),
             owner=request.owner,
             next_folder=f"{self._conversations.directory}/{new_conversation_id()}",
         )
-        return turn if turn.session_id is None or self._source.has_session(turn) else replace(turn, session_id=None)
-
-    def _turns(
-        self,
-        request: RunRequest,
-        run: Run,
-        turn: Turn,
-        conversation: Conversation,
-        images: Sequence[tuple[Image, str]],
-        offered: Offered | None,
-    ) -> TurnBuilder:
-        if offered is not None:
-            turn = replace(turn, offered=offered)
-        info = run.info
-        if self.can_ask(request):
-            person = None if asks_others(request, self._defaults) else run
-            turn = replace(turn, person=person, approver=run, is_waiting=run.waits)
         return TurnBuilder(
             conversation=conversation,
             turn=turn,
             preamble=lambda source: _preamble(request, info, self._source.named(source).tools_server),
             images=images,
-            prompts=Prompts(self._secret, turn.folder),
-            knows_session=turn.session_id is not None,
+            prompts=Prompts(self._secret, folder),
+            knows_session=conversation.session_id is not None and self._source.has_session(turn),
         )
 
     def _with_spare(self, source: Source, request: RunRequest, conversation: Conversation) -> Conversation:
@@ -382,10 +371,6 @@ def unwritable(error: OSError) -> GatewayError:
     return host_exhausted(error) or GatewayFault(
         f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
     )
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return estimate_tokens_by_sample("\n".join(message.text for message in messages))
 
 
 def _kept(messages: Sequence[Message]) -> list[NewMessage]:

@@ -19,7 +19,7 @@ class RunUsage:
     def __init__(self, turns: Turns, known_tokens: int) -> None:
         self.model_output: list[str] = []  # not counted yet
         self.prompt = ""
-        self._turns, self._known_tokens = turns, known_tokens
+        self._turns, self.known_tokens = turns, known_tokens
         self._context = ContextSize()
         self._all_output_tokens = 0
         self._output_tokens = 0  # since the last tool ended
@@ -55,7 +55,7 @@ class RunUsage:
         output = self._output_tokens + sum(map(tool_tokens, open_calls))
         if _is_sane(counts):
             return self._context.reported(counts, output, calls)
-        return self._context.estimated(self._known_tokens + estimate_tokens_by_sample(self.prompt), output, calls)
+        return self._context.estimated(self.known_tokens + estimate_tokens_by_sample(self.prompt), output, calls)
 
     def _take_output(self) -> int:
         self._count_output()
