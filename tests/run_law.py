@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cursor_gateway.model.document_events import DocumentEvent
-    from cursor_gateway.runs.driver import Driver
     from cursor_gateway.runs.event_log import EventLog
+    from cursor_gateway.runs.machine import RunMachine
+    from cursor_gateway.runs.run import Run
     from cursor_gateway.stages.assembler import Assembler
     from cursor_gateway.stages.run_state import RunState
 
@@ -28,32 +29,25 @@ _replaced: list[tuple[type, str, Any]] = []
 
 
 def install() -> None:
-    """Wraps the log and the driver; once, and only if they are loaded."""
-    if _replaced or "cursor_gateway.runs.driver" not in sys.modules:
+    """Wraps the log and the run; once, and only if they are loaded."""
+    if _replaced or "cursor_gateway.runs.run" not in sys.modules:
         return
-    from cursor_gateway.runs.driver import Driver
     from cursor_gateway.runs.event_log import EventLog
+    from cursor_gateway.runs.run import Run
 
-    add, begin, pause = EventLog.add, Driver.__init__, Driver.pause
+    add, begin = EventLog.add, Run.__init__
 
     def checked_add(log: "EventLog", events: "Sequence[DocumentEvent]") -> None:
         follower = _follower(log)
         add(log, events)
         follower.follow(log.state, events)
 
-    def checked_begin(driver: "Driver", *arguments: Any, **options: Any) -> None:
-        begin(driver, *arguments, **options)
-        _follower(driver._log).assembler = driver._assembler
+    def checked_begin(run: "Run", *arguments: Any, **options: Any) -> None:
+        begin(run, *arguments, **options)
+        _follower(run.log).machine = run.machine
 
-    def checked_pause(driver: "Driver", fresh: Sequence[str], shown: Sequence[str]) -> None:
-        pause(driver, fresh, shown)
-        state = driver._log.state
-        if driver._caller is not None and state.done is None:
-            waiting = state.pauses[-1].event.envelope.metadata.waiting_for or ()
-            assert {call.tool_call_id for call in waiting} == set(shown)
-
-    _replaced.extend([(EventLog, "add", add), (Driver, "__init__", begin), (Driver, "pause", pause)])
-    for (owner, name, _), checked in zip(_replaced, (checked_add, checked_begin, checked_pause), strict=True):
+    _replaced.extend([(EventLog, "add", add), (Run, "__init__", begin)])
+    for (owner, name, _), checked in zip(_replaced, (checked_add, checked_begin), strict=True):
         setattr(owner, name, checked)
 
 
@@ -80,7 +74,7 @@ class Follower:
     """One log's."""
 
     def __init__(self, state: "RunState") -> None:
-        self.assembler: Assembler | None = None
+        self.machine: RunMachine | None = None
         self._state = deepcopy(state)  # of a run that another process began: as it was stored
         self._compared_at = 0
         self._is_over = False
@@ -103,8 +97,9 @@ class Follower:
             self._compared_at = count
             self._is_over = True  # unless it holds: a run reports its failure once
             assert state == self._state, "the log does not fold to the state"
-            if self.assembler is not None and self._state.done is None:
-                _agrees(self.assembler, state)
+            if self.machine is not None and self._state.done is None:
+                _agrees(self.machine._assembler, state)
+                _can_be_answered(self.machine, events[-1])
             self._is_over = False
 
 
@@ -119,3 +114,11 @@ def _agrees(assembler: "Assembler", state: "RunState") -> None:
         state.tool_calls,
         state.refused,
     )
+
+
+def _can_be_answered(machine: "RunMachine", last: "DocumentEvent") -> None:
+    from cursor_gateway.model.document_events import Paused
+
+    if machine.caller is not None and isinstance(last, Paused):
+        waiting = last.envelope.metadata.waiting_for or ()
+        assert {call.tool_call_id for call in waiting} == set(machine.calls.shown)

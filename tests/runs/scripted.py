@@ -13,8 +13,8 @@ from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Model, SourceState, Turn
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.base import Idempotency, Store
@@ -180,7 +180,9 @@ class UnstoredJournal(Journal):
 
 
 def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None) -> Run:
-    return Run(info(id), turn(id, session_id), owner, UnstoredJournal())
+    run = Run(info(id), owner, UnstoredJournal())
+    run.machine.session_id = session_id
+    return run
 
 
 def folded(run: Run) -> ChatResponse | None:

@@ -11,8 +11,10 @@ from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, D
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.machine import WaitLimits
+from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -37,6 +39,13 @@ EVENTS: list[AgentEvent] = [
 ]
 
 
+def with_tools(journal: Journal | None = None) -> Run:
+    calls = OpenCalls()
+    caller = CallerTools(Offer(tools=[Tool("weather")]), calls, run_id="chat_1")
+    waits = WaitLimits(quiet_seconds=0.01)
+    return Run(info(), "me", journal or UnstoredJournal(), waits=waits, calls=calls, caller=caller)
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize(
     "reads",
@@ -51,10 +60,8 @@ EVENTS: list[AgentEvent] = [
 )
 def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[AgentEvent]]) -> None:
     async def live() -> None:
-        waiting = Waiting(WaitLimits())
-        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
-        run = Run(info(), turn(), "me", UnstoredJournal(), waiting=waiting, caller=caller)
-        run.start(ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)
+        run = with_tools()
+        run.start(turn(), ScriptedSource([[STARTED], *reads]), ENDLESS, (), lambda: None)
         await run.gone()
         assert run.done is not None
         assert run.done.failure is not None
@@ -84,16 +91,14 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
 
     async def live() -> None:
         may_store = asyncio.Event()
-        waiting = Waiting(WaitLimits(quiet_seconds=0.01))
-        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
-        run = Run(info(), turn(), "me", SlowJournal(may_store), waiting=waiting, caller=caller)
+        run = with_tools(SlowJournal(may_store))
         source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
-        run.start(source, ENDLESS, (), lambda: None)
-        while not run.driver.is_storing:
+        run.start(turn(), source, ENDLESS, (), lambda: None)
+        while not run.is_storing:
             await asyncio.sleep(0)
-        call = asyncio.ensure_future(caller.call("weather", {}))
+        call = asyncio.ensure_future(run.call("weather", {}))
         await asyncio.sleep(0.1)
-        shown = waiting.shown
+        shown = run.machine.calls.shown
         may_store.set()
         assert not shown
         while not run.log.state.paused_at:
@@ -111,20 +116,18 @@ def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one
     """As from a stored run. What came before is no reply to the request that had them all."""
 
     async def live() -> None:
-        waiting = Waiting(WaitLimits(quiet_seconds=0.01))
-        caller = CallerTools(Offer(tools=[Tool("weather")]), waiting, run_id="chat_1")
-        run = Run(info(), turn(), "me", UnstoredJournal(), waiting=waiting, caller=caller)
-        run.start(ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
-        calls = [asyncio.ensure_future(caller.call("weather", {"place": place})) for place in "ab"]
-        await true(lambda: len(waiting.shown) == 2)
-        first, second = waiting.shown
+        run = with_tools()
+        run.start(turn(), ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
+        calls = [asyncio.ensure_future(run.call("weather", {"place": place})) for place in "ab"]
+        await true(lambda: len(run.machine.calls.shown) == 2)
+        first, second = run.machine.calls.shown
         results = {first: ToolResult(text="rain"), second: ToolResult(text="sun")}
-        pauses = [run.driver.answer({first: results[first]})]
+        pauses = [run.take_results({first: results[first]})]
         await true(lambda: len(run.log.state.pauses) == 2)
-        pauses += [run.driver.answer(results), run.driver.answer(results), run.driver.answer({first: results[first]})]
+        pauses += [run.take_results(results), run.take_results(results), run.take_results({first: results[first]})]
         assert pauses == [run.log.state.pauses[number].number for number in (0, 1, 1, 0)]
         assert run.log.state.reply_text(0) == "I look. \n"
-        said = [message.text for message in caller.history if isinstance(message, AssistantMessage)]
+        said = [message.text for message in run.machine.history() if isinstance(message, AssistantMessage)]
         assert said == ["I look. \n"], "with what the assembler had held back"
         await run.abandon()
         await asyncio.wait(calls)

@@ -204,7 +204,7 @@ def test_the_session_is_that_of_the_latest_run(known: Conversations, store: Sqli
     run = new_run("chat_2", session_id="session-2")
     known.begin("conv_1", run)
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-2"
-    run.driver.session_id = None
+    run.machine.session_id = None
     assert asyncio.run(known.named("conv_1", "me", None, [UserMessage("two")])).session_id == "session-1"
 
 
@@ -250,5 +250,5 @@ def test_a_run_that_was_stopped_keeps_nobody_waiting(known: Conversations, store
     known.begin("conv_1", run)
     messages = [*TOLD, UserMessage("two")]
     assert at_once(known.find_by_history(SCOPE, messages)).id != "conv_1"
-    run.driver.stop_reason = RunCancelled("Stopped.")
+    run.machine.stop_reason = RunCancelled("Stopped.")
     assert at_once(known.find_by_history(SCOPE, messages)).id == "conv_1"

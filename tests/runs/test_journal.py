@@ -203,9 +203,9 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
         written, watcher, ended = journal(store), Watcher(), list[str]()
         assert await written.begin() is None
         store.mistake_after = store.asked + at
-        run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
+        run = Run(info("run", "conv_run"), ME, written)
         script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
-        run.start(ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
+        run.start(turn("run"), ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
         done = await run.finished()
         await run.gone()
         assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
@@ -273,9 +273,11 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
         store.refuses = True
         written = journal(store)
         assert await written.begin() is None
-        run = Run(info("run", "conv_run"), turn("run"), ME, journal=written)
+        run = Run(info("run", "conv_run"), ME, written)
         words = say(*(f"{number} " for number in range(50)))
-        run.start(ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None)
+        run.start(
+            turn("run"), ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None
+        )
         await run.gone()
         assert (run.log.dropped, run.journal.is_complete, len(run.log.events)) == (0, False, run.count)
         assert not await run.journal.try_again()

@@ -37,7 +37,7 @@ def start(runs: Runs, id: str = "chat_1", owner: str = "me", ended: list[Run] | 
 
 def start_in(runs: Runs, id: str, owner: str, ended: list[Run] | None = None) -> Run:
     run = new_run(id, owner)
-    runs.start(run, ended=lambda: None if ended is None else ended.append(run))
+    runs.start(run, turn(run.id), ended=lambda: None if ended is None else ended.append(run))
     return run
 
 
@@ -219,8 +219,8 @@ def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> Non
     async def live() -> None:
         goes = asyncio.Event()
         runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run = Run(info("chat_1"), turn("chat_1"), "me", UnstoredJournal(Idempotency("key", "hash")))
-        runs.start(run)
+        run = Run(info("chat_1"), "me", UnstoredJournal(Idempotency("key", "hash")))
+        runs.start(run, turn(run.id))
         assert runs.find_by_idempotency("me", "key") is run
         assert runs.find_by_idempotency("me", "another") is None
         assert runs.find_by_idempotency("you", "key") is None
@@ -248,8 +248,8 @@ class LateJournal(UnstoredJournal):
 
 def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateJournal]:
     journal = LateJournal(tries)
-    run = Run(info(id), turn(id), "me", journal)
-    runs.start(run)
+    run = Run(info(id), "me", journal)
+    runs.start(run, turn(run.id))
     return run, journal
 
 

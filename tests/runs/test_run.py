@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from cursor_gateway.errors import AgentError, AgentOverloaded, GatewayError, RunCancelled, ShuttingDown
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
+from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.timeouts import Timeouts
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -28,6 +28,7 @@ from tests.runs.scripted import (
     new_run,
     say,
     true,
+    turn,
     turns_of_the_loop,
 )
 
@@ -39,7 +40,8 @@ def begin(
 ) -> list[str]:
     """The list grows by one word when nothing is left of the run."""
     ended: list[str] = []
-    run.start(source, limits, observers, lambda: ended.append("ended"), after)
+    first = turn(run.id, run.machine.session_id)
+    run.start(first, source, limits, observers, lambda: ended.append("ended"), after=after)
     return ended
 
 
@@ -72,7 +74,7 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         assert (ended, source.ended) == (["ended"], 1)
         assert watcher.seen == ["started", "first_event", "ended"]
         assert run.session_id == "session-1"
-        assert run.driver.started_at <= run.driver.first_event_at <= run.ended_at
+        assert run.machine.started_at <= run.first_event_at <= run.ended_at
 
     loop(live())
 

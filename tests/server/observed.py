@@ -7,8 +7,8 @@ from typing import cast
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Observer, Run
-from cursor_gateway.runs.timeouts import Timeouts
 from cursor_gateway.sources.base import Source, SourceState, Turn
 from tests.runs.scripted import UnstoredJournal
 
@@ -31,10 +31,9 @@ class _Scripted:
             raise self._error
 
 
-def new_run(model: str = "auto") -> Run:
-    turn = Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
+def new_run() -> Run:
     info = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
-    return Run(info, turn, "laptop", UnstoredJournal(), "req_1")
+    return Run(info, "laptop", UnstoredJournal(), "req_1")
 
 
 def observed(
@@ -44,11 +43,12 @@ def observed(
     stopped: GatewayError | None = None,
     model: str = "auto",
 ) -> Run:
-    run = new_run(model)
+    run, turn = new_run(), Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
     source = cast(Source, _Scripted(events, error, lingers=stopped is not None))
 
     async def live() -> None:
-        run.start(source, Timeouts(first_event_seconds=60, idle_seconds=60, run_seconds=60), (observer,), lambda: None)
+        limits = Timeouts(first_event_seconds=60, idle_seconds=60, run_seconds=60)
+        run.start(turn, source, limits, (observer,), lambda: None)
         if stopped is not None:
             while len(run.log.events) < 1:
                 await asyncio.sleep(0)

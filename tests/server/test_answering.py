@@ -10,9 +10,10 @@ import pytest
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
-from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.waiting import Waiting, WaitLimits
+from cursor_gateway.runs.machine import WaitLimits
+from cursor_gateway.runs.run import Run
 from tests.gateways import RunningGateway
+from tests.runs.scripted import ENDLESS, STARTED, ScriptedSource, UnstoredJournal, forever, info, turn
 from tests.server.conftest import Json, chat, invocations, sse, unique
 
 FILE = ClarificationQuestion(
@@ -122,34 +123,17 @@ def test_the_newest_runs(http: httpx2.Client) -> None:
 # --- an agent that waits --------------------------------------------------------------------------------
 
 
-class Driver:
-    """Remembers how often it had to pause."""
-
-    is_storing = False
-
-    def __init__(self) -> None:
-        self.pauses = 0
-
-    def pause(self, fresh: Any, shown: Any) -> None:
-        self.pauses += 1
-
-    def end_agent(self) -> None:
-        raise AssertionError("the agent goes on")
-
-    def stop(self, why: Exception) -> None:
-        raise why
-
-
 async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
         while not is_so():
             await asyncio.sleep(0.001)
 
 
-def questions(answer_seconds: float = 600) -> tuple[Questions, Waiting, Driver]:
-    waiting, driver = Waiting(WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0)), Driver()
-    waiting.begin(driver)
-    return Questions(waiting), waiting, driver
+def asking(answer_seconds: float = 600) -> Run:
+    """A run whose agent works."""
+    run = Run(info(), "me", UnstoredJournal(), waits=WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0))
+    run.start(turn(), ScriptedSource([[STARTED], forever()]), ENDLESS, (), lambda: None)
+    return run
 
 
 QUESTION = Question(tool="ask_question", title="", questions=[FILE])
@@ -159,41 +143,43 @@ ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
 
 def test_a_held_question_is_answered_in_the_same_run() -> None:
     async def ask() -> None:
-        held, waiting, driver = questions()
-        asking = asyncio.ensure_future(held.answer("call_1", QUESTION))
-        await until(lambda: waiting.since is not None)
-        assert (driver.pauses, waiting.shown) == (1, ("call_1",))
+        run = asking()
+        questions = run.machine.questions
+        answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
+        await until(lambda: run.is_waiting)
+        assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
         with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
-            held.take_answers([ClarificationAnswer(question_id="other", selected_option_ids=[])])
-        assert held.holds_questions
-        assert not held.take_answers([])
-        assert not held.take_decision(True)
+            questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])
+        assert questions.awaited == "send `answers` to its questions"
+        assert (questions.call_for([]), questions.plan) == (None, None)
         with pytest.raises(InvalidRequest):
-            held.take_answers([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
-        assert held.take_answers([ANSWER])
-        assert await asking == [ANSWER]
-        assert (waiting.since, waiting.shown) == (None, ())
-        assert waiting.seconds > 0
+            questions.call_for([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
+        assert questions.call_for([ANSWER]) == "call_1"
+        run.take_answers({"call_1": [ANSWER]})
+        assert await answer == [ANSWER]
+        assert (run.machine.waiting_since, run.machine.calls.shown) == (None, ())
+        assert run.machine.waited > 0
+        await run.abandon()
 
     asyncio.run(ask())
 
 
 def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:
     async def ask() -> None:
-        held, waiting, _ = questions()
-        deciding = asyncio.ensure_future(held.decide("call_1", PLAN))
-        await until(lambda: waiting.since is not None)
-        assert not held.take_answers([ANSWER])
-        assert held.take_decision(False)
+        run = asking()
+        deciding = asyncio.ensure_future(run.decide("call_1", PLAN))
+        await until(lambda: run.is_waiting)
+        questions = run.machine.questions
+        assert (questions.call_for([ANSWER]), questions.plan) == (None, "call_1")
+        run.take_answers({"call_1": False})
         assert await deciding is False
-        impatient, _, driver = questions(answer_seconds=0.01)
+        impatient = asking(answer_seconds=0.01)
         assert await impatient.answer("call_2", QUESTION) is None
         assert await impatient.decide("call_3", PLAN) is None
-        ending, waiting, _ = questions()
-        asking = asyncio.ensure_future(ending.answer("call_4", QUESTION))
-        await until(lambda: bool(waiting.shown))
-        waiting.close()
-        assert await asking is None
-        assert driver.pauses == 2
+        assert len(impatient.log.state.pauses) == 2
+        answer = asyncio.ensure_future(run.answer("call_4", QUESTION))
+        await until(lambda: bool(run.machine.calls.shown))
+        await asyncio.gather(run.abandon(), impatient.abandon())
+        assert await answer is None
 
     asyncio.run(ask())

@@ -31,6 +31,7 @@ from tests.runs.scripted import (
     new_run,
     say,
     true,
+    turn,
     turns_of_the_loop,
 )
 from tests.server.asgi import Client, open_streams, reading
@@ -38,7 +39,7 @@ from tests.server.asgi import Client, open_streams, reading
 
 def started(*script: Step, source: ScriptedSource | None = None) -> Run:
     run = new_run()
-    run.start(source or ScriptedSource(script), ENDLESS, (), lambda: None)
+    run.start(turn(), source or ScriptedSource(script), ENDLESS, (), lambda: None)
     return run
 
 

@@ -5,10 +5,9 @@ from typing import Any
 import pytest
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
-from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection, setting_sources
+from tests.runs.scripted import new_run
 
 
 class NoRunner:
@@ -31,7 +30,7 @@ def test_an_agent_has_its_tools_unless_it_only_answers_or_works_for_a_caller() -
     reading = allowed_tools(turn(mode="ask"))
     assert reading is not None
     assert not {"shell", "edit", "delete", "task", "mcp"} & {*reading}
-    assert allowed_tools(turn(mode="ask", person=Questions(Waiting(WaitLimits())))) == [*reading, "mcp"]
+    assert allowed_tools(turn(mode="ask", person=new_run())) == [*reading, "mcp"]
 
 
 def test_what_needs_permission_is_denied_unless_the_gateway_can_be_asked_about_it() -> None:

@@ -23,6 +23,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.fresh_folders import FreshFolders
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.lost_agents import LostAgents
+from cursor_gateway.runs.machine import Timeouts, WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
@@ -30,8 +31,6 @@ from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.timeouts import Timeouts
-from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.base import Source

@@ -91,9 +91,10 @@ class Answering:
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
         if (live := self._service.runs.find(id, asker.owner)) is not None:
-            if any(answer.question_id in live.questions.permissions for answer in answers):
+            if any(answer.question_id in live.machine.questions.permissions for answer in answers):
                 return await self.with_permissions(id, asker, await self._permissions(live, answers))
-            if live.questions.take_answers(answers):
+            if (call := live.machine.questions.call_for(answers)) is not None:
+                live.take_answers({call: list(answers)})
                 return _continued(live, asker)
         run = await self._service.find(id, asker.owner)
         documents = await self._documents(run)
@@ -105,14 +106,14 @@ class Answering:
     async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         live = self._service.runs.find(id, asker.owner)
-        if live is not None and live.questions.holds_plan:
+        if live is not None and (plan := live.machine.questions.plan) is not None:
             if text:
                 raise InvalidRequest(
                     "While the agent waits it accepts only a decision; omit `text`, and send it when the run has "
                     "ended.",
                     param="text",
                 )
-            live.questions.take_decision(decision == "accept")
+            live.take_answers({plan: decision == "accept"})
             return _continued(live, asker)
         run = await self._service.find(id, asker.owner)
         documents = await self._documents(run)
@@ -131,7 +132,7 @@ class Answering:
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
         live = service.runs.find(run.id, run.owner)
-        if live is not None and any(id in live.questions.permissions for id in questions.values()):
+        if live is not None and any(id in live.machine.questions.permissions for id in questions.values()):
             return await self._decide_held(live, asker, decided, requests, questions)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
@@ -156,14 +157,16 @@ class Answering:
     ) -> Continued:
         """For a run that waits: it continues."""
         for id, permission in decided.items():
-            if questions[id] not in run.questions.permissions:
+            if questions[id] not in run.machine.questions.permissions:
                 raise InvalidRequest(
                     f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
                     param="permissions",
                 )
             if permission.decision in ("conversation", "workspace"):
                 await self._record(run, id, requests[id], permission)
-        run.questions.take_permissions({questions[id]: permission for id, permission in decided.items()})
+        held = run.machine.questions.permissions  # those that are not among them any more are left out
+        answers = {questions[id]: permission for id, permission in decided.items()}
+        run.take_answers({held[id]: permission for id, permission in answers.items() if id in held})
         return _continued(run, asker)
 
     async def _permissions(self, run: Run, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
@@ -172,7 +175,7 @@ class Answering:
         by_question = {_question_of(document): document.id for document in documents}
         decided: dict[str, Permission] = {}
         for number, answer in enumerate(answers):
-            if answer.question_id not in run.questions.permissions:
+            if answer.question_id not in run.machine.questions.permissions:
                 param = f"answers[{number}].questionId"
                 raise InvalidRequest(f"{param}: The run waits for a decision; answer that first.", param=param)
             decided[by_question[answer.question_id]] = permission_of(answer, number)
@@ -314,13 +317,8 @@ def _continued(run: Run, asker: Asker) -> Continued:
 
 def _awaited(run: Run) -> str:
     """What to send to a run that waits; empty where it does not."""
-    if run.questions.holds_questions:
-        return "send `answers` to its questions"
-    if run.questions.holds_plan:
-        return "send `plan` to accept or reject its plan"
-    if run.questions.permissions:
-        return "send `permissions` to allow or deny what it asks for"
-    return "send `toolResults` for its calls" if run.caller is not None and run.waiting.has_open else ""
+    has_called = run.caller is not None and run.machine.calls.open
+    return run.machine.questions.awaited or ("send `toolResults` for its calls" if has_called else "")
 
 
 def _question_of(document: Document) -> str:

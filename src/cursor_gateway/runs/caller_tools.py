@@ -1,4 +1,4 @@
-"""One run's calls of its caller's tools: what the agent asks for in; pauses, and results for the agent, out.
+"""One run's calls of its caller's tools: what the agent asks for in; calls, and results for the agent, out.
 
     the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent runs on
     a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
@@ -9,8 +9,7 @@ tool's schema, which of the caller's tools replaces a denied tool of the agent, 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -34,12 +33,12 @@ from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
 from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
-from cursor_gateway.runs.open_calls import Kind
+from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.repeats import call_id
-from cursor_gateway.runs.waiting import Waiting
 from cursor_gateway.sources.base import TOOLS_SERVER
 from cursor_gateway.sources.cursor.native_requests import translate
 from cursor_gateway.stages.loops import LoopGuard
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.scratch_paths import ScratchPaths
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
@@ -54,19 +53,34 @@ class _Made(Struct):
     answer: ToolMessage | None = None
 
 
+class GivenUp(Struct, frozen=True):
+    """The agent reports the end of a call that is known here: it was answered with an error, or the agent no longer
+    waits for this one."""
+
+    id: str = ""
+
+
+class Denied(Struct, frozen=True):
+    """The agent was denied a tool of its own, and its caller has one in its place: this call was made of it."""
+
+    id: str
+
+
+ToolEnd: TypeAlias = GivenUp | Denied | GatewayError | None  # None: nothing but what it says
+
+
 class CallerTools:
     def __init__(
-        self, offer: Offer, waiting: Waiting, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
+        self, offer: Offer, calls: OpenCalls, *, run_id: str, server: str = TOOLS_SERVER, scratch: str = ""
     ) -> None:
         """`server` is what the agent calls the tools' server, `scratch` the folder that it takes for its workspace."""
         self.offer, self.server = offer, server
-        self.history: list[Message] = []  # calls and results: what a new session has to know of this run
-        self.stop_reason: GatewayError | None = None  # the agent must not continue
-        self._waiting, self._run_id, self._scratch = waiting, run_id, scratch
         self.paths = ScratchPaths(scratch)
+        self._calls, self._run_id, self._scratch = calls, run_id, scratch
         self._images: dict[str, Image] = {}  # by their names
         self._made: dict[str, _Made] = {}
-        self._also: list[Message] = []  # messages that came with the results, for the agent's next turn
+        self._also: dict[int, list[Message]] = {}  # what else came with results, by the pause that these ended
+        self._told_at = 0  # the last pause of which the agent has that
         self._failed: Counter[str] = Counter()  # calls answered with an error that the agent has not reported yet
         self._guard = LoopGuard()
         self._was_called = False  # since the last answer
@@ -76,7 +90,11 @@ class CallerTools:
     def _choose(self, offer: Offer) -> None:
         self.offer = offer
         self._was_called = self._was_reminded = False
-        self._waiting.most = None if offer.parallel else 1
+
+    @property
+    def most(self) -> int | None:
+        """How many calls are shown at once."""
+        return None if self.offer.parallel else 1
 
     @property
     def is_owed_a_call(self) -> bool:
@@ -106,67 +124,76 @@ class CallerTools:
     def knows(self, call_id: str) -> bool:
         """It was shown: now or before."""
         made = self._made.get(call_id)
-        return made is not None and (made.answer is not None or call_id in self._waiting.shown)
+        return made is not None and (made.answer is not None or call_id in self._calls.shown)
 
     # --- the agent's side ---------------------------------------------------------------------------
 
-    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
-        """The result of the caller's tool. Cancelling this abandons the call; its result is sent another way."""
+    def make(self, name: str, arguments: dict[str, Any], now: float) -> str | ToolResult:
+        """The id of a call of the caller's tool, or its result if it needs no caller."""
         if name == self._viewer and (image := self._images.get(str(arguments.get("name")))) is not None:
             return ToolResult(text="", images=(image,))
         if (wrong := self._wrong(name, arguments)) is not None:
             return self._refused(name, arguments, wrong)
-        result = await self._waiting.ask(self._make(name, arguments), Kind.TOOL)
-        return result if isinstance(result, ToolResult) else ToolResult(text="The run is over.", is_error=True)
+        return self._make(name, arguments, now)
 
-    def ended(self, event: ToolEnded) -> bool:
-        """Whether the end of this tool is already known here, so that readers need not see it."""
+    def tool_ended(self, event: ToolEnded, now: float) -> ToolEnd:
+        """What the end of a tool means, of the agent's own or of the caller's."""
         if _ran_here(event.action, event.outcome):
-            self._stop(
-                AgentUnconfined(
-                    f"The agent used its own {event.action.tool} tool although it was disabled, so the run was "
-                    "stopped; update it with `cursor-agent update`, or omit `tools`."
-                )
+            return AgentUnconfined(
+                f"The agent used its own {event.action.tool} tool although it was disabled, so the run was stopped; "
+                "update it with `cursor-agent update`, or omit `tools`."
             )
-            return False
         if event.outcome.state == "completed":
-            return False
-        if isinstance(event.action, OtherTool) and self._gave_up(event.action):
-            return True
+            return None
+        if isinstance(event.action, OtherTool) and (given_up := self._gave_up(event.action)) is not None:
+            return given_up
         if (meant := translate(event.action, usable(self.offer), scratch=self._scratch)) is not None:
             tool, arguments = meant
-            self._waiting.ask_detached(self._make(tool.name, arguments))
-            self._waiting.end_agent()
-        return False
+            return self.loop(tool.name) or Denied(self._make(tool.name, arguments, now))
+        return None
 
-    def _gave_up(self, action: OtherTool) -> bool:
+    def _gave_up(self, action: OtherTool) -> GivenUp | None:
         """A caller's tool call that the agent reports as failed: answered with an error, or given up."""
         key = CallerCall("", action.tool, action.arguments).key()
         if self._failed[key]:
             self._failed[key] -= 1
-            return True
+            return GivenUp()
         same = [id for id, made in self._made.items() if made.call.key() == key]
-        held = [id for id in same if self._waiting.state(id) in (open_calls.Call.NEW, open_calls.Call.SHOWN)]
-        delivered = [id for id in same if self._waiting.state(id) is open_calls.Call.DELIVERED]
+        held = [id for id in same if self._calls.state(id) in (open_calls.Call.NEW, open_calls.Call.SHOWN)]
+        delivered = [id for id in same if self._calls.state(id) is open_calls.Call.DELIVERED]
         if not held and not delivered:
-            return False
-        self._waiting.give_up(held[0] if held else delivered[-1])
-        return True
+            return None
+        return GivenUp(held[0] if held else delivered[-1])
 
     def agent_ended(self) -> None:
         """For any reason. What it reports from now on is about other calls."""
         self._failed.clear()
 
-    async def next_turn(self) -> list[Message]:
-        """The messages of the agent's next turn, as soon as none of them is missing."""
-        owed = await self._waiting.turn_due()
+    def owed(self, ids: Sequence[str]) -> list[Message]:
+        """The messages of the agent's next turn: these calls with their results, and what else was said with them."""
         messages: list[Message] = []
-        for id in owed:
+        for id in ids:
             made = self._made[id]
             assert made.answer is not None
             messages += [AssistantMessage("", (_call(made.call),)), made.answer]
-        also, self._also = self._also, []
-        return messages + also
+        for pause, also in self._also.items():
+            messages += also if pause > self._told_at else ()
+        return messages
+
+    def agent_started(self, paused_at: int) -> None:
+        """It knows what was said up to this pause, and after it."""
+        self._told_at = paused_at
+
+    def history(self, state: RunState) -> list[Message]:
+        """What was said, the calls and their results: what a new session has to know of this run."""
+        messages: list[Message] = []
+        for pause, said, ids in state.rounds():
+            made = [self._made[id] for id in ids if id in self._made]
+            if said or made:
+                messages.append(AssistantMessage(said, tuple(_call(one.call) for one in made)))
+            messages += [one.answer for one in made if one.answer is not None]
+            messages += self._also.get(pause, ())
+        return messages
 
     def reminder(self) -> list[Message] | None:
         """For an agent that ended without the call that it had to make; None the second time."""
@@ -197,41 +224,28 @@ class CallerTools:
         key = CallerCall("", name, arguments).key()
         note = self._guard.gave(key, wrong)
         self._failed[key] += 1
-        self._check_loop(name)
         return ToolResult(text=f"{wrong}\n\n{note}" if note else wrong, is_error=True)
 
-    def _make(self, name: str, arguments: dict[str, Any]) -> str:
-        self._check_loop(name)
+    def _make(self, name: str, arguments: dict[str, Any], now: float) -> str:
         call = CallerCall(call_id(self._run_id, len(self._made) + 1), name, arguments)
-        self._made[call.id] = _Made(call, monotonic())
+        self._made[call.id] = _Made(call, now)
         self._was_called = True
         return call.id
 
-    def _check_loop(self, name: str) -> None:
-        if self._guard.is_loop:
-            self._stop(
-                AgentLooped(
-                    f"The agent is in a loop: it repeats calls of {name} and others and gets the same results; "
-                    "rephrase the request, or ask for less at a time."
-                )
-            )
-
-    def _stop(self, why: GatewayError) -> None:
-        """The caller gets no more calls, however long the agent takes to exit."""
-        if self.stop_reason is None:
-            self.stop_reason = why
-            self._waiting.stop(why)
+    def loop(self, name: str) -> AgentLooped | None:
+        """Why the agent must not continue, if it only repeats itself."""
+        if not self._guard.is_loop:
+            return None
+        return AgentLooped(
+            f"The agent is in a loop: it repeats calls of {name} and others and gets the same results; rephrase the "
+            "request, or ask for less at a time."
+        )
 
     # --- the caller's side --------------------------------------------------------------------------
 
     def asked(self, fresh: Sequence[str]) -> list[CallerToolAsked]:
         """The events with which the run asks the caller to execute these calls."""
         return [CallerToolAsked(self._made[id].call) for id in fresh if id in self._made]
-
-    def paused(self, fresh: Sequence[str], said: str) -> None:
-        """The caller was asked for these calls; `said` came before them."""
-        if calls := [_call(one.call) for one in self.asked(fresh)]:
-            self.history.append(AssistantMessage(said, tuple(calls)))
 
     @property
     def takes_one_call(self) -> bool:
@@ -240,29 +254,27 @@ class CallerTools:
 
     def new(self, results: Mapping[str, ToolResult]) -> dict[str, ToolResult]:
         """Those of them that are waited for."""
-        return {id: results[id] for id in self._waiting.shown if id in results and id in self._made}
+        return {id: results[id] for id in self._calls.shown if id in results and id in self._made}
 
     def answer(
-        self, results: Mapping[str, ToolResult], also: Sequence[Message], offer: Offer | None
+        self, results: Mapping[str, ToolResult], also: Sequence[Message], offer: Offer | None, pause: int, now: float
     ) -> tuple[list[CallerToolAnswered], dict[str, ToolResult]]:
-        """Adds new results, which end a pause. Returns the events for readers and the results for the agent.
+        """Adds new results, which end this pause. Returns the events for readers and the results for the agent.
 
         Messages that come with them (`also`) cannot be sent to an agent that is working; they are for its next turn.
         """
         self._choose(offer or replace(self.offer, choice=AutoTool()))  # a choice is for one reply
-        events, given, now = list[CallerToolAnswered](), dict[str, ToolResult](), monotonic()
+        events, given = list[CallerToolAnswered](), dict[str, ToolResult]()
         for id, result in results.items():
             made = self._made[id]
             seconds = now - made.made_at
             note = self._guard.gave(made.call.key(), result.text, seconds)
             given[id] = replace(result, text=f"{result.text}\n\n{note}") if note else result
-            if result.is_error and self._waiting.state(id) is open_calls.Call.SHOWN and not also:
+            if result.is_error and self._calls.state(id) is open_calls.Call.SHOWN and not also:
                 self._failed[made.call.key()] += 1
             made.answer = ToolMessage(given[id].text, id, made.call.name, self.show(result.images))
-            self.history.append(made.answer)
             events.append(CallerToolAnswered(id, result, round(seconds * 1000)))
-        self._also += also
-        self.history += also
+        self._also.setdefault(pause, []).extend(also)
         return events, given
 
 

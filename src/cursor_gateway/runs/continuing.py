@@ -83,7 +83,7 @@ class Continuing:
             return None  # a run in the middle of its work takes no messages: another one gets the whole conversation
         continued = await continue_run(run, results, request.when_client_leaves, also, request.offer)
         if is_new:
-            self._service.starter.quote(run, request)
+            self._service.starter.quote(run, request, run.turn.workspace)
             self._service.ask_next(run, request)
         return continued
 
@@ -175,7 +175,7 @@ async def continue_run(
     offer: Offer | None = None,
 ) -> Continued:
     """With results of calls that the run has made."""
-    after = run.driver.answer(results, also, offer)
+    after = run.take_results(results, also, offer)
     run.set_when_client_leaves(when_client_leaves)
     return Continued(run, after, await usage_at(run, after))
 

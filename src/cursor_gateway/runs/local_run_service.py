@@ -71,7 +71,7 @@ class LocalRunService(Service):
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
         latest = {id: self.conversations.latest(id) for id in conversation_ids}
-        return {id for id, run in latest.items() if run is not None and run.waiting.is_waiting and run.caller is None}
+        return {id for id, run in latest.items() if run is not None and run.is_waiting and run.caller is None}
 
     def runner_of(self, run: RunRecord) -> str:
         return ""

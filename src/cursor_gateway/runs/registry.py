@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, GatewayError, ShuttingDown, TooManyRuns
+from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.runs.shares import Recent, Shares, Verdict, decide, gives_way, has_plenty, next_in_queue
-from cursor_gateway.runs.timeouts import Timeouts
+from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import SourceOrRouter
 
 _LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
@@ -52,7 +54,7 @@ class Runs:
     @property
     def running(self) -> int:
         """Without those that are complete but whose agent is still exiting, and those that wait for their callers."""
-        return sum(run.done is None and not run.waiting.is_waiting for run in self._running.values())
+        return sum(run.done is None and not run.is_waiting for run in self._running.values())
 
     @property
     def limit(self) -> int:
@@ -99,7 +101,7 @@ class Runs:
     def _held(self) -> Counter[str]:
         held = Counter(self._reserved)
         for run in self._running.values():
-            if run.done is None and not run.waiting.is_waiting:
+            if run.done is None and not run.is_waiting:
                 held[run.owner] += 1
         return held
 
@@ -148,6 +150,8 @@ class Runs:
     def start(
         self,
         run: Run,
+        turn: Turn,
+        turns: TurnBuilder | None = None,
         *,
         after: Run | None = None,
         ended: Callable[[], None] = lambda: None,
@@ -162,7 +166,7 @@ class Runs:
                 self._store_later(run)
             ended()
 
-        run.start(self._source, self._limits, self._observers, forget, after)
+        run.start(turn, self._source, self._limits, self._observers, forget, turns=turns, after=after)
 
     @property
     def all(self) -> list[Run]:
@@ -195,8 +199,8 @@ class Runs:
 
     def make_room(self, owner: str) -> None:
         """Called before a run that may wait for its caller. Many callers never return."""
-        waiting = [run for run in self._running.values() if run.waiting.is_waiting]
-        waiting.sort(key=lambda run: run.waiting.since or 0.0)
+        waiting = [run for run in self._running.values() if run.is_waiting]
+        waiting.sort(key=lambda run: run.machine.waiting_since or 0.0)
         place = gives_way(owner, [run.owner for run in waiting], self._shares)
         if place is not None:
             waiting[place].stop(
@@ -261,7 +265,7 @@ class Runs:
         left = [asyncio.ensure_future(run.finished()) for run in running]
         while left and (seconds := until - clock()) > 0:
             for run in running:
-                if run.waiting.is_waiting:
+                if run.is_waiting:
                     run.stop(ShuttingDown("The gateway was shut down during this run; send the results again."))
             _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
             left = list(pending)

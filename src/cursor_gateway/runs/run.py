@@ -1,25 +1,46 @@
-"""A run that is driven in this process: reading, starting, stopping and answering it."""
+"""A run that is driven in this process: what `RunMachine` decides, carried out. What its agent, its caller, its readers
+and its timers do becomes an input of the machine; the commands that it returns are carried out at once."""
 
 import asyncio
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Protocol
 
-from cursor_gateway.errors import Failure, GatewayError, GatewayRestarted, RunCancelled
+from msgspec.structs import replace
+
+from cursor_gateway.errors import Failure, GatewayError, GatewayFault, GatewayRestarted
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
-from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.documents import ClarificationAnswer, Envelope
+from cursor_gateway.model.messages import Message
+from cursor_gateway.model.permissions import Permission
 from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.driver import Driver, TurnWatch
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.questions import Questions
-from cursor_gateway.runs.readers import Readers
-from cursor_gateway.runs.timeouts import Timeouts, TimeoutWatch
+from cursor_gateway.runs.machine import (
+    Append,
+    Command,
+    Deliver,
+    EndAgent,
+    RunMachine,
+    SetTimer,
+    Stage,
+    Start,
+    StartAgent,
+    Terms,
+    Timeouts,
+    Timer,
+    WaitLimits,
+)
+from cursor_gateway.runs.open_calls import OpenCalls
+from cursor_gateway.runs.readers import Readers, wake
 from cursor_gateway.runs.turn_builder import TurnBuilder
-from cursor_gateway.runs.waiting import Waiting, WaitLimits
-from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.router import SourceOrRouter, routed
+from cursor_gateway.sources.base import Turn, never
+from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 
@@ -40,106 +61,371 @@ class Observer(Protocol):
         ...
 
 
+class TurnWatch(Protocol):
+    """Watches a run's agent, to know which files it changes."""
+
+    async def begin(self) -> None:
+        """Before the agent starts."""
+        ...
+
+    async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+        """The same events, with exact edits."""
+        ...
+
+    def end(self) -> object:
+        """However the run ends, before anybody sees it."""
+        ...
+
+
 class Run(RunHandle):
     def __init__(
         self,
         info: RunInfo,
-        turn: Turn,
         owner: str,
         journal: Journal,
         request_id: str = "",
         *,
-        turns: TurnBuilder | None = None,
-        waiting: Waiting | None = None,
+        waits: WaitLimits | None = None,
+        calls: OpenCalls | None = None,
         caller: CallerTools | None = None,
-        questions: Questions | None = None,
+        asks_others: bool = False,
         assembler: Assembler | None = None,
         watch: TurnWatch | None = None,
     ) -> None:
-        """`waiting` has the calls that `caller` and `questions` make; see `Driver` for the rest."""
+        """`assembler` continues a run that another process began; see `RunMachine` for the rest."""
         self.log = EventLog(journal)
         super().__init__(info, owner, Readers(self.log))
         self.request_id, self.journal, self.caller = request_id, journal, caller
-        self.ended_at = 0.0  # by the loop's clock
+        self.machine = RunMachine(
+            self.log.state,
+            assembler or Assembler(info),
+            waits or WaitLimits(),
+            calls=calls,
+            caller=caller,
+            asks_others=asks_others,
+        )
+        self.first_event_at = self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
-        self.waiting = waiting if waiting is not None else Waiting(WaitLimits())
-        self.questions = questions if questions is not None else Questions(self.waiting)
-        self.driver = Driver(
-            info, turn, self.log, self.waiting, turns=turns, caller=caller, assembler=assembler, watch=watch
-        )
-        self.log.owner = self.readers.owner = self.driver.owner = self
         self.when_ended: Callable[[Failure | None], None] | None = None  # called before readers see the end
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start
+        self._source: SourceRouter  # when it has started
+        self._turn: Turn | None = None  # the latest
+        self._turns: TurnBuilder | None = None
+        self._start: Start | None = None  # of an agent that is to be started
+        self._starts: asyncio.Future[None] | None = None  # done when there is one
+        self._held: dict[str, asyncio.Future[Any]] = {}  # the agent waits for these answers
+        self._timers: dict[Timer, asyncio.TimerHandle] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._has_begun = False
+        self._watch = watch
+        self._cancels = 0  # of the task, by this object
+        self._must_leave = False  # the task must read no more of its agent
+        self.is_storing = False  # or examining what the agent has written; more of it is not read meanwhile
+        self.log.owner = self.readers.owner = self
 
     @property
     def turn(self) -> Turn:
-        return self.driver.turn
+        assert self._turn is not None, "the run has started"
+        return self._turn
 
     @property
     def prompt(self) -> str:
-        return self.driver.turn.prompt
+        return self._turn.prompt if self._turn is not None else ""
 
     @property
     def session_id(self) -> str | None:
-        return self.driver.session_id
+        return self.machine.session_id
 
     @property
     def source(self) -> str | None:
-        return self.driver.turn.source
+        return self.turn.source
 
     @property
     def source_name(self) -> str:
-        return self.driver.source_name
+        return self._source.name_of(self.turn)
 
     @property
     def fallback(self) -> str | None:
-        return self.driver.fallback
+        return self.machine.fallback
+
+    @property
+    def is_waiting(self) -> bool:
+        """For an answer from a caller, not for the agent."""
+        return self.machine.is_waiting
+
+    def waits(self) -> bool:
+        """The same, for its source."""
+        return self.machine.is_waiting
 
     # --- driving ------------------------------------------------------------------------------------
 
     def start(
         self,
+        turn: Turn,
         source: SourceOrRouter,
         limits: Timeouts,
         observers: tuple[Observer, ...],
         ended: Callable[[], None],
+        *,
+        turns: TurnBuilder | None = None,
         after: "Run | None" = None,
     ) -> None:
-        """Returns at once; the agent starts when the previous run, `after`, has ended completely. `ended` is called
-        when the agent has exited, which may be a while after `Done`.
+        """Returns at once; the agent starts when the previous run, `after`, has ended completely. `turns` makes the
+        turns for an agent that has to be started again. `ended` is called when the agent has exited, which may be a
+        while after `Done`.
         """
         loop = asyncio.get_running_loop()
-        self._observers = self._not_notified = observers
+        self._source = source = routed(source)
+        self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
+        if turn.session_id is not None and turns is not None:
+            self.info = replace(self.info, known_tokens=turns.known_tokens)
+        terms = Terms(
+            limits=limits,
+            known_tokens=self.info.known_tokens,
+            session_id=turn.session_id,
+            can_restart=turns is not None,
+            fallback=source.fallback_for(turn),
+            redacted=source.redacted,
+        )
+        self._do(self.machine.started(terms, loop.time()))
 
         def settle(_: object) -> None:
-            watch.cancel()
             self.ended_at = loop.time()
-            self.waiting.close()
-            self._release()
+            for timer in self._timers.values():
+                timer.cancel()
+            # Without these references the run's memory is freed at once, not with the next garbage collection.
+            self._timers.clear()
+            self.log.owner = self.readers.owner = self.when_ended = self._turns = None
+            self._turn = replace(self.turn, offered=None, person=None, approver=None, is_waiting=never)
+            if self.journal.is_complete:
+                self.journal.kept = lambda last: ()
             ended()  # first: a bug in an observer must not keep the run's place
             for observer in observers:
                 observer.ended(self)
 
-        task = self.driver.start(routed(source), after)
-        watch = TimeoutWatch(self.driver, self.waiting, limits, loop)
-        task.add_done_callback(settle)
+        self._task = loop.create_task(self._drive(source, after), name=turn.run_id)
+        self._task.add_done_callback(settle)
         loop.call_soon(self._notify_started)  # while the agent starts
 
-    def _release(self) -> None:
-        """Without these references the run's memory is freed at once, not with the next garbage collection."""
-        self.log.owner = self.readers.owner = self.driver.owner = self.when_ended = None
-        if self.journal.is_complete:
-            self.journal.kept = lambda last: ()
+    async def _drive(self, source: SourceRouter, after: "Run | None") -> None:
+        machine, time = self.machine, asyncio.get_running_loop().time
+        self._has_begun = True
+        try:
+            while machine.stage is not Stage.OVER:
+                failure = None
+                try:
+                    if machine.stage is Stage.NEW:
+                        if after is not None:
+                            await after.gone()
+                        if self._watch is not None:
+                            await self._watch.begin()
+                        self._do(machine.may_begin())
+                    if machine.stage is not Stage.STOPPING:
+                        await self._take_turn(source)
+                except asyncio.CancelledError:
+                    if not self._cancels:
+                        raise
+                except GatewayError as error:
+                    failure = error.failure()
+                except Exception as error:  # noqa: BLE001 -- an internal error must not leave readers waiting
+                    self.faulted(error)
+                    failure = _FAULT.failure()
+                self._uncancel()
+                commands = machine.agent_ended(failure, time())
+                if machine.stage is Stage.OVER:
+                    self._end_watch()
+                self._do(commands)
+                await self.log.flush()
+        finally:
+            self._end_watch()
+            self._do(machine.broken_off(time()))
+            await self.log.flush()
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
+
+    def _uncancel(self) -> None:
+        """The task has done what it was cancelled for: its agent is gone. Somebody else may have cancelled it, too."""
+        task = self._task
+        assert task is not None
+        while self._cancels:
+            self._cancels -= 1
+            task.uncancel()
+        if task.cancelling():
+            raise asyncio.CancelledError
+
+    async def _take_turn(self, source: SourceRouter) -> None:
+        """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
+        machine, log, loop = self.machine, self.log, asyncio.get_running_loop()
+        if self._start is None:
+            self._starts = loop.create_future()
+            await self._starts
+        turn, self._must_leave = self._next_turn(source), False
+        self._turn = turn
+        machine.agent_started(turn.session_id is not None, loop.time())
+        async with aclosing(source.events(turn)) as batches:
+            async for batch in batches:
+                if self._watch is not None:
+                    self.is_storing = True
+                    try:
+                        batch = await self._watch.seen(batch)
+                    finally:
+                        self.is_storing = False
+                commands = machine.agent_said(batch, loop.time())
+                self.journal.session_id = machine.session_id
+                if commands:
+                    self._do(commands)
+                    is_first = not self.first_event_at and log.state.count > 0
+                    if is_first:
+                        self.first_event_at = machine.heard_at
+                    self.is_storing = True
+                    try:
+                        await log.flush()
+                    finally:
+                        self.is_storing = False
+                    if is_first:
+                        loop.call_soon(self.first_event_shown)
+                if self._must_leave or not machine.is_listening:
+                    return
+
+    def _next_turn(self, source: SourceRouter) -> Turn:
+        start, self._start = self._start, None
+        machine, turns = self.machine, self._turns
+        if start is Start.FIRST or turns is None:
+            return self.turn
+        if start is Start.ELSEWHERE:
+            self._turns = turns = turns.with_source(machine.fallback)
+            if self.caller is not None:
+                self.caller.server = source.named(machine.fallback).tools_server
+        if start is Start.RESUMED:
+            return turns.resumed(source, machine.session_id, machine.news(), machine.history())
+        return turns.fresh(machine.history())
+
+    # --- commands -----------------------------------------------------------------------------------
+
+    def _do(self, commands: Sequence[Command]) -> None:
+        """What is appended is visible after the next flush."""
+        for command in commands:
+            match command:
+                case Append(events=events):
+                    self.log.add(events)
+                case Deliver(id=id, answer=answer):
+                    held = self._held.get(id)
+                    if held is not None and not held.done():
+                        held.set_result(answer)
+                case SetTimer(timer=timer, seconds=seconds):
+                    if (running := self._timers.pop(timer, None)) is not None:
+                        running.cancel()
+                    if seconds is not None:
+                        self._timers[timer] = asyncio.get_running_loop().call_later(seconds, self._fired, timer)
+                case StartAgent(start=start):
+                    self._start = start
+                    if self._starts is not None:
+                        wake(self._starts)
+                case EndAgent():
+                    self._end_agent()
+
+    def _end_agent(self) -> None:
+        if not self._has_begun or self._task is None:
+            return  # a task that is cancelled before it begins never begins
+        if self._task is asyncio.current_task():
+            self._must_leave = True
+        else:
+            self._cancels += 1
+            self._task.cancel()
+
+    def _take(self, commands: Sequence[Command]) -> None:
+        """For inputs that come from outside, and cannot wait."""
+        self._do(commands)
+        if any(isinstance(command, Append) for command in commands):
+            self.log.append_soon(())
+
+    def _fired(self, timer: Timer) -> None:
+        machine, now = self.machine, asyncio.get_running_loop().time()
+        match timer:
+            case Timer.LIMITS:
+                self._take(machine.limits_timer_fired(now))
+            case Timer.CALLS if self.is_storing and not machine.is_waiting:
+                self._take(machine.quiet_again())
+            case Timer.CALLS:
+                self._take(machine.calls_timer_fired(now))
+            case Timer.READERS:
+                self._unread(0)
+
+    # --- the agent's side ---------------------------------------------------------------------------
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """Of the caller's, which the agent may call."""
+        return self.caller.tools if self.caller is not None else ()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        """The result of the caller's tool. Cancelling this abandons the call; its result is sent another way."""
+        made, commands = self.machine.tool_called(name, arguments, asyncio.get_running_loop().time())
+        if isinstance(made, ToolResult):
+            self._take(commands)
+            return made
+        result = await self._answer(made, commands)
+        return result if isinstance(result, ToolResult) else ToolResult(text="The run is over.", is_error=True)
+
+    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+        found = await self._ask(call_id, question)
+        return found if isinstance(found, list) else None
+
+    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+        found = await self._ask(call_id, plan)
+        return found if isinstance(found, bool) else None
+
+    async def permit(self, call_id: str, question: Question) -> Permission | None:
+        found = await self._ask(call_id, question)
+        return found if isinstance(found, Permission) else None
+
+    async def _ask(self, call_id: str, what: Question | Plan) -> object:
+        commands = self.machine.asked(call_id, what, asyncio.get_running_loop().time())
+        try:
+            return await self._answer(call_id, commands)
+        finally:
+            del self.machine.questions.asked[call_id]
+
+    async def _answer(self, id: str, commands: Sequence[Command]) -> object:
+        """To a call that these commands are about; None if there will be none. Cancelling this abandons the call."""
+        loop = asyncio.get_running_loop()
+        held = self._held[id] = loop.create_future()
+        self._take(commands)
+        try:
+            return await held
+        except asyncio.CancelledError:
+            self._take(self.machine.gave_up(id, loop.time()))
+            raise
+        finally:
+            del self._held[id]
+
+    # --- the caller's side --------------------------------------------------------------------------
+
+    def take_results(
+        self, results: Mapping[str, ToolResult], also: Sequence[Message] = (), offer: Offer | None = None
+    ) -> int:
+        """Continues with results of the caller's tools. Returns the number of the pause that they end, now or when they
+        first arrived.
+        """
+        pause, commands = self.machine.caller_sent(results, also, offer, asyncio.get_running_loop().time())
+        self._take(commands)
+        return pause
+
+    def take_answers(self, answers: Mapping[str, object]) -> None:
+        """What a person answers, by the calls that ask for it."""
+        self._take(self.machine.person_answered(answers, asyncio.get_running_loop().time()))
+
+    # --- what its parts report ----------------------------------------------------------------------
 
     def _notify_started(self) -> None:
         """Once, and before anything else."""
         observers, self._not_notified = self._not_notified, ()
         for observer in observers:
             observer.started(self)
-
-    # --- what its parts report ----------------------------------------------------------------------
 
     def first_event_shown(self) -> None:
         for observer in self._observers:
@@ -161,20 +447,24 @@ class Run(RunHandle):
     # --- stopping -----------------------------------------------------------------------------------
 
     def stop(self, why: GatewayError) -> None:
-        """Ends the agent, unless the run is done; readers see why."""
-        self.driver.stop(why)
+        """Ends the agent, unless the run is done or has not started; readers see why."""
+        if self._task is not None:
+            self._take(self.machine.stop(why))
 
     @property
     def is_ending(self) -> bool:
-        return self.log.state.done is not None or self.driver.stop_reason is not None
+        return self.machine.is_ending
 
     async def gone(self) -> None:
         """Waits until nothing of the run is left."""
-        await self.driver.gone()
+        if self._task is not None:
+            await asyncio.wait([self._task])
 
     async def abandon(self) -> None:
         """Does not wait for an agent that is still running after its result."""
-        await self.driver.abandon()
+        if self._task is not None:
+            self._take(self.machine.abandon())
+            await self.gone()
 
     async def finished(self) -> Done:
         """Waits for the end of the answer; not counted as a reader."""
@@ -208,18 +498,11 @@ class Run(RunHandle):
             self.needs_readers = when == "cancel"
 
     def readers_left(self) -> None:
-        if not self.needs_readers or self._waits_for_its_reader:
-            return
-        if self.reconnect_seconds:
-            asyncio.get_running_loop().call_later(self.reconnect_seconds, self._stop_unread)
-        else:
-            self._stop_unread()
+        self._unread(self.reconnect_seconds)
 
-    def _stop_unread(self) -> None:
-        if self.readers.count == 0 and self.needs_readers and not self._waits_for_its_reader and not self.is_ending:
-            self.stop(RunCancelled("The client disconnected before the answer was complete; send the request again."))
+    def _unread(self, reconnect_seconds: float) -> None:
+        if self.readers.count == 0 and self.needs_readers:
+            self._take(self.machine.readers_left(self.readers.read_up_to, reconnect_seconds))
 
-    @property
-    def _waits_for_its_reader(self) -> bool:
-        """A client has the open calls, and its next request contains their results."""
-        return self.waiting.is_waiting and self.readers.read_up_to >= self.log.state.paused_at
+
+_FAULT = GatewayFault("Internal error; the gateway's log has the details under this request's id.")

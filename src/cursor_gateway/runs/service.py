@@ -38,6 +38,7 @@ from cursor_gateway.runs.failed_questions import FailedQuestions, Question
 from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.keyed_locks import KeyedLocks
 from cursor_gateway.runs.lost_agents import LostAgents
+from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_run
 from cursor_gateway.runs.registry import Place, Runs
@@ -49,7 +50,6 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, c
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.runs.waiting import WaitLimits
 from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
@@ -256,7 +256,7 @@ class Service:
     def _note_end(self, run: Run, asked: Asked | None, failure: Failure | None) -> None:
         if self._account_errors is not None and asked is not None:
             self._account_errors.record(asked, failure)
-        has_waited = run.waiting.asks_others and run.log.state.paused_at > 0
+        has_waited = run.machine.asks_others and run.log.state.paused_at > 0
         self._questions.end(run.id, failure, is_unread=has_waited and run.readers.count == 0)
 
     async def still_asked(self, request: RunRequest) -> RunHandle | None:
@@ -326,7 +326,7 @@ class Service:
         latest = self.conversations.latest(id)
         if latest is None or latest.is_ending:
             return False
-        if latest.caller is not None and latest.waiting.is_waiting:
+        if latest.caller is not None and latest.is_waiting:
             latest.stop(
                 CallerGone("The caller sent another message instead of the tool's result; the call was not answered.")
             )

@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, host_exhausted
-from cursor_gateway.model.caller_tools import preamble, usable
+from cursor_gateway.model.caller_tools import Offer, preamble, usable
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
 from cursor_gateway.model.run_info import RunInfo
@@ -21,23 +21,22 @@ from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
-from cursor_gateway.runs.driver import TurnWatch
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.lost_agents import LostAgents
+from cursor_gateway.runs.machine import WaitLimits
+from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.questions import Questions
 from cursor_gateway.runs.recovery import run_info, stored_state
 from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.run import Run
+from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
-from cursor_gateway.runs.waiting import Waiting, WaitLimits
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
     CONTINUATION,
     Idempotency,
@@ -135,14 +134,15 @@ class RunStarter:
             page_url=self._page_url,
         )
         folder = self._conversations.make_folder(conversation)
-        waiting = self._waiting(request)
-        caller, offered = self._offered(request, info.id, folder, waiting)
-        questions = Questions(waiting) if self.can_ask(request) else None
-        if caller is not None:
-            images = list(zip(request.images, caller.show(request.images), strict=True))
-        turns = self._turns(request, info, conversation, images, folder, offered, questions)
         new = self._new_run(request, info, conversation, continuation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
+        watch = self._watch(request, info, conversation)
+        run = self._run(request, info, journal, scratch=f"{folder}/scratch", watch=watch)
+        offered = None
+        if request.offer is not None and run.caller is not None:
+            offered = self._offered(request, request.offer, run, folder)
+            images = list(zip(request.images, run.caller.show(request.images), strict=True))
+        turns = self._turns(request, run, conversation, images, folder, offered)
         is_kept_later = len(request.kept) > len(new.request) or len(continuation) > len(new.continuation)
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
@@ -160,19 +160,7 @@ class RunStarter:
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
             return refused
-        run = Run(
-            replace(info, known_tokens=_tokens(conversation.known)) if turns.knows_session else info,
-            turns.initial(),
-            request.owner,
-            journal,
-            request.request_id,
-            turns=turns,
-            waiting=waiting,
-            caller=caller,
-            questions=questions,
-            watch=self._watch(request, info, conversation),
-        )
-        self._start(run, request, conversation.id, offered)
+        self._start(run, request, turns.initial(), turns, offered)
         journal.begin_soon()
         return run
 
@@ -184,28 +172,15 @@ class RunStarter:
         info = replace(run_info(stored), page_url=self._page_url)
         state = await stored_state(self._store, stored)
         folder = self._conversations.make_folder(conversation)
-        waiting = self._waiting(request)
-        questions = Questions(waiting) if self.can_ask(request) else None
-        interrupted = _interrupted(conversation, state.text)
-        turns = self._turns(request, info, interrupted, images, folder, None, questions)
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
         assembler, closing = state.interrupt(info, prompt, _RESUMED)
         new = self._new_run(request, info, conversation)
         journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
         journal.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
-        run = Run(
-            info,
-            turns.fresh(),
-            request.owner,
-            journal,
-            request.request_id,
-            turns=turns,
-            waiting=waiting,
-            questions=questions,
-            assembler=assembler,
-        )
+        run = self._run(request, info, journal, assembler=assembler)
+        turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         run.log.append_soon(closing)
-        self._start(run, request, conversation.id, None)
+        self._start(run, request, turns.fresh(), turns, None)
         return run
 
     @property
@@ -217,8 +192,39 @@ class RunStarter:
         if self._lost_agents is not None:
             await self._lost_agents.end()
 
-    def _start(self, run: Run, request: RunRequest, conversation_id: str, offered: Offered | None) -> None:
-        self.quote(run, request)
+    def _run(
+        self,
+        request: RunRequest,
+        info: RunInfo,
+        journal: Journal,
+        *,
+        scratch: str = "",
+        assembler: Assembler | None = None,
+        watch: TurnWatch | None = None,
+    ) -> Run:
+        waits, is_others = self._wait_limits, asks_others(request, self._defaults)
+        if is_others:
+            waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
+        calls, caller = OpenCalls(), None
+        if request.offer is not None:
+            server = self._source.named(request.source).tools_server
+            caller = CallerTools(request.offer, calls, run_id=info.id, server=server, scratch=scratch)
+        return Run(
+            info,
+            request.owner,
+            journal,
+            request.request_id,
+            waits=waits,
+            calls=calls,
+            caller=caller,
+            asks_others=is_others,
+            assembler=assembler,
+            watch=watch,
+        )
+
+    def _start(self, run: Run, request: RunRequest, turn: Turn, turns: TurnBuilder, offered: Offered | None) -> None:
+        conversation_id = turns.conversation.id
+        self.quote(run, request, turn.workspace)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
@@ -227,7 +233,7 @@ class RunStarter:
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
 
-        self._runs.start(run, after=self._conversations.latest(conversation_id), ended=ended)
+        self._runs.start(run, turn, turns, after=self._conversations.latest(conversation_id), ended=ended)
         self._conversations.begin(conversation_id, run)
 
     def _watch(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> TurnWatch | None:
@@ -241,22 +247,16 @@ class RunStarter:
         wanted = asks_others(request, self._defaults) or request.may_be_asked
         return wanted is not False and self._source.may_ask(request.source, wanted)
 
-    def _waiting(self, request: RunRequest) -> Waiting:
-        if not asks_others(request, self._defaults):
-            return Waiting(self._wait_limits)
-        seconds = self._defaults.wait_for_approval_seconds
-        return Waiting(replace(self._wait_limits, answer_seconds=seconds), asks_others=True)
-
     def _turns(
         self,
         request: RunRequest,
-        info: RunInfo,
+        run: Run,
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         folder: str,
         offered: Offered | None,
-        questions: Questions | None,
     ) -> TurnBuilder:
+        info, approver = run.info, run if self.can_ask(request) else None
         turn = Turn(
             run_id=info.id,
             source=request.source,
@@ -267,9 +267,9 @@ class RunStarter:
             folder=folder,
             session_id=conversation.session_id,
             offered=offered,
-            person=None if asks_others(request, self._defaults) else questions,
-            approver=questions,
-            is_waiting=questions.is_waiting if questions is not None else never,
+            person=None if asks_others(request, self._defaults) else approver,
+            approver=approver,
+            is_waiting=run.waits if approver is not None else never,
             allow=self._allowed(request, conversation),
             owner=request.owner,
             next_folder=f"{self._conversations.directory}/{new_conversation_id()}",
@@ -309,22 +309,16 @@ class RunStarter:
         found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
         return [*found, *request.allow]
 
-    def _offered(
-        self, request: RunRequest, run_id: str, folder: str, waiting: Waiting
-    ) -> tuple[CallerTools | None, Offered | None]:
-        if request.offer is None:
-            return None, None
-        server = self._source.named(request.source).tools_server
-        caller = CallerTools(request.offer, waiting, run_id=run_id, server=server, scratch=f"{folder}/scratch")
+    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> Offered:
         with private_folder(self._conversations.data, folder) as opened:
-            write_private(opened, TOOLS, msgspec.json.encode(request.offer.tools))
-        url = self._endpoint.offer(caller) if usable(request.offer) or request.images else ""
-        return caller, Offered(server=TOOLS_SERVER, url=url, runner=caller)
+            write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
+        url = self._endpoint.offer(run) if usable(offer) or request.images else ""
+        return Offered(server=TOOLS_SERVER, url=url, runner=run)
 
-    def quote(self, run: Run, request: RunRequest) -> None:
+    def quote(self, run: Run, request: RunRequest, workspace: str) -> None:
         """The caller's next request will quote the conversation with this run's answer."""
         if request.has_full_history:
-            scope = scope_of(request, run.turn.workspace, self._defaults.mode)
+            scope = scope_of(request, workspace, self._defaults.mode)
             run.journal.fingerprint = lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)])
 
     def _new_run(
@@ -392,10 +386,6 @@ def unwritable(error: OSError) -> GatewayError:
     return host_exhausted(error) or GatewayFault(
         f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
     )
-
-
-def _tokens(messages: Sequence[Message]) -> int:
-    return estimate_tokens_by_sample("\n".join(message.text for message in messages))
 
 
 def _kept(messages: Sequence[Message], images: Sequence[Image], first: int = 0) -> list[NewMessage]:

@@ -14,6 +14,7 @@ from cursor_gateway.prompting.prompt import bare, render
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.private_files import data_of
 from cursor_gateway.sources.router import SourceRouter
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -43,6 +44,11 @@ class TurnBuilder(Struct, frozen=True, kw_only=True):
     def with_source(self, source: str | None) -> "TurnBuilder":
         """The same for another source, which has no session."""
         return replace(self, turn=replace(self.turn, source=source), knows_session=False)
+
+    @property
+    def known_tokens(self) -> int:
+        """About the size of the session."""
+        return estimate_tokens_by_sample("\n".join(message.text for message in self.conversation.known))
 
     def initial(self) -> Turn:
         if not self.knows_session:

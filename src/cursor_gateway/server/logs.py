@@ -99,7 +99,7 @@ def outcome(run: Run) -> Outcome:
 
 def start_of(run: Run) -> Literal["warm", "cold"]:
     """Warm: the agent was ready before the run."""
-    return "warm" if run.driver.is_warm else "cold"
+    return "warm" if run.machine.is_warm else "cold"
 
 
 class RunLog:
@@ -112,16 +112,16 @@ class RunLog:
         _write(logging.INFO, "run started", facts)
 
     def first_event(self, run: Run) -> None:
-        seconds = round(run.driver.first_event_at - run.driver.started_at, 3)
+        seconds = round(run.first_event_at - run.machine.started_at, 3)
         _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start_of(run)})
 
     def ended(self, run: Run) -> None:
-        status, seconds = outcome(run), round(run.ended_at - run.driver.started_at, 3)
+        status, seconds = outcome(run), round(run.ended_at - run.machine.started_at, 3)
         facts: dict[str, object] = {"run_id": run.id, "status": status, "seconds": seconds}
-        if run.driver.source_failure is not None:
-            facts |= {"fallback": run.fallback, "source_failed": run.driver.source_failure.message}
-            if run.driver.source_failure.details:
-                facts["source_details"] = run.driver.source_failure.details
+        if run.machine.source_failure is not None:
+            facts |= {"fallback": run.fallback, "source_failed": run.machine.source_failure.message}
+            if run.machine.source_failure.details:
+                facts["source_details"] = run.machine.source_failure.details
         if run.done is not None:
             usage = run.done.envelope.usage
             if run.done.failure is not None:

@@ -45,12 +45,12 @@ class Metrics:
         self._running += 1
 
     def first_event(self, run: Run) -> None:
-        self._first_event[start_of(run)].add(run.driver.first_event_at - run.driver.started_at)
+        self._first_event[start_of(run)].add(run.first_event_at - run.machine.started_at)
 
     def ended(self, run: Run) -> None:
         self._running -= 1
         self._runs[(outcome(run),)] += 1
-        self._run.add(run.ended_at - run.driver.started_at)
+        self._run.add(run.ended_at - run.machine.started_at)
         if run.fallback is not None:
             self._fallbacks[()] += 1
         if run.done is None:

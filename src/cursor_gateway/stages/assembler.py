@@ -172,6 +172,10 @@ class Assembler:
         self._usage.prompt, self._usage.model_output = prompt, model_output
         self._model_output = model_output
 
+    def know(self, tokens: int) -> None:
+        """The agent resumes a session of about this size. Called before anything else."""
+        self._usage.known_tokens = tokens
+
     def envelope(self) -> Envelope:
         """Of the run so far."""
         return self._envelope("streaming", None, waiting_for=self._waiting(self._tools) or UNSET)

@@ -6,7 +6,7 @@ not kept: they are in the log, and `Transcript` collects them for a whole answer
 """
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any, TypeGuard
 
@@ -212,20 +212,25 @@ class RunState(Struct):
     def messages(self, results: Mapping[str, ToolResult]) -> list[Message]:
         """The texts, the calls and their results, whether they arrived then or now."""
         messages: list[Message] = []
+        for _, text, ids in self.rounds():
+            calls = [id for id in ids if id in self.calls]
+            if text or calls:
+                messages.append(AssistantMessage(text, tuple(_call(self.calls[id]) for id in calls)))
+            messages += [ToolMessage(self._given(id, results), id, self.calls[id].tool_name) for id in calls]
+        return messages
+
+    def rounds(self) -> Iterator[tuple[int, str, list[str]]]:
+        """Of each reply that ended with a pause: its number, what was said, and the calls that it was the first to
+        ask for.
+        """
         seen: set[str] = set()
         after = 0
         for pause in self.pauses:
-            if pause.event.goes_on:
-                continue
-            ids = [call.tool_call_id for call in pause.event.envelope.metadata.waiting_for or ()]
-            fresh = [id for id in ids if id in self.calls and id not in seen]
-            seen.update(fresh)
-            text = "".join(self.said[after : pause.said])
-            after = pause.said
-            if text or fresh:
-                messages.append(AssistantMessage(text, tuple(_call(self.calls[id]) for id in fresh)))
-            messages += [ToolMessage(self._given(id, results), id, self.calls[id].tool_name) for id in fresh]
-        return messages
+            if not pause.event.goes_on:
+                ids = [call.tool_call_id for call in pause.event.envelope.metadata.waiting_for or ()]
+                yield pause.number, "".join(self.said[after : pause.said]), [id for id in ids if id not in seen]
+                seen.update(ids)
+                after = pause.said
 
     def _given(self, id: str, results: Mapping[str, ToolResult]) -> str:
         metadata = self.calls[id]

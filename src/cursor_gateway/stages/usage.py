@@ -28,7 +28,7 @@ class RunUsage:
     def __init__(self, turns: Turns, known_tokens: int) -> None:
         self.model_output: list[str] = []  # not counted yet
         self.prompt = ""
-        self._turns, self._known_tokens = turns, known_tokens
+        self._turns, self.known_tokens = turns, known_tokens
         self._context = ContextSize()
         self._run_output = 0  # what the model wrote in the run: text, thinking, and the arguments of calls
         self._call_output = 0  # since the last tool ended, without arguments
@@ -96,7 +96,7 @@ class RunUsage:
 
     def _estimated_reply(self, asked: int) -> Usage:
         self._count_output()
-        read = self._context.estimated(self._known_tokens + estimate_tokens_by_sample(self.prompt), self._calls())
+        read = self._context.estimated(self.known_tokens + estimate_tokens_by_sample(self.prompt), self._calls())
         last = self._call_output + asked
         completion = max(last, self._earlier_output + self._agent_output + asked)
         return _usage(max(0, read + last - completion), completion, is_estimate=True)
