@@ -23,6 +23,8 @@ def test_a_command_that_fails_is_no_success() -> None:
     assert action == Command(tool="run_terminal_cmd", command="false", exit_code=2, output="no\n")
     assert (outcome.state, outcome.code, outcome.duration_ms) == ("failed", "COMMAND_FAILED", 4)
     assert outcome.message == "The command exited with status 2."
+    _, outcome = read("shell", {"command": "false"}, success({"signal": "SIGKILL", "stdout": "", "stderr": ""}))
+    assert (outcome.state, outcome.message) == ("failed", "The command was ended by SIGKILL.")
 
 
 def test_a_tool_that_fails_says_why() -> None:
@@ -74,6 +76,12 @@ def test_a_new_file_is_described_whole(head: str) -> None:
     assert action == FileEdit(tool="edit_file", path="/x", operation="create", content="a\nb\n")
 
 
+def test_the_lines_of_a_new_file_may_look_like_a_patch() -> None:
+    patch = "--- /dev/null\n+++ b/x\n@@ -0,0 +1,3 @@\n+++ x\n+-- y\n+@@ z\n\\ No newline at end of file"
+    action, _ = read("edit", {"path": "/x"}, success({"diffString": patch}))
+    assert action == FileEdit(tool="edit_file", path="/x", operation="create", content="++ x\n-- y\n@@ z")
+
+
 def test_hits_of_a_search_are_lines_files_or_counts() -> None:
     match = {"file": "a", "lineNumber": 3, "line": "hit", "beforeContext": ["b"], "afterContext": ["c", "d"]}
     found = {
@@ -106,9 +114,8 @@ def test_a_search_whose_lines_were_lost_still_names_the_files() -> None:
     assert (action.data, outcome.state) == (["./a", "./b"], "completed")
 
 
-@pytest.mark.parametrize("reason", ["error", "rejected"])
-def test_a_reason_that_was_lost_is_not_shown_as_one(reason: str) -> None:
-    _, outcome = read("read", {"path": "/a"}, {"status": "error", "error": {"message": reason}})
+def test_a_reason_that_was_lost_is_not_shown_as_one() -> None:
+    _, outcome = read("read", {"path": "/a"}, {"status": "error", "error": {"message": "error"}})
     assert outcome.message == "The tool failed; Cursor's SDK does not say why."
     _, outcome = read(
         "shell", {"command": "ls"}, {"status": "error", "error": {"message": "Blocked: no", "command": "ls"}}
@@ -116,11 +123,28 @@ def test_a_reason_that_was_lost_is_not_shown_as_one(reason: str) -> None:
     assert outcome.message == "Blocked: no"
 
 
+@pytest.mark.parametrize(
+    ("tool", "name", "state", "message"),
+    [
+        ("ls", "rejected", "rejected", "The call was rejected."),
+        ("delete", "notFile", "failed", "The path is not a file."),
+        ("delete", "fileNotFound", "failed", "The file does not exist."),
+        ("delete", "permissionDenied", "failed", "Permission was denied."),
+    ],
+)
+def test_an_outcome_of_which_only_the_name_is_left(tool: str, name: str, state: str, message: str) -> None:
+    _, outcome = read(tool, {"path": "/a"}, {"status": "error", "error": {"message": name, "path": "/a"}})
+    assert (outcome.state, outcome.message, outcome.details) == (state, message, "/a")
+
+
 def test_a_call_that_a_hook_blocks_was_rejected() -> None:
     error = {"message": "No rule allows it.\n\nAgent note: try something else", "command": "ls"}
     action, outcome = read("shell", {"command": "ls"}, {"status": "error", "error": error})
     assert isinstance(action, Command)
     assert (outcome.state, outcome.message) == ("rejected", "No rule allows it.")
+    error = {"message": "Command execution was blocked by a hook: not today", "command": "ls"}
+    _, outcome = read("shell", {"command": "ls"}, {"status": "error", "error": error})
+    assert (outcome.state, outcome.message) == ("rejected", error["message"])
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,15 @@ The SDK keeps fewer fields than the protocol, and renames some of them.
 import re
 from typing import Any
 
+from cursor_gateway.sources.cursor.outcomes import CODES
 from cursor_gateway.wire.payload import Fields
 
 _HEADING = re.compile(r"^#+ +(.+?) *#*$", re.MULTILINE)
-_NO_REASON = ("error", "rejected")  # where the SDK loses the reason
+_BLOCKED = "Command execution was blocked by a hook"
 _NOTE = "\n\nAgent note: "  # after the reason of a hook that blocks a call
 _NEW_FILE = re.compile(r"--- /dev/null$|@@ -0,0 ", re.MULTILINE)
+_BEFORE_LINES = re.compile(r"(?:--- .*\n\+\+\+ .*\n)?(?:@@ .*\n)?")
+_NO_LINE_END = "\\ No newline at end of file"
 
 
 def protocol_arguments(tool: str, args: object) -> Any:
@@ -32,7 +35,7 @@ def protocol_result(tool: str, result: object) -> Any:
         case {"status": "success", **rest}:
             value = rest.get("value")
             match tool:
-                case "shell" if Fields(value).integer("exitCode"):
+                case "shell" if Fields(value).integer("exitCode") or Fields(value).text("signal"):
                     return {"failure": value}
                 case "grep":
                     return {"success": _grep(Fields(value))}
@@ -44,10 +47,14 @@ def protocol_result(tool: str, result: object) -> Any:
                     return {"success": value}
         case {"status": "error", "error": {"message": str(message), **rest}} if _NOTE in message:
             return {"rejected": {**rest, "reason": message.partition(_NOTE)[0]}}
+        case {"status": "error", "error": {"message": str(message), **rest}} if message.startswith(_BLOCKED):
+            return {"rejected": {**rest, "reason": message}}
+        case {"status": "error", "error": {"message": str(outcome), **rest}} if outcome in CODES:
+            return {outcome: rest}  # the outcome's name is all that the SDK leaves
+        case {"status": "error", "error": {"message": "error", **rest}}:
+            return {"error": {**rest, "message": "The tool failed; Cursor's SDK does not say why."}}
         case {"status": "error", **rest}:
-            if Fields(error := rest.get("error")).text("message") in _NO_REASON:
-                return {"error": {**Fields(error).all, "message": "The tool failed; Cursor's SDK does not say why."}}
-            return {"error": error}
+            return {"error": rest.get("error")}
         case _:
             return result
 
@@ -64,8 +71,10 @@ def _edit(value: Fields) -> dict[str, Any]:
     patch = value.text("diffString")
     if not _NEW_FILE.match(patch):
         return value.all
-    added = [line[1:] for line in patch.split("\n") if line.startswith("+") and not line.startswith("+++ ")]
-    return {**value.all, "afterFullFileContent": "".join(f"{line}\n" for line in added)}
+    found = _BEFORE_LINES.match(patch)
+    lines = patch[found.end() if found else 0 :].split("\n")
+    added = "".join(f"{line[1:]}\n" for line in lines if line.startswith("+"))
+    return {**value.all, "afterFullFileContent": added.removesuffix("\n") if _NO_LINE_END in lines else added}
 
 
 def _grep(value: Fields) -> dict[str, Any]:
