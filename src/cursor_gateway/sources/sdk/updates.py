@@ -1,11 +1,8 @@
 """Turn the SDK's event objects into plain data for the decoder."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
 from typing import Any
-
-import msgspec
 
 # Only the kind of these is used: the deltas have the content.
 _WHOLE_MESSAGES = frozenset({"assistant", "thinking", "tool_call"})
@@ -25,12 +22,6 @@ def plain(event: Any) -> Mapping[str, Any]:
             return _fields(event.result)
         case _:
             return {}
-
-
-def as_line(event: Any) -> bytes:
-    """All of a `RunStreamEvent` as a line of JSON, for recordings."""
-    fields = {name: value for name, value in vars(event).items() if value is not None and value is not False}
-    return json.dumps(msgspec.to_builtins(fields, enc_hook=str)).encode() + b"\n"
 
 
 def size_of(update: Mapping[str, Any]) -> int:
