@@ -1,9 +1,11 @@
-"""Translate a tool's arguments and result from the SDK into the agent's protocol, for `sources.cursor.tools`.
+"""Turn what the SDK reports into plain data of the agent's protocol: events, and a tool's arguments and result.
 
 The SDK keeps fewer fields than the protocol, and renames some of them.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import is_dataclass
 from typing import Any
 
 from cursor_gateway.sources.cursor.outcomes import CODES
@@ -15,6 +17,56 @@ _NOTE = "\n\nAgent note: "  # after the reason of a hook that blocks a call
 _NEW_FILE = re.compile(r"--- /dev/null$|@@ -0,0 ", re.MULTILINE)
 _BEFORE_LINES = re.compile(r"(?:--- .*\n\+\+\+ .*\n)?(?:@@ .*\n)?")
 _NO_LINE_END = "\\ No newline at end of file"
+
+# Only the kind of these is used: the deltas have the content.
+_WHOLE_MESSAGES = frozenset({"assistant", "thinking", "tool_call"})
+
+
+def plain(event: Any) -> Mapping[str, Any]:
+    """`event` is a `RunStreamEvent`; its attributes depend on its `kind`."""
+    match event.kind:
+        case "interaction_update":
+            return _fields(event.interaction_update)
+        case "sdk_message":
+            message = _fields(event.sdk_message)
+            if message.get("type") in _WHOLE_MESSAGES:
+                return {"type": message["type"]}
+            return {name: _plain(value) for name, value in message.items()}
+        case "result":
+            return _fields(event.result)
+        case _:
+            return {}
+
+
+def size_of(update: Mapping[str, Any]) -> int:
+    """About its size on the wire, in characters. Not recursive: a tool's result may be nested deeply."""
+    size, rest = 0, [update]
+    while rest:
+        value: Any = rest.pop()
+        if isinstance(value, str):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            size += sum(map(len, value))
+            rest += value.values()
+        elif isinstance(value, list | tuple):
+            rest += value
+        elif is_dataclass(value):
+            rest.append(vars(value))
+        else:
+            size += 8
+    return size
+
+
+def _fields(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else vars(value)
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {name: _plain(below) for name, below in vars(value).items()}
+    if isinstance(value, tuple):
+        return [_plain(below) for below in value]
+    return value
 
 
 def protocol_arguments(tool: str, args: object) -> Any:
