@@ -26,10 +26,11 @@ def test_the_sdk_is_verified(tmp_path: Path, backend: Backend, monkeypatch: pyte
     sent = [len(request.get("conversation_state", {}).get("turns", [])) for request in backend.requests]
     assert sent[:3] == [0, 1, 0]  # the second is the one that resumes
     folder = tmp_path / "kept" / "sdk"
-    (text,) = folder.glob("text-[0-9].ndjson")  # the bridge's events, as the SDK has read them
+    (text,) = folder.glob("text-[0-9].ndjson")  # the bridge's messages, as it sent them
     events = [json.loads(line) for line in text.read_text().splitlines()]
-    assert {event["kind"] for event in events} >= {"sdk_message", "interaction_update", "result"}
-    assert [event["interaction_update"]["text"] for event in events if "text" in event.get("interaction_update", {})]
+    assert {name for event in events for name in event} >= {"sdkMessage", "interactionUpdate", "result", "done"}
+    updates = [event["interactionUpdate"]["update"] for event in events if "interactionUpdate" in event]
+    assert [update["text"] for update in updates if update["type"] == "text-delta"]
     (edit,) = (json.loads(file.read_text()) for file in folder.glob("edit-[0-9].argv.json"))
     assert edit[0] == "cursor-sdk"
     for file in folder.iterdir():

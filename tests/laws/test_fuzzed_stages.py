@@ -79,9 +79,9 @@ from cursor_gateway.sources.cursor.permissions import needed, wrong_rules
 from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.sources.sdk.failures import Reported, error_of, run_failure
 from cursor_gateway.sources.sdk.failures import failure_of as sdk_failure_of
+from cursor_gateway.sources.sdk.payloads import plain as plain_update
 from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
 from cursor_gateway.sources.sdk.requests import selection
-from cursor_gateway.sources.sdk.updates import plain as plain_update
 from cursor_gateway.stages.loops import LoopGuard
 from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tool_documents import answered, content_of, metadata_of, started
@@ -167,7 +167,6 @@ PROPERTIES: dict[str, str] = {
     "sources.sdk.payloads": f"{_HERE}:test_any_payload_of_the_sdk_is_one_of_the_protocol",
     "sources.sdk.requests": f"{_HERE}:test_any_models_name_is_chosen",
     "sources.sdk.tools": "sources.test_sdk_tools:test_a_schema_that_has_lost_what_is_dropped_means_the_same",
-    "sources.sdk.updates": f"{_HERE}:test_any_object_of_the_sdk_is_plain_data",
     "dialects.chat.dialect": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
     "dialects.documents.dialect": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
     "stages.context_size": "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all",

@@ -18,6 +18,8 @@ def allowed(tool: str, rules: list[str], **args: object) -> bool:
         ("git status", ["Shell(git status)"], True),
         ("git push", ["Shell(git status)"], False),
         ("curl x", ["Shell(curl:*)"], True),
+        ("docker run a:b", ["Shell(docker run a:b)"], True),
+        ("docker run a b", ["Shell(docker run a:b)"], False),
         ("gitk", ["Shell(git)"], False),
         ("git status", ["Shell(git.status)"], False),
         ("git status", ["Shell(g?it status)", "Shell([a-z ]+)"], False),

@@ -31,6 +31,10 @@ ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {
         {"failure": {"exitCode": 137, "signal": "SIGKILL"}},
         Outcome(state="failed", code="COMMAND_FAILED", message="The command was ended by SIGKILL."),
     ),
+    "a status that is none": (
+        {"failure": {"exitCode": -1}},
+        Outcome(state="failed", code="COMMAND_FAILED", message="The command did not finish."),
+    ),
     "no exit status": (
         {"failure": {}},
         Outcome(state="failed", code="COMMAND_FAILED", message="The command failed."),

@@ -68,10 +68,16 @@ def _failure(key: str, value: Fields) -> Outcome:
         ending = _NO_FILE if is_missing else Ending("TOOL_ERROR", f"The tool reported {snake(key).replace('_', ' ')}.")
     ending = _ABORTED.get(value.text("abortReason") or str(value.integer("abortReason")), ending)
     if ending.code == "COMMAND_FAILED" and not message:
-        status, signal = value.integer("exitCode"), value.text("signal")
-        message = f"The command was ended by {signal}." if signal else "The command failed."
-        message = message if status is None or signal else f"The command exited with status {status}."
+        message = _how_it_failed(value.integer("exitCode"), value.text("signal"))
     return Outcome(state=ending.state, code=ending.code, message=message or ending.message, details=details)
+
+
+def _how_it_failed(status: int | None, signal: str) -> str:
+    if signal:
+        return f"The command was ended by {signal}."
+    if status is None:
+        return "The command failed."
+    return f"The command exited with status {status}." if status >= 0 else "The command did not finish."
 
 
 def timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outcome:

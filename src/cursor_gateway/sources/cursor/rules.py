@@ -12,6 +12,8 @@ from typing import Literal
 from cursor_gateway.sources.cursor.permissions import host_of, parsed
 from cursor_gateway.sources.cursor.shell_words import plain_commands
 
+_COLON = re.compile(r"^([^\s:]+):")  # after the name of a program; an argument may have one, too
+
 
 def is_allowed_command(command: str, rules: Sequence[str]) -> bool:
     """Whether the line has plain commands only, and each is allowed."""
@@ -26,7 +28,7 @@ def is_allowed_command(command: str, rules: Sequence[str]) -> bool:
 
 def _is_command(pattern: str, command: str) -> bool:
     """`Shell(git)`, `Shell(git status)` and `Shell(curl:*)` match the command with any arguments."""
-    pattern = pattern.replace(":", " ", 1).removesuffix(" *")
+    pattern = _COLON.sub(r"\1 ", pattern).removesuffix(" *")
     return _matches(pattern, command, ".*") or _matches(f"{pattern} *", command, ".*")
 
 

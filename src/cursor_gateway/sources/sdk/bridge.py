@@ -273,12 +273,14 @@ async def _wait_until_ready(process: AgentProcess, seconds: float) -> Ready:
 def _attached(sdk: ModuleType, process: AgentProcess, ready: Ready, options: BridgeOptions) -> Bridge:
     import httpx
 
-    http = httpx.AsyncClient(
+    from cursor_gateway.sources.sdk.raw_stream import CopyingTransport
+
+    transport = httpx.AsyncHTTPTransport(
         trust_env=False,  # the bridge is on this machine, where a proxy could not reach it
         verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),  # without certificates: reading them all takes 25 ms
         limits=httpx.Limits(max_connections=None),
-        timeout=options.call_seconds,
     )
+    http = httpx.AsyncClient(trust_env=False, transport=CopyingTransport(transport), timeout=options.call_seconds)
     client = sdk.AsyncClient(
         base_url=ready.url,
         auth_token=take_token(ready),

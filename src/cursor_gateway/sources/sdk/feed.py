@@ -7,9 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from cursor_gateway.sources.process import copies_of
 from cursor_gateway.sources.sdk.failures import reported
-from cursor_gateway.sources.sdk.updates import as_line
 
 if TYPE_CHECKING:
     from cursor_sdk import AsyncAgent, AsyncRun, RunStreamEvent, SendOptions
@@ -26,7 +24,6 @@ class Feed:
         self._agent, self._prompt, self._options = agent, prompt, options
         self._events: list[RunStreamEvent] = []
         self._change = asyncio.Event()
-        self._copies = copies_of(["cursor-sdk", agent.agent_id])
         self._task = asyncio.get_running_loop().create_task(self._read(), name=f"feed of {agent.agent_id}")
 
     async def next(self) -> "list[RunStreamEvent]":
@@ -57,8 +54,6 @@ class Feed:
             async for event in self.run.events():
                 self._events.append(event)
                 self._change.set()
-                for copy in self._copies:
-                    copy(as_line(event))
         except Exception as error:  # noqa: BLE001 -- reported by `error`
             self.error = error
         finally:

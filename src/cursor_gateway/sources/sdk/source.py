@@ -43,9 +43,9 @@ from cursor_gateway.sources.sdk.failures import error_of, failure_of, reported
 from cursor_gateway.sources.sdk.feed import Feed
 from cursor_gateway.sources.sdk.held import HeldCalls
 from cursor_gateway.sources.sdk.home import make_home, project_folders, write_project_hook
+from cursor_gateway.sources.sdk.payloads import plain, size_of
 from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection, setting_sources
 from cursor_gateway.sources.sdk.tools import definitions
-from cursor_gateway.sources.sdk.updates import plain, size_of
 
 if TYPE_CHECKING:
     from cursor_sdk import AgentOptions, CustomTool, SendOptions
