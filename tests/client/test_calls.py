@@ -52,7 +52,7 @@ def test_a_message() -> None:
     assert request.headers["idempotency-key"] == "key"
     assert request.headers["content-type"] == "application/json"
     asked = read_chat_request(request.body)
-    assert (asked.message, asked.model, asked.mode, asked.include) == ("hello", "auto", "ask", ["thinking"])
+    assert (asked.message, asked.model, asked.mode, asked.include) == ("hello", "auto", "ask", {"thinking"})
     assert (asked.images, asked.stream, asked.when_client_leaves) == (["data:1"], True, "finish")
     assert (asked.conversation_id, asked.fences, asked.workspace) == (None, None, None)
 

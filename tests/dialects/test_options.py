@@ -22,10 +22,10 @@ def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
     assert with_headers(CursorOptions(mode="ask", workspace="/w"), headers) == CursorOptions(
         mode="ask",
         workspace="/w",
-        include=("raw", "thinking"),
+        include={"raw", "thinking"},
         conversation_id="conv_1",
         when_client_leaves="finish",
-        needs=("gpu", "linux"),
+        needs=["gpu", "linux"],
     )
 
 

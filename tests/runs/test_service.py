@@ -32,6 +32,7 @@ from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from cursor_gateway.model.run_info import WhenBusy
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
 from cursor_gateway.runs.continuation import continuation_of
@@ -325,6 +326,28 @@ def test_a_second_turn_may_wait_for_the_first(tmp_path: Path) -> None:
         for other in others:
             await (await other).gone()
         assert [asked.session_id for asked in place.source.turns] == [None, "session-1", "session-1"]
+
+    lived(place, live)
+
+
+@pytest.mark.parametrize(("setting", "option"), [("refuse", "wait"), ("wait", "refuse")])
+def test_a_request_says_whether_it_waits(tmp_path: Path, setting: WhenBusy, option: WhenBusy) -> None:
+    goes = asyncio.Event()
+    place = Place(tmp_path, ScriptedSource([[STARTED], Until(goes), *ANSWERS]), when_busy=setting)
+
+    async def live() -> None:
+        first = await place.start()
+        await turns_of_the_loop()
+        asking = asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id, when_busy=option))
+        await turns_of_the_loop()
+        if option == "refuse":
+            with pytest.raises(ConversationBusy):
+                await asking
+            goes.set()
+        else:
+            assert not asking.done()
+            goes.set()
+            await (await asking).gone()
 
     lived(place, live)
 

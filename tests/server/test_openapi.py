@@ -511,7 +511,6 @@ ASKED: Json = {"messages": [{"role": "user", "content": "Hi"}]}
         {"message": "Hi", "mode": "think"},
         {"message": "Hi", "model": ""},
         {"message": "Hi", "include": ["everything"]},
-        {"message": "Hi", "include": None},
         {"message": "Hi", "stream": "yes"},
         {"message": "Hi", "conversation_id": "conv_1"},
         {"message": "Hi", "tools": [{}]},

@@ -453,6 +453,30 @@ def test_sessions_outlive_the_gateway(tmp_path: Path) -> None:
         assert_resumed(gateway, first, third)
 
 
+def test_a_request_of_any_api_says_whether_it_waits(tmp_path: Path) -> None:
+    file = tmp_path / "go"
+    with (
+        restarted(tmp_path / "home", when_busy="wait") as (_, http),
+        growing(http, "documents", standin(f"wait-for file={file}")) as reply,
+    ):
+        reply.until(b"file.")
+        options = {"conversationId": reply.response.headers["x-conversation-id"], "whenBusy": "refuse"}
+        messages = [{"role": "user", "content": "Hi"}]
+        with_messages = {"model": "auto", "max_tokens": 20_000, "messages": messages, "cursor": options}
+        for path, body in {
+            "/v1/chat": {"message": "Hi", **options},
+            "/v1/chat/completions": with_messages,
+            "/v1/messages": with_messages,
+            "/v1/responses": {"model": "auto", "input": "Hi", "cursor": options},
+        }.items():
+            assert http.post(path, json=body).status_code == 409, path
+        named = {**with_messages, "cursor": {"conversationId": options["conversationId"]}}
+        headers = {"x-cursor-when-busy": "refuse"}
+        assert http.post("/v1/chat/completions", json=named, headers=headers).status_code == 409
+        file.touch()
+        reply.rest()
+
+
 def test_turns_may_wait_for_each_other(tmp_path: Path) -> None:
     file = tmp_path / "go"
     first, *others = [unique() for _ in range(4)]

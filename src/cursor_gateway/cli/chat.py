@@ -267,7 +267,7 @@ async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
             workspace=None if command.workspace is None else str(here),
             conversation_id=None if known is None else known.id,
             fences=options.get("fences"),
-            include=frozenset(options.get("include", ())),
+            include=frozenset(options.get("include") or ()),
             may_be_asked=options.get("may_ask", False),
             source=options.get("source"),
         )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Literal, TypedDict, TypeVar, Unpack
+from typing import Any, Literal, TypedDict, TypeVar, Unpack
 
 import msgspec
 from msgspec import Struct
@@ -33,11 +33,11 @@ from cursor_gateway.dialects.documents.request import (
     ToolAnswer,
 )
 from cursor_gateway.model.answers import Decision
-from cursor_gateway.model.documents import ChatResponse, Envelope, Mode
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList, RevertRequest
+from cursor_gateway.model.changes import FileChange, RevertRequest
+from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
 from cursor_gateway.model.permissions import PermissionList
-from cursor_gateway.model.run_info import Fences, Include, WhenClientLeaves
-from cursor_gateway.stages.changes import FileChange
+from cursor_gateway.model.requests import RunOptionFields
 
 T = TypeVar("T")
 
@@ -49,19 +49,13 @@ _STREAM = {"accept": "text/event-stream", "prefer": "terminal-output"}
 # --- a message --------------------------------------------------------------------------------------
 
 
-class ChatFields(TypedDict, total=False):
-    """The options of a message."""
+class ChatFields(RunOptionFields, total=False):
+    """The options of a message. By default, the run outlives the connection: `when_client_leaves` is `finish`, and
+    `cancel` also stops it if this process is killed."""
 
-    conversation_id: str | None
     model: str | None
-    mode: Mode | None
-    workspace: str | None
-    fences: Fences | None
-    include: Iterable[Include]
-    source: str | None
     tools: Iterable[OfferedTool]  # these replace the agent's own
     tool_choice: Literal["auto", "none", "required"] | ChosenTool
-    when_client_leaves: WhenClientLeaves  # `finish` by default; `cancel` also stops it if this process is killed
     may_ask: bool  # whether an agent that can wait may ask questions; False by default, because the caller must answer
 
 
@@ -69,22 +63,9 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
     """With a key, so that it may be sent again when its reply was lost; and the run outlives the connection."""
     if not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
         raise ValueError("an idempotency key has 1 to 255 printable ASCII characters")
-    request = ChatRequest(
-        message=message,
-        conversation_id=fields.get("conversation_id"),
-        model=fields.get("model"),
-        mode=fields.get("mode"),
-        workspace=fields.get("workspace"),
-        fences=fields.get("fences"),
-        include=list(fields.get("include", ())),
-        images=list(images),
-        source=fields.get("source"),
-        tools=list(fields.get("tools", ())),
-        tool_choice=fields.get("tool_choice", "auto"),
-        may_ask=fields.get("may_ask", False),
-        stream=True,
-        when_client_leaves=fields.get("when_client_leaves", "finish"),
-    )
+    options: dict[str, Any] = {"when_client_leaves": "finish", "may_ask": False, **fields}
+    options |= {"include": set(fields.get("include") or ()), "tools": list(fields.get("tools") or ())}
+    request = ChatRequest(message=message, images=list(images), stream=True, **options)
     headers = {**_JSON, **_STREAM, "idempotency-key": key}
     return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))
 

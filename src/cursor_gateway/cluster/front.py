@@ -122,7 +122,7 @@ class Front:
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
-            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=request.needs)
+            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=request.needs or ())
             outcome = await self._ask(command, to)
             return await self._continued(outcome, request.owner, run_id)
 

@@ -305,7 +305,7 @@ def read_schemas(
         properties = schemas[type]["properties"]
         default = {"default": properties[field]["default"]} if "default" in properties[field] else {}
         properties[field] = {**exact_schema, **default}
-    return _described(schemas, {**_CURSOR_MEANINGS, **meanings})
+    return _described(schemas, meanings)
 
 
 def written_schemas(
@@ -338,7 +338,14 @@ def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix:
     _, found = msgspec.json.schema_components(types, ref_template=_REFS + "{name}")
     renamed = {name: names.get(name) or prefix + name.lstrip("_") for name in found}
     text = re.sub(rf'"{_REFS}(\w+)"', lambda ref: f'"{_REFS}{renamed[ref[1]]}"', json.dumps(found))
-    return {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}
+    schemas = {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}
+    for schema in schemas.values():
+        if "properties" in schema:  # what is required first, whichever type it is inherited from
+            required = schema.get("required", ())
+            schema["properties"] = dict(
+                sorted(schema["properties"].items(), key=lambda field: field[0] not in required)
+            )
+    return schemas
 
 
 def _described(schemas: dict[str, Json], meanings: Meanings) -> dict[str, Json]:
@@ -365,27 +372,6 @@ def _own_meaning(shape: Json, schemas: Mapping[str, Json]) -> str:
             return ""
 
 
-RUN_OPTIONS: Meanings = {
-    ".mode": "`agent` makes changes, `plan` and `ask` do not, `debug` looks for causes first. The default is the "
-    "operator's setting.",
-    ".include": "Additional output: `thinking` documents, `raw` payloads of the agent's tools.",
-    ".fences": "`split` turns code blocks into separate documents, `inline` leaves them in the text. The default is "
-    "the operator's setting.",
-    ".workspace": "The folder to work in: an allowed root or a folder below one.",
-    ".whenClientLeaves": "What happens to the run when its last reader disconnects: `cancel` or `finish`. The default "
-    "is the operator's setting.",
-    ".whenRunnerLost": "What happens to the run when the process that runs its agent dies, in a cluster: `end`, the "
-    "default, or `resume` on another runner with the same volume, once.",
-    ".needs": "Labels that the runner must have, in a cluster; without such a runner the request gets 503.",
-}
-_CURSOR_MEANINGS: Meanings = {
-    **RUN_OPTIONS,
-    ".conversationId": "Continues this conversation.",
-    ".source": "The backend to use, one of those listed by `/health`. The default is the operator's setting.",
-    ".text": "`readable` makes the text easier to read: it adds a blank line where a tool call lies between two "
-    "texts (chat completions), and a last line with a link if a command was not run and can be allowed. `exact` adds "
-    "nothing. The default is the operator's setting.",
-}
 _ERROR_MEANINGS: Meanings = {
     "ErrorReply.error": "The error.",
     "Error": "The error, in OpenAI's form.",

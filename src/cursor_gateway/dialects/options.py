@@ -1,37 +1,32 @@
 """Gateway options in requests of other companies' APIs: the `cursor` object, or `x-cursor-…` headers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
-from typing import Annotated, TypeAlias, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
 from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.documents import MODES, Mode
-from cursor_gateway.model.run_info import Fences, Include, Labels, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.requests import RunOptions
 
 # Why a field of a request is ignored.
 NO_SETTING = "Cursor's agent has no such setting."
 NO_EFFECT = "It has no effect on the answer."
 
-NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
-
-class CursorOptions(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class CursorOptions(RunOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Gateway options."""
 
-    mode: Mode | None = None
-    workspace: NonEmpty | None = None
-    fences: Fences | None = None
-    include: tuple[Include, ...] | None = None
-    conversation_id: NonEmpty | None = None
-    when_client_leaves: WhenClientLeaves | None = None
-    when_runner_lost: WhenRunnerLost | None = None
-    needs: Labels | None = None
-    source: NonEmpty | None = None
-    text: TextStyle | None = None
+    text: Annotated[
+        TextStyle | None,
+        Meta(
+            description="`readable` makes the text easier to read: it adds a blank line where a tool call lies between "
+            "two texts (chat completions), and a last line with a link if a command was not run and can be allowed. "
+            "`exact` adds nothing. The default is the operator's setting."
+        ),
+    ] = None
 
 
 def one_of(names: Iterable[str]) -> str:
@@ -39,14 +34,23 @@ def one_of(names: Iterable[str]) -> str:
     return f"Send one of {', '.join(names)}."
 
 
-CURSOR_HINTS = {
-    "cursor.mode": one_of(MODES),
-    "cursor.fences": one_of(get_args(Fences)),
-    "cursor.include[]": one_of(get_args(Include)),
-    "cursor.whenClientLeaves": one_of(get_args(WhenClientLeaves)),
-    "cursor.whenRunnerLost": one_of(get_args(WhenRunnerLost)),
-    "cursor.text": one_of(get_args(TextStyle)),
-}
+def option_hints(options: type[RunOptions]) -> dict[str, str]:
+    """Of the options that have a fixed set of values."""
+    hints: dict[str, str] = {}
+    for field in msgspec.structs.fields(options):
+        hints |= _hints(f"cursor.{field.encode_name}", field.type)
+    return hints
+
+
+def _hints(name: str, kind: Any) -> dict[str, str]:
+    if get_origin(kind) is Literal:
+        return {name: one_of(get_args(kind))}
+    name = f"{name}[]" if get_origin(kind) is Set else name
+    return dict(hint for part in get_args(kind) for hint in _hints(name, part).items())
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (Sequence, Set) or any(map(_is_list, get_args(kind)))
 
 
 T = TypeVar("T", bound=CursorOptions)
@@ -54,7 +58,7 @@ _PREFIX = "x-cursor-"
 
 
 @cache
-def header_names(options: type[CursorOptions]) -> dict[str, str]:
+def header_names(options: type[RunOptions]) -> dict[str, str]:
     """By the fields' names in JSON."""
     return {field.encode_name: f"{_PREFIX}{field.name.replace('_', '-')}" for field in msgspec.structs.fields(options)}
 
@@ -66,9 +70,9 @@ def with_headers(options: T, headers: Mapping[str, str]) -> T:
         return options
     named = header_names(type(options))
     given: dict[str, object] = {name: found[header] for name, header in named.items() if header in found}
-    for name in ("include", "needs"):
-        if isinstance(listed := given.get(name), str):
-            given[name] = [word.strip() for word in listed.split(",")]
+    for field in msgspec.structs.fields(options):
+        if isinstance(listed := given.get(field.encode_name), str) and _is_list(field.type):
+            given[field.encode_name] = [word.strip() for word in listed.split(",")]
     for name, value in given.items():
         try:
             msgspec.convert({name: value}, type(options))

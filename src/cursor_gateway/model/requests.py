@@ -1,21 +1,105 @@
 """What a caller wants the agent to do, as far as its dialect can say: declared once, for every layer."""
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
+from typing import Annotated, Any, TypeAlias, TypedDict
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cursor_gateway.model.caller_tools import Offer
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.run_info import Attempt, Fences, Include, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.run_info import Attempt, Fences, Include, Labels, WhenBusy, WhenClientLeaves, WhenRunnerLost
 
 INTERACTIVE = "interactive"  # as `source`: the one that is best where a person can answer
 NOT_STORED = b"null"  # as `AgentRequest.kept`: the client did not want the answer to be stored, or deleted it
 
+NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
-class AgentRequest(Struct, frozen=True, kw_only=True):
-    """What is None is left to the gateway's settings."""
+LeavingOption: TypeAlias = Annotated[
+    WhenClientLeaves | None,
+    Meta(
+        description="What happens to the run when its last reader disconnects: `cancel` or `finish`. The default is "
+        "the operator's setting."
+    ),
+]
+
+
+class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The options that every API has, under the same names. What is None is left to the gateway's settings."""
+
+    mode: Annotated[
+        Mode | None,
+        Meta(
+            description="`agent` makes changes, `plan` and `ask` do not, `debug` looks for causes first. The default "
+            "is the operator's setting."
+        ),
+    ] = None
+    workspace: Annotated[
+        NonEmpty | None, Meta(description="The folder to work in: an allowed root or a folder below one.")
+    ] = None
+    fences: Annotated[
+        Fences | None,
+        Meta(
+            description="`split` turns code blocks into separate documents, `inline` leaves them in the text. The "
+            "default is the operator's setting."
+        ),
+    ] = None
+    include: Annotated[
+        Set[Include] | None,
+        Meta(description="Additional output: `thinking` documents, `raw` payloads of the agent's tools."),
+    ] = None
+    conversation_id: Annotated[NonEmpty | None, Meta(description="Continues this conversation.")] = None
+    when_client_leaves: LeavingOption = None
+    when_runner_lost: Annotated[
+        WhenRunnerLost | None,
+        Meta(
+            description="What happens to the run when the process that runs its agent dies, in a cluster: `end`, the "
+            "default, or `resume` on another runner with the same volume, once."
+        ),
+    ] = None
+    when_busy: Annotated[
+        WhenBusy | None,
+        Meta(
+            description="What happens while the conversation has an active run: `refuse` returns 409, `wait` waits for "
+            "its end. The default is the operator's setting."
+        ),
+    ] = None
+    needs: Annotated[
+        Labels | None,
+        Meta(description="Labels that the runner must have, in a cluster; without such a runner the request gets 503."),
+    ] = None
+    source: Annotated[
+        NonEmpty | None,
+        Meta(
+            description="The backend to use, one of those listed by `/health`. The default is the operator's setting."
+        ),
+    ] = None
+
+
+class RunOptionFields(TypedDict, total=False):
+    """The same as keyword arguments."""
+
+    mode: Mode | None
+    workspace: str | None
+    fences: Fences | None
+    include: Iterable[Include]
+    conversation_id: str | None
+    when_client_leaves: WhenClientLeaves | None
+    when_runner_lost: WhenRunnerLost | None
+    when_busy: WhenBusy | None
+    needs: Sequence[str]
+    source: str | None
+
+
+def run_options(wanted: RunOptions) -> dict[str, Any]:
+    """The options alone, of a request that has more."""
+    return {name: getattr(wanted, name) for name in RunOptions.__struct_fields__}
+
+
+class AgentRequest(RunOptions, frozen=True, kw_only=True, rename=None):
+    """What is None is left to the gateway's settings, as with the options. `conversation_id` may also be the id of an
+    answer, in any dialect."""
 
     messages: Sequence[Message]
     images: Sequence[Image] = ()
@@ -25,18 +109,9 @@ class AgentRequest(Struct, frozen=True, kw_only=True):
     offer: Offer | None = None  # the caller's tools; then the agent may not use its own
     has_own_tools: bool = False  # the client runs tools itself, whether or not this request offers any
     may_be_asked: bool | None = False  # the caller can answer questions while the agent waits; None: it does not say
-    source: str | None = None
     model: str | None = None
-    mode: Mode | None = None
-    workspace: str | None = None
     workspace_if_allowed: str | None = None  # instead of none: a folder that the client only mentions
-    conversation_id: str | None = None  # or the id of an answer, in any dialect
     follows: str | None = None  # the id of an answer, not only of a conversation's last one, which it continues
-    fences: Fences | None = None
-    include: Set[Include] = frozenset()
-    when_client_leaves: WhenClientLeaves | None = None
-    when_runner_lost: WhenRunnerLost = "end"  # in a cluster
-    needs: Sequence[str] = ()  # labels that the runner must have, in a cluster
     attempt: Attempt = "only"  # a retry gets the run that the first attempt started
     clients_retry: bool = False  # clients of its API repeat a request that failed, by themselves
     question_id: str = ""  # the client's own name for what it asks; its retries have the same

@@ -1,6 +1,6 @@
 """The options of a run, decided before it starts; passed in, because pure modules have no clock and no randomness."""
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Annotated, Literal, TypeAlias
 
 from msgspec import Meta, Struct
@@ -14,7 +14,7 @@ WhenRunnerLost: TypeAlias = Literal["end", "resume"]
 WhenBusy: TypeAlias = Literal["refuse", "wait"]
 
 Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]  # of a runner, such as `gpu`
-Labels: TypeAlias = Annotated[tuple[Label, ...], Meta(max_length=20)]
+Labels: TypeAlias = Annotated[Sequence[Label], Meta(max_length=20)]
 
 # Of a client that sends the same request again by itself when a reply is lost: the one that it says this is, or
 # `unknown` if it does not say. `only`: any other client; the same request again asks for another answer.

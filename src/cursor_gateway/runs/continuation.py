@@ -26,7 +26,7 @@ def continuation_of(request: RunRequest) -> bytes:
     if request.offer is None:
         return b""
     kept = Continuation(
-        tools=request.offer.tools, instructions=request.instructions, source=request.source, needs=request.needs
+        tools=request.offer.tools, instructions=request.instructions, source=request.source, needs=request.needs or ()
     )
     return zlib.compress(msgspec.msgpack.encode(kept), 1)
 

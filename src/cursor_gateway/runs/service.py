@@ -139,7 +139,7 @@ class Service:
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if await self._has_waited(conversation.id):  # messages that arrived meanwhile count
+                if await self._has_waited(conversation.id, request):  # messages that arrived meanwhile count
                     conversation, images = await self._resolver.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
@@ -158,7 +158,7 @@ class Service:
                         case Superseded():
                             raise RunnerLost("This process was considered dead; another one handles the request.")
                         case Busy(run_id=run_id):
-                            is_stuck = not await self._release(run_id, request.owner)
+                            is_stuck = not await self._release(run_id, request)
                         case None:
                             pass
                     conversation, images = await self._resolver.conversation(request), None
@@ -230,18 +230,18 @@ class Service:
             raise StoreUnavailable("The history is inconsistent for this run; try again.")
         return joined
 
-    async def _release(self, run_id: str, owner: str) -> bool:
+    async def _release(self, run_id: str, request: RunRequest) -> bool:
         """Waits for a run that has the conversation in the store, or ends it if it has no driver. False: it has ended
         here, but the store cannot be written."""
-        if (ended := self.runs.find(run_id, owner)) is not None:
+        if (ended := self.runs.find(run_id, request.owner)) is not None:
             await ended.gone()
             return await ended.journal.try_again()
-        while (stored := await self.store.run(run_id, owner)) is not None and stored.state == "running":
+        while (stored := await self.store.run(run_id, request.owner)) is not None and stored.state == "running":
             is_own = stored.instance == self._instance and run_id not in self._resuming
             if is_own or not self._is_alive(stored.instance):
                 await end_interrupted_run(self.store, stored, self._now_ms())
             else:
-                self._check_may_wait()
+                self._check_may_wait(request)
                 await asyncio.sleep(_POLL_SECONDS)
         return True
 
@@ -318,7 +318,7 @@ class Service:
         check_body(found.body_hash, request)
         return await self.find(found.run_id, request.owner)
 
-    async def _has_waited(self, id: str) -> bool:
+    async def _has_waited(self, id: str, request: RunRequest) -> bool:
         """Waits for its turn if the conversation has an active run. False: it may start.
 
         A run that waits for its caller's tool results ends: the caller has sent another message instead of them.
@@ -332,12 +332,12 @@ class Service:
             )
             await latest.finished()
             return True
-        self._check_may_wait()
+        self._check_may_wait(request)
         await latest.finished()
         return True
 
-    def _check_may_wait(self) -> None:
-        if self.defaults.when_busy == "refuse":
+    def _check_may_wait(self, request: RunRequest) -> None:
+        if (request.when_busy or self.defaults.when_busy) == "refuse":
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
     # --- looking ------------------------------------------------------------------------------------

@@ -130,7 +130,7 @@ class RunStarter:
             model=request.model,
             conversation_id=conversation.id,
             fences=request.fences or self._defaults.fences,
-            include=request.include,
+            include=request.include or frozenset(),
             page_url=self._page_url,
         )
         folder = self._conversations.make_folder(conversation)

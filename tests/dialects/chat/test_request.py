@@ -498,7 +498,7 @@ def test_without_tools_there_is_no_offer(given: dict[str, Any]) -> None:
 def test_the_extension_says_what_openai_has_no_field_for() -> None:
     options = {"mode": "plan", "workspace": "/w", "fences": "inline", "include": ["raw"], "conversationId": "conv_1"}
     assert read(cursor=options).cursor == CursorOptions(
-        mode="plan", workspace="/w", fences="inline", include=("raw",), conversation_id="conv_1"
+        mode="plan", workspace="/w", fences="inline", include={"raw"}, conversation_id="conv_1"
     )
 
 

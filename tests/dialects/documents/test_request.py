@@ -70,7 +70,7 @@ def test_every_field_is_read() -> None:
         model="gpt-5-mini",
         mode="plan",
         stream=True,
-        include=["thinking", "raw"],
+        include={"thinking", "raw"},
         fences="inline",
         workspace="/w",
         images=["data:image/png;base64,AA=="],

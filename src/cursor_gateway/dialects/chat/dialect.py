@@ -28,6 +28,7 @@ from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.dialects.options import with_headers
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.requests import run_options
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -142,15 +143,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
         has_own_tools=agent_tools != "tool_calls" and (bool(client_session) or quotes_calls(asked.messages)),
         offer=asked.offer,
         model=asked.model,
-        mode=options.mode,
-        workspace=options.workspace,
-        conversation_id=options.conversation_id,
-        fences=options.fences,
-        include=frozenset(options.include or ()),
-        when_client_leaves=options.when_client_leaves,
-        when_runner_lost=options.when_runner_lost or "end",
-        needs=options.needs or (),
-        source=options.source,
+        **run_options(options),
     )
 
 

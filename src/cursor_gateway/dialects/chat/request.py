@@ -11,7 +11,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, one_of
+from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, one_of, option_hints
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -33,6 +33,7 @@ from cursor_gateway.model.messages import (
     check_content,
     check_length,
 )
+from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
@@ -271,7 +272,7 @@ _HINTS = {
     "tool_choice": REFUSED["tool_choice.type"],
     "tool_choice.type": REFUSED["tool_choice.type"],
     "response_format.type": REFUSED["response_format.type"],
-    **CURSOR_HINTS,
+    **option_hints(CursorOptions),
 }
 
 

@@ -5,6 +5,7 @@ from functools import partial
 
 import msgspec
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
     NDJSON,
@@ -38,7 +39,7 @@ from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.model.requests import INTERACTIVE
+from cursor_gateway.model.requests import INTERACTIVE, run_options
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.transcript import Transcript
 
@@ -123,6 +124,11 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
     asked = read_chat_request(body)
     check_images(len(asked.images), max_images, "images")
     responds_async = _responds_async(headers)
+    options = replace(
+        asked,
+        when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
+        source=asked.source or (INTERACTIVE if asked.may_ask is True and not asked.tools else None),
+    )
     return StartRun(
         messages=[UserMessage(asked.message)],
         reply=_reply(headers),
@@ -132,16 +138,8 @@ def _read_start(body: bytes, headers: Mapping[str, str], max_images: int) -> Sta
         offer=offer_of(asked),
         may_be_asked=(asked.source == INTERACTIVE or None) if asked.may_ask is UNSET else asked.may_ask,
         model=asked.model,
-        mode=asked.mode,
-        workspace=asked.workspace,
-        conversation_id=asked.conversation_id,
         follows=asked.follows,
-        fences=asked.fences,
-        include=frozenset(asked.include),
-        when_client_leaves=asked.when_client_leaves or ("finish" if responds_async else None),
-        when_runner_lost=asked.when_runner_lost or "end",
-        needs=asked.needs,
-        source=asked.source or (INTERACTIVE if asked.may_ask is True and not asked.tools else None),
+        **run_options(options),
     )
 
 

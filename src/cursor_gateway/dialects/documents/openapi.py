@@ -189,7 +189,6 @@ def _schemas() -> dict[str, Json]:
     exact: dict[str, Json] = {
         "ChatRequest.message": {"type": "string", "pattern": r"\S"},
         "ChatRequest.model": {"anyOf": [api.NAME, api.NULL]},
-        "ChatRequest.workspace": {"anyOf": [api.NAME, api.NULL]},
         "ChatRequest.images": {"type": "array", "items": api.IMAGE},
         "OfferedTool": {"anyOf": [_given("name", "string"), _given("function", "object")]},
         "OfferedTool.parameters": api.TOOL_PARAMETERS,
@@ -211,7 +210,6 @@ def _given(field: str, type: str) -> Json:
 
 
 MEANINGS: Meanings = {
-    **api.RUN_OPTIONS,
     "ChatRequest.message": "The prompt; must not be empty.",
     "ChatRequest.conversationId": "Continues this conversation. Without it, a new one starts.",
     "ChatRequest.model": "A model id from `GET /v1/models`. The default is the operator's setting.",

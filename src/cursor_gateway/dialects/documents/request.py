@@ -7,7 +7,6 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.dialects.invalid import invalid
-from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.caller_tools import (
@@ -21,11 +20,11 @@ from cursor_gateway.model.caller_tools import (
     ToolResult,
     make_tool,
 )
-from cursor_gateway.model.documents import ClarificationAnswer, Mode
+from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.images import check_images, read_image
 from cursor_gateway.model.permissions import Decision as PermissionDecision
 from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import Fences, Include, Label, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.requests import LeavingOption, NonEmpty, RunOptions
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import too_deep
 
@@ -53,28 +52,19 @@ class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: NonEmpty
 
 
-class ChatRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class ChatRequest(RunOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One message to the agent."""
 
     message: str
-    conversation_id: str | None = None  # to continue a conversation
     follows: str | None = None  # a run's id: to continue after its answer, in a new conversation if later ones exist
     model: str | None = None
-    mode: Mode | None = None
     stream: bool = False
-    include: list[Include] = []
-    fences: Fences | None = None
-    workspace: str | None = None
     images: list[str] = []  # data: URIs
     tools: list[OfferedTool] = []  # with any, the agent's own are switched off
     tool_choice: Literal["auto", "none", "required"] | ChosenTool = "auto"
     parallel_tool_calls: bool = True
     # Whether an agent that can wait may ask questions; else they are skipped. True asks for an agent that can.
     may_ask: bool | UnsetType = UNSET
-    source: str | None = None  # what answers, of those that are set up
-    when_client_leaves: WhenClientLeaves | None = None
-    when_runner_lost: WhenRunnerLost | None = None
-    needs: Annotated[list[Label], Meta(max_length=20)] = []  # of the runner, in a cluster
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -110,7 +100,7 @@ class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
     permissions: Annotated[list[PermissionAnswer], Meta(min_length=1)] | None = None
     text: str = ""  # beside `plan`
     stream: bool = False
-    when_client_leaves: WhenClientLeaves | None = None
+    when_client_leaves: LeavingOption = None
 
 
 def read_chat_request(body: bytes) -> ChatRequest:

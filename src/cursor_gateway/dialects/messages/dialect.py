@@ -44,6 +44,7 @@ from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import UserMessage, without_call_ids
+from cursor_gateway.model.requests import run_options
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.cutting import Cutter
@@ -163,16 +164,8 @@ def _read(
         offer=asked.offer,
         has_own_tools=bool(session) or quotes_calls(messages),
         model=asked.model,
-        mode=options.mode,
-        workspace=options.workspace,
         workspace_if_allowed=folder_of(messages) if is_own else None,
-        conversation_id=options.conversation_id,
-        fences=options.fences,
-        include=frozenset(options.include or ()),
-        when_client_leaves=options.when_client_leaves,
-        when_runner_lost=options.when_runner_lost or "end",
-        needs=options.needs or (),
-        source=options.source,
+        **run_options(options),
     )
     return start if side is None else _beside(start, side)
 

@@ -5,7 +5,7 @@ here. Almost nothing is refused: Claude Code answers a refusal with five more re
 own; there, an unknown name is an error.
 """
 
-from typing import Annotated, Any, TypeAlias, get_args
+from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.invalid import invalid
 from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
-from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, one_of
+from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, one_of, option_hints
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -24,6 +24,7 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
+from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, read_format
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import Fields
@@ -128,8 +129,7 @@ class _Body(_Counted, frozen=True, kw_only=True):
 
 _HINTS = {
     "messages[].role": one_of(("user", "assistant", "system")),
-    **CURSOR_HINTS,
-    "cursor.actions": one_of(get_args(ActionDisplay)),
+    **option_hints(MessagesOptions),
 }
 
 

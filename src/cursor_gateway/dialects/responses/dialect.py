@@ -45,7 +45,7 @@ from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import Instructions, without_call_ids
-from cursor_gateway.model.requests import NOT_STORED
+from cursor_gateway.model.requests import NOT_STORED, run_options
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -159,17 +159,9 @@ def _read(
         has_own_tools=bool(session) or quotes_calls(messages),
         offer=request.toolbox.offer,
         model=request.model,
-        mode=options.mode,
-        workspace=options.workspace,
         workspace_if_allowed=codex.workspace if codex is not None else None,
-        conversation_id=conversation_id,
         follows=request.follows,
-        fences=options.fences,
-        include=frozenset(options.include or ()),
-        when_client_leaves=options.when_client_leaves,
-        when_runner_lost=options.when_runner_lost or "end",
-        needs=options.needs or (),
-        source=options.source,
+        **run_options(replace(options, conversation_id=conversation_id)),
     )
     is_summary = request.asked.is_compaction or (codex is not None and codex.is_compaction)
     return _beside(start) if is_summary else start

@@ -12,7 +12,7 @@ from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.dialects.invalid import convert_field, invalid
-from cursor_gateway.dialects.options import CURSOR_HINTS, NO_EFFECT, NO_SETTING, CursorOptions, NonEmpty, with_headers
+from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, option_hints, with_headers
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
@@ -27,6 +27,7 @@ from cursor_gateway.dialects.responses.conversation import (
 from cursor_gateway.dialects.responses.shapes import ConversationReference, Echo
 from cursor_gateway.dialects.responses.toolbox import Forms, Toolbox, read_tools
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
 
@@ -161,7 +162,7 @@ class Body(Struct, frozen=True, kw_only=True):
 
 _HINTS = {
     "input": "Send a text, or a list of items.",
-    **CURSOR_HINTS,
+    **option_hints(CursorOptions),
 }
 
 

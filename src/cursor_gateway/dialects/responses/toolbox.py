@@ -14,7 +14,6 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.invalid import invalid
-from cursor_gateway.dialects.options import NonEmpty
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -25,6 +24,7 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
+from cursor_gateway.model.requests import NonEmpty
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
 _LONGEST = 64  # characters of a name; models know no longer ones
