@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from playwright.sync_api import Locator, Page, Route, expect
 
 from tests.gateways import RunningGateway
-from tests.page.using import answers, conversations, expect_state, menu, of_type, prompt_box
+from tests.page.using import answers, expect_state, menu, of_type, prompt_box
 
 Picture = Callable[[str], None]
 
@@ -131,7 +131,7 @@ def find_yesterdays_conversation(person: Person) -> None:
     _go_to_tomorrow(person)
     person.page.keyboard.press("Control+k")
     person.page.keyboard.type("checks")
-    found = conversations(person.page)
+    found = person.page.get_by_role("option")
     expect(found).to_have_count(1)
     person.picture("find-yesterdays-conversation")
     person.click(found.first)

@@ -123,7 +123,7 @@ def test_a_deleted_conversation_is_gone_when_the_page_is_left(
     page.reload()
     expect(conversations(page).filter(has_text=title)).to_have_count(0)
     page.goto(address)
-    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_text("Conversation not found")).to_be_visible()
 
 
 def test_a_conversation_is_renamed_and_pinned(page: Page) -> None:
@@ -245,7 +245,7 @@ def test_files_of_a_draft_are_kept_for_each_conversation(page: Page, tmp_path: P
     expect(attachments).to_have_text(["one.txt"])
     ask_and_wait(page, "Look.")
     expect(attachments).to_have_count(0)
-    expect(page.locator(".asked").last).to_contain_text("one.txt:")
+    expect(page.locator(".asked").last.locator("summary")).to_have_text("one.txt")
     page.reload()
     expect(answers(page)).to_have_count(2)
     expect(attachments).to_have_count(0)
@@ -282,4 +282,6 @@ def test_a_conversation_that_does_not_exist_is_reported(
 ) -> None:
     watch[0].allow("status of 404")
     page.goto(f"{gateway.url}/#/c/conv_nowhere")
-    expect(page.get_by_role("alert")).to_contain_text("conv_nowhere")
+    expect(page.get_by_text("Conversation not found")).to_be_visible()
+    page.get_by_role("link", name="Start a new conversation").click()
+    expect(page.get_by_text("What should the agent work on?")).to_be_visible()

@@ -173,9 +173,11 @@ def test_what_the_gateway_refuses_is_shown_and_can_be_sent_again(
     page: Page, gateway: RunningGateway, watch: list[Watch]
 ) -> None:
     watch[0].allow("status of 40[03]")
+    prompt_box(page).fill("Where am I?")
     choose_folder(page, "/nowhere/at/all")
-    ask(page, "Where am I?")
-    expect(page.get_by_role("alert")).to_contain_text("folder")
+    line = f'workspace_roots = ["{gateway.workspace}", "/nowhere/at/all"]'
+    expect(page.get_by_role("alert")).to_contain_text(line)  # at once, and what to do
+    expect(page.get_by_role("button", name=f"Folder: {gateway.workspace.name}")).to_be_visible()
     expect(prompt_box(page)).to_have_value("Where am I?")
     choose(page, "Folder", str(gateway.workspace))
     page.get_by_role("button", name="Send", exact=True).click()

@@ -46,6 +46,8 @@ _TAGS = {
     "article", "header", "h3", "h4", "h5", "h6", "p", "div", "span", "pre", "code", "ul", "ol", "li", "blockquote",
     "em", "strong", "s", "sup", "a", "br", "hr", "table", "thead", "tbody", "tr", "th", "td", "figure", "figcaption",
     "button", "details", "summary", "ins", "del", "form", "fieldset", "legend", "label", "input",
+    "math", "mrow", "mi", "mn", "mo", "mtext", "mspace", "mfrac", "msqrt", "mroot", "mstyle", "msub", "msup", "msubsup",
+    "munder", "mover", "munderover", "mtable", "mtr", "mtd", "mpadded", "mphantom", "menclose", "ms",
 }  # fmt: skip
 _PAGE_TAGS = _TAGS | {
     "html", "head", "meta", "title", "style", "body", "main", "section", "h1", "h2", "dl", "dt", "dd", "time",
@@ -55,6 +57,8 @@ _ATTRIBUTES = {
     "data-sequence", "data-path", "data-operation", "data-added", "data-removed", "data-exit", "data-of",
     "data-permission", "data-accepted", "data-depth", "data-image", "placeholder", "role",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
+    "display", "stretchy", "fence", "form", "displaystyle", "columnalign", "rowspacing", "columnspacing",
+    "movablelimits", "linethickness", "minsize", "maxsize", "width", "mathvariant", "scriptlevel", "accent", "lspace", "rspace",
     "disabled", "dir", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip
 _PAGE_ATTRIBUTES = _ATTRIBUTES | {"lang", "charset", "http-equiv", "content", "datetime"}

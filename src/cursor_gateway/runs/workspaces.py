@@ -1,5 +1,6 @@
 """The name of a folder in; the folder itself, links resolved, if it is below an allowed root, out."""
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
 from cursor_gateway.wire.surrogates import has_surrogates
 
+_ECHOED = 1000  # characters of a path
 _BROUGHT = ("hooks.json", "mcp.json", "cli.json")  # in `.cursor`
 
 
@@ -44,8 +46,10 @@ class Workspaces:
             )
         folder = self._allowed(name)
         if folder is None:
+            roots = [*map(str, self._roots), str(self.default / name[:_ECHOED])]
             raise WorkspaceForbidden(
-                "The gateway is not allowed to work in this folder; its operator can add it to `workspace_roots`.",
+                "The gateway is not allowed to work in this folder. Its operator can allow it with the line "
+                f"`workspace_roots = {json.dumps(roots, ensure_ascii=False)}` in `config.toml`, and a restart.",
                 param="workspace",
             )
         if not _is_folder(folder):

@@ -14,11 +14,13 @@ from markdown_it.common.utils import unescapeAll
 from markdown_it.renderer import RendererHTML
 from markdown_it.rules_block import StateBlock, reference
 from markdown_it.rules_core import StateCore
+from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
 from msgspec import Struct
 
 from cursor_gateway.render.html.code import named_figure
+from cursor_gateway.render.html.formulas import formula, formula_figure
 from cursor_gateway.render.html.pieces import exact, exact_line, plain, prose
 from cursor_gateway.render.visible import visible, visible_line
 
@@ -26,6 +28,10 @@ _DEEPEST = 16  # beyond that a block is best read as it was written
 _PARSED = 100_000  # characters of one paragraph; more is not prose
 _HEADINGS = {"h1": "h3", "h2": "h4", "h3": "h5"}  # the page has its own above them
 _FORMULA = 200  # lines, at most
+_FORMULA_IN_LINE = 1000  # characters
+_CLOSES = {"$": "$", "$$": "$$", "\\(": "\\)", "\\[": "\\]"}
+_MATHS = re.compile(r"[\\^_={}]")  # what an escaped bracket seldom has inside
+_PRICE = re.compile(r"\d[\d.,]*\s")
 _WIDEST_ITEM = 9  # columns: the indentation of content in three lists
 _ITEM = ["list_item_open", "paragraph_open"]
 _TASK = re.compile(r"\[([ xX])\] ")
@@ -79,7 +85,7 @@ class Rendered(Struct, frozen=True):
 def render_blocks(text: str) -> Rendered:
     env: EnvType = {}
     html = "".join(_blocks(text, env))
-    return Rendered([html], has_references=bool(env.get("references")) or "$$" in text)
+    return Rendered([html], has_references=bool(env.get("references")) or "$$" in text or "\\[" in text)
 
 
 def render_open(written: str) -> Rendered:
@@ -153,7 +159,11 @@ class _Renderer(RendererHTML):
         return self.fence(tokens, idx, options, env)
 
     def math(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
-        return named_figure(tokens[idx].content, "math") + "\n"
+        source = tokens[idx].content
+        return (formula_figure(source) or named_figure(source, "math")) + "\n"
+
+    def formula(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
+        return formula(tokens[idx].content) or f"<code>{exact(tokens[idx].info)}</code>"
 
     def task(self, tokens: Sequence[Token], idx: int, options: OptionsDict, env: EnvType) -> str:
         mark, name = ("☑", "Done") if tokens[idx].info else ("☐", "To do")
@@ -195,6 +205,7 @@ def _commonmark() -> _Parser:
     parser.enable(["table", "strikethrough"])
     parser.block.ruler.at("reference", _reference)
     parser.block.ruler.before("fence", "math", _math, {"alt": ["paragraph", "reference", "blockquote", "list"]})
+    parser.inline.ruler.before("escape", "formula", _formula)
     return parser
 
 
@@ -205,12 +216,13 @@ def _reference(state: StateBlock, start: int, end: int, silent: bool) -> bool:
 
 
 def _math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
-    """Lines between `$$`, shown as they are written."""
-    if not _line(state, start).startswith("$$") or state.is_code_block(start):
+    """Lines between `$$`, or from `\\[` to `\\]`."""
+    closing = _CLOSES.get(_line(state, start)[:2], "\\)")
+    if closing == "\\)" or state.is_code_block(start):
         return False
     for last in range(start, min(end, start + _FORMULA)):
         text = _line(state, last).rstrip()
-        if text.endswith("$$") and (last > start or len(text) >= 4):
+        if text.endswith(closing) and (last > start or len(text) >= 4):
             break
         if not text:
             return False
@@ -221,6 +233,31 @@ def _math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
         lines = "\n".join(_line(state, line).rstrip() for line in range(start, last + 1))
         token.content, token.map = lines[2:-2].strip("\n") + "\n", [start, last + 1]
         state.line = last + 1
+    return True
+
+
+def _formula(state: StateInline, silent: bool) -> bool:
+    """In a line: `$x$`, `$$x$$`, `\\(x\\)`, `\\[x\\]`. Prices, variables of shells and escaped brackets are none."""
+    text, start = state.src, state.pos
+    opening = text[start : start + 2] if text[start : start + 2] in _CLOSES else text[start]
+    closing = _CLOSES.get(opening)
+    if closing is None:
+        return False
+    begin = start + len(opening)
+    end = text.find(closing, begin, begin + _FORMULA_IN_LINE)
+    inside = text[begin:end]
+    if end < 0 or not inside.strip() or (opening == "\\[" and not _MATHS.search(inside)):
+        return False
+    if opening[0] == "$" and "\n" in inside:
+        return False
+    if opening == "$":
+        before, after = text[start - 1 : start] if start else "", text[end + 1 : end + 2]
+        if inside != inside.strip() or before.isalnum() or after.isalnum() or _PRICE.match(inside):
+            return False
+    if not silent:
+        token = state.push("formula", "math", 0)
+        token.content, token.info = inside, text[start : end + len(closing)]
+    state.pos = end + len(closing)
     return True
 
 

@@ -13,6 +13,7 @@ export class Answer {
 	#documents = new Documents(this.element.querySelector(".documents"), (content) => this.#showPictures(content));
 	#leaving = new AbortController();
 	#isUndecided = false;
+	#pictures = new Map();
 
 	/** @param run an entry of a conversation's `runs`; `asked` is the body that was sent for it */
 	constructor(conversationId, run, asked, onChange) {
@@ -88,7 +89,8 @@ export class Answer {
 		for (const place of content.querySelectorAll("[data-image]")) {
 			const { image } = place.dataset;
 			const address = `${conversationUrl(this.conversationId)}/workspace-image?${new URLSearchParams({ path: image })}`;
-			imageOf(address).then((src) => place.replaceChildren(make("img", { src, alt: place.firstChild.textContent.replace(/ \($/, ""), title: image })), () => {}); // else its name stays
+			if (!this.#pictures.has(address)) this.#pictures.set(address, imageOf(address)); // a growing text is rendered again and again
+			this.#pictures.get(address).then((src) => place.replaceChildren(make("img", { src, alt: place.firstChild.textContent.replace(/ \($/, ""), title: image })), () => this.#pictures.delete(address)); // its name stays; the file may come later
 		}
 	}
 

@@ -56,12 +56,16 @@ export class Listbox {
 	}
 }
 
-/** Those that have all words, in any order; below them those that have the letters of each word in their order. */
-export function matching(options, typed) {
-	const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
-	const texts = options.map(({ label, value, hint }) => `${label} ${value} ${hint ?? ""}`.toLowerCase());
-	const all = options.filter((_, place) => words.every((word) => texts[place].includes(word)));
-	return [...all, ...options.filter((option, place) => !all.includes(option) && words.every((word) => hasLetters(texts[place], word)))];
+const textOf = ({ label, value, hint }) => `${label} ${value} ${hint ?? ""}`.toLowerCase();
+const wordsOf = (typed) => typed.toLowerCase().split(/\s+/).filter(Boolean);
+
+/** Those that have all words, in any order. */
+export const matching = (options, typed) => options.filter((option) => wordsOf(typed).every((word) => textOf(option).includes(word)));
+
+/** The same; if there are none, those that have the letters of each word in their order. */
+export function closest(options, typed) {
+	const found = matching(options, typed);
+	return found.length ? found : options.filter((option) => wordsOf(typed).every((word) => hasLetters(textOf(option), word)));
 }
 
 function hasLetters(text, word) {

@@ -1,6 +1,6 @@
 // A button that opens a list to choose from, with a search where there is much to choose from.
 import { icon, make } from "./dom.js";
-import { Listbox, matching } from "./listbox.js";
+import { Listbox, closest } from "./listbox.js";
 
 export class Picker {
 	value = "";
@@ -77,7 +77,7 @@ export class Picker {
 
 	async #show() {
 		const words = this.box.value ?? "";
-		const found = this.find ? await this.find(words) : matching(this.#known, words);
+		const found = this.find ? await this.find(words) : closest(this.#known, words);
 		if ((this.box.value ?? "") !== words) return;
 		this.list.show(found, words ? undefined : this.value);
 		this.#nothing.textContent = found.length ? "" : this.nothing;

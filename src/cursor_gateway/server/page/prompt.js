@@ -4,7 +4,7 @@ import { attached, clearAttachments, openAttachments, setUpAttachments, withText
 import { isCompleting, setUpCompletion } from "./completion.js";
 import { byId, make, on } from "./dom.js";
 import { draft, keepDraft, keepRecent, recent } from "./drafts.js";
-import { matching } from "./listbox.js";
+import { closest } from "./listbox.js";
 import { Picker } from "./picker.js";
 import { hideProblem, showNote, showProblem } from "./status.js";
 
@@ -19,7 +19,7 @@ const FOLDER = "Default folder of the gateway";
 const MOST_RECALLED = 5000; // characters of a prompt
 
 const mode = new Picker(byId("mode"), { label: "Mode", picture: "agent" });
-const model = new Picker(byId("model"), { label: "Model", search: "Search models", find: (words) => matching(byRecency(model.options), words), onChange: (name) => keepRecent("model", name), nothing: "No model matches." });
+const model = new Picker(byId("model"), { label: "Model", search: "Search models", find: (words) => closest(byRecency(model.options), words), onChange: (name) => keepRecent("model", name), nothing: "No model matches." });
 const workspace = new Picker(byId("workspace"), { label: "Folder", picture: "folder", search: "Folder path", find: folders, onChange: chooseFolder, nothing: "No folder matches. Type a whole path." });
 
 let onFolder;

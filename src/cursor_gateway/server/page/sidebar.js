@@ -10,7 +10,7 @@ const BUSY_MS = 3000; // between two looks while something runs
 const IDLE_MS = 15_000;
 const RETRY_MS = 120_000; // a program that repeats a call does so within this time
 const MINE = "people"; // the page, and the gateway's own commands
-const [sidebar, list, search, more, empty, whose, grouping] = ["sidebar", "conversations", "search", "more", "no-conversations", "whose", "grouping"].map(byId);
+const [sidebar, list, search, more, empty] = ["sidebar", "conversations", "search", "more", "no-conversations"].map(byId);
 
 let current;
 let shown = [];
@@ -29,16 +29,14 @@ on("search", "keydown", ({ key }) => {
 	search.value = "";
 	refresh();
 });
-for (const choice of [whose, grouping]) {
-	choice.addEventListener("change", () => {
-		localStorage.setItem(choice.id, choice.value);
-		shown = [];
-		refresh();
-	});
-}
+const choices = byId("choices").elements; // whose, grouping
 offerClients([localStorage.getItem("whose")]);
-whose.value = localStorage.getItem("whose") ?? MINE;
-grouping.value = localStorage.getItem("grouping") ?? "folder";
+for (const name of ["whose", "grouping"]) choices[name].value = localStorage.getItem(name) ?? choices[name].value;
+on("choices", "change", ({ target }) => {
+	localStorage.setItem(target.name, target.value);
+	shown = [];
+	refresh();
+});
 on("more", "click", () => load(next));
 on("sidebar", "click", (event) => event.target.closest("a") && sidebar.matches(":popover-open") && sidebar.hidePopover());
 document.addEventListener("visibilitychange", () => document.hidden || refresh());
@@ -69,7 +67,7 @@ export function unhideConversation(id) {
 async function load(before) {
 	const turn = ++asked;
 	const words = search.value.trim();
-	const query = new URLSearchParams({ limit: before ? 30 : Math.min(Math.max(shown.length, 30), 100), ...(before && { before }), ...(words && { q: words }), ...(whose.value && { client: whose.value }) });
+	const query = new URLSearchParams({ limit: before ? 30 : Math.min(Math.max(shown.length, 30), 100), ...(before && { before }), ...(words && { q: words }), ...(choices.whose.value && { client: choices.whose.value }) });
 	clearTimeout(looking);
 	try {
 		const wantsPinned = !before && !words;
@@ -81,8 +79,8 @@ async function load(before) {
 		next = page.next;
 		offerClients(shown.map(({ client }) => client));
 		more.hidden = !next;
-		empty.textContent = shown.length ? "" : words ? "Nothing found." : whose.value === MINE || !whose.value ? "No conversations yet." : "None from this program.";
-		byId("filter").classList.toggle("on", whose.value !== MINE);
+		empty.textContent = shown.length ? "" : words ? "Nothing found." : choices.whose.value === MINE || !choices.whose.value ? "No conversations yet." : "None from this program.";
+		byId("filter").classList.toggle("on", choices.whose.value !== MINE);
 		show(before && first, Boolean(words));
 	} catch (error) {
 		if (turn === asked) empty.textContent = error.message;
@@ -92,8 +90,8 @@ async function load(before) {
 
 /** Programs that are known to have begun one can be chosen. */
 function offerClients(names) {
-	const known = new Set([...whose.options].map(({ value }) => value));
-	for (const name of new Set(names)) if (name && !known.has(name) && name !== "cursor-gateway") whose.append(make("option", { value: name }, `Only ${name}`));
+	const known = [...choices.whose].map(({ value }) => value);
+	for (const name of new Set(names)) if (name && !known.includes(name) && name !== "cursor-gateway") byId("whose").append(make("label", {}, make("input", { type: "radio", name: "whose", value: name }), `Only ${name}`));
 }
 
 /** A program that repeats a call begins a new conversation each time: they are one entry. */
@@ -121,7 +119,7 @@ function folderNames(paths) {
 function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(search.value.trim())) {
 	const visible = shown.filter(({ id }) => !hidden.has(id));
 	const folders = folderNames([...new Set(visible.map(({ workspace }) => workspace))]);
-	const byFolder = grouping.value === "folder" && folders.size > 1; // of one folder, the days tell more
+	const byFolder = choices.grouping.value === "folder" && folders.size > 1; // of one folder, the days tell more
 	const groups = new Map();
 	for (const one of withoutRepeats(visible)) {
 		const [name, title] = isSearch ? ["Found"] : one.pinned ? ["Pinned"] : byFolder ? [folders.get(one.workspace), one.workspace] : [dayGroup(one.updated)];
