@@ -103,9 +103,11 @@ def _ids(session: "Session") -> set[str]:
 
 
 async def _mode(session: "Session", name: str) -> bool:
-    if name and name not in MODES:
-        raise Trouble(f"There is no mode {name!r}; use one of {', '.join(MODES)}.")
-    session.mode = next((mode for mode in MODES if mode == name), session.mode)
+    if name:
+        fitting = [mode for mode in MODES if mode.startswith(name)]
+        if len(fitting) != 1:
+            raise Trouble(f"There is no mode {name!r}; use one of {', '.join(MODES)}.")
+        session.mode = fitting[0]
     aside(f"The mode is {session.status()[2]}. Modes: {', '.join(MODES)}.")
     return True
 

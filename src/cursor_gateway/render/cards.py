@@ -259,6 +259,13 @@ def _plan(document: PlanDocument, checklist: Checklist) -> RenderableType:
 
 def _clarification(document: ClarificationDocument) -> RenderableType:
     metadata = document.metadata
+    if metadata.permission and metadata.answers:  # it is decided, so what else could have been chosen is of no use
+        (question,) = metadata.questions[:1]
+        chosen, _ = answer_to(question, metadata)
+        decision = ", ".join(visible_line(option.label) for option in question.options if option.id in chosen)
+        return Headline(
+            Text.assemble(("? ", "yellow"), f"{decision}: ", (visible_line(metadata.permission.subject), "bold"))
+        )
     rows = []
     for number, question in enumerate(metadata.questions, 1):
         several = "  (several may be chosen)" if question.allow_multiple is True else ""
