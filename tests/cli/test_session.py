@@ -217,13 +217,13 @@ def test_permission_is_asked_for_and_changes_are_shown_and_undone(home: Path) ->
         person.says("/undo")
         person.sees("[y/N]")
         person.types("y\n")
-        person.sees("Restored")
+        person.sees("Reverted a.txt.")
         assert file.read_text() == "alpha\nbeta\n"
         person.says("/undo")
-        person.sees("no files in this conversation that could be reverted")
+        person.sees("no changes in this conversation that could be reverted")
         person.says("what now?")
         person.sees("You said: what now?")
-        person.sees("I have reverted your changes to")
+        person.sees("I have reverted your changes to a.txt")
         person.leaves()
 
 

@@ -59,13 +59,13 @@ async def converse(options: SessionOptions, signals: EndSignals) -> int:
     """Until the person leaves."""
     settings, place = options.place.settings, options.place
     async with gateway_in(settings, place.url, options.folder, "this conversation", direct=place.direct) as remote:
-        session = Session(remote, settings, options, signals)
+        session = TerminalSession(remote, settings, options, signals)
         if options.conversation is not None:
             await session.resume(await id_of(RemoteHistory(remote), options.conversation))
         return await session.run()
 
 
-class Session:
+class TerminalSession:
     def __init__(self, remote: Remote, settings: Settings, options: SessionOptions, signals: EndSignals) -> None:
         self.remote, self.client, self.history = remote, remote.client, RemoteHistory(remote)
         # A gateway elsewhere has its own folders.
