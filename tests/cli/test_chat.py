@@ -107,7 +107,7 @@ def test_without_a_prompt_there_is_nothing_to_ask(words: tuple[str, ...]) -> Non
     status, out, error = chat(*words)
     assert (status, out) == (2, "")
     assert "No prompt given" in error
-    status, out, error = on_a_terminal("chat", *words, stdin=None)
+    status, out, error = on_a_terminal("chat", *(words or ["--text"]), stdin=None)
     assert (status, out) == (2, "")
 
 

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.local_socket import Description, find_gateway, find_gateways, listening, nearest, short_path
+from cursor_gateway.cli.local_socket import (
+    GatewayDescription,
+    find_gateway,
+    find_gateways,
+    listening,
+    nearest,
+    short_path,
+)
 
 PORT = 8787
 
@@ -30,8 +37,11 @@ def test_it_is_found_while_a_gateway_listens(tmp_path: Path) -> None:
 def test_each_says_what_it_is_for_and_the_one_for_a_folder_is_found(tmp_path: Path) -> None:
     data = tmp_path / "data"
     assert find_gateways(data) == []
-    inner, outer = Description("http://127.0.0.1:9001", ["/work/app"]), Description("http://[::1]:9002", ["/work"])
-    launched = Description("http://127.0.0.1:9000", ["/work/app/src"], is_temporary=True)
+    inner, outer = (
+        GatewayDescription("http://127.0.0.1:9001", ["/work/app"]),
+        GatewayDescription("http://[::1]:9002", ["/work"]),
+    )
+    launched = GatewayDescription("http://127.0.0.1:9000", ["/work/app/src"], is_temporary=True)
     with (
         listening(data, 9002, outer),
         listening(data, 9001, inner),

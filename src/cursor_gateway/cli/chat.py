@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, data_dir
+from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.forms import Form
 from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
@@ -100,7 +101,7 @@ def chat(
     place = Place(config, url, direct)
     if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
-    settings = place.settings
+    settings, signals = place.settings, EndSignals()
     is_interactive = form is None and can_be_asked()
     options: ChatOptions = {
         "model": model,
@@ -111,9 +112,10 @@ def chat(
         "source": INTERACTIVE if is_interactive else None,
     }
     if is_interactive and not words:
-        return _run(_converse(place, model, mode, workspace, LAST if continues else conversation, fences, include))
+        continued = LAST if continues else conversation
+        return _run(_converse(place, model, mode, workspace, continued, fences, include, signals), signals)
     command = ChatCommand(_prompt(words), options, conversation, continues, workspace, form or "view", place)
-    return _run(_chat(command, settings))
+    return _run(_chat(command, settings), signals)
 
 
 class ChatCommand(Struct, frozen=True):
@@ -153,12 +155,12 @@ def _piped(has_words: bool) -> str:
 # --- asking ---------------------------------------------------------------------------------------------
 
 
-def _run(talk: Coroutine[None, None, int]) -> int:
+def _run(talk: Coroutine[None, None, int], signals: EndSignals) -> int:
     """However this command ends, the agent ends first."""
     # A closed pipe or socket must be an error here, so that the cleanup runs.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     try:
-        return asyncio.run(_with_signal_handlers(talk))
+        return asyncio.run(_ended_by_signals(talk, signals))
     except KeyboardInterrupt:
         aside("Stopped.")
         return 130
@@ -168,24 +170,15 @@ def _run(talk: Coroutine[None, None, int]) -> int:
         raise
 
 
-async def _with_signal_handlers(talk: Coroutine[None, None, int]) -> int:
+async def _ended_by_signals(talk: Coroutine[None, None, int], signals: EndSignals) -> int:
     """`asyncio.run` handles Ctrl-C. Without this, a closed window or `kill` would leave the agent running."""
-    loop, task = asyncio.get_running_loop(), asyncio.ensure_future(talk)
-    received: list[int] = []
-
-    def stop(number: int) -> None:
-        received.append(number)
-        task.cancel()
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is signal.SIG_DFL:  # not under `nohup`
-            loop.add_signal_handler(number, stop, number)
+    signals.listen()
     try:
-        return await task
+        return await talk
     except asyncio.CancelledError:
-        if not received:
+        if not signals.received:
             raise
-        return 128 + received[0]
+        return 128 + signals.received[0]
 
 
 async def _converse(
@@ -196,6 +189,7 @@ async def _converse(
     conversation: str | None,
     fences: Fences | None,
     include: tuple[Include, ...],
+    signals: EndSignals,
 ) -> int:
     from cursor_gateway.cli.session import SessionOptions, converse
 
@@ -211,7 +205,7 @@ async def _converse(
         fences=fences,
         include=include,
     )
-    return await converse(options)
+    return await converse(options, signals)
 
 
 async def _chat(command: ChatCommand, settings: Settings) -> int:

@@ -24,7 +24,7 @@ _LONGEST = 100  # bytes of a path; macOS takes 103, Linux 107
 _BACKLOG = 2048
 
 
-class Description(Struct, frozen=True):
+class GatewayDescription(Struct, frozen=True):
     """What a gateway says about itself beside its socket."""
 
     url: str = ""
@@ -37,7 +37,7 @@ class LocalGateway(Struct, frozen=True):
 
     port: int
     socket: Path
-    description: Description
+    description: GatewayDescription
 
     @property
     def url(self) -> str:
@@ -45,7 +45,7 @@ class LocalGateway(Struct, frozen=True):
 
 
 @contextmanager
-def listening(data: Path, port: int, description: Description | None = None) -> Iterator[socket.socket]:
+def listening(data: Path, port: int, description: GatewayDescription | None = None) -> Iterator[socket.socket]:
     """The socket of the gateway on that port, for as long as it serves. Raises `OSError`."""
     path = _path(data, port)
     for folder in (data, path.parent):  # parents get the umask's mode, so one by one
@@ -60,7 +60,7 @@ def listening(data: Path, port: int, description: Description | None = None) -> 
         with short_path(made) as name:
             bound.bind(name)
         bound.listen(_BACKLOG)
-        _describe(path, description or Description())
+        _describe(path, description or GatewayDescription())
         made.rename(path)  # only now: under its own name it always listens, or is what a dead gateway left
         try:
             yield bound
@@ -77,9 +77,9 @@ def find_gateway(data: Path, port: int) -> LocalGateway | None:
     if not (_is_private(path.parent) and stat.S_ISSOCK(_own_mode(path)) and _accepts(path)):
         return None
     try:
-        description = msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=Description)
+        description = msgspec.json.decode(path.with_suffix(".json").read_bytes(), type=GatewayDescription)
     except (OSError, msgspec.DecodeError):  # that of an earlier version has none
-        description = Description()
+        description = GatewayDescription()
     return LocalGateway(port, path, description)
 
 
@@ -104,7 +104,7 @@ def depth(roots: Sequence[str], folder: Path) -> int:
     return max((len(Path(root).parts) for root in roots if folder.is_relative_to(root)), default=0)
 
 
-def _describe(socket: Path, description: Description) -> None:
+def _describe(socket: Path, description: GatewayDescription) -> None:
     made = socket.with_suffix(f".{os.getpid()}.json")
     made.write_bytes(msgspec.json.encode(description))
     made.rename(socket.with_suffix(".json"))

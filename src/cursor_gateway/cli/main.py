@@ -106,7 +106,7 @@ def cli(context: click.Context) -> int:
     if context.invoked_subcommand is not None:
         return 0
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout.isatty()):
-        raise click.NoArgsIsHelpError(context)
+        raise click.exceptions.NoArgsIsHelpError(context)
     with _Command("chat").make_context("chat", [], parent=context) as chat:
         status: int = chat.command.invoke(chat)
         return status

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.hardening import protect_memory
-from cursor_gateway.cli.local_socket import Description, listening
+from cursor_gateway.cli.local_socket import GatewayDescription, listening
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings, check_exposed
@@ -124,7 +124,7 @@ def local_socket(settings: Settings, port: int, *, is_temporary: bool = False) -
     data = data_dir(settings)
     roots = [*(settings.workspace_roots or [settings.workspace or "."]), *settings.volumes.values()]
     folders = [os.path.realpath(os.path.expanduser(root)) for root in roots]
-    description = Description(url_of(settings.host, port), folders, is_temporary)
+    description = GatewayDescription(url_of(settings.host, port), folders, is_temporary)
     with ExitStack() as opened:
         try:
             sockets = [opened.enter_context(listening(data, port, description))]

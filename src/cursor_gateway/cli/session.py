@@ -18,6 +18,7 @@ from msgspec import Struct
 from cursor_gateway.cli import clipboard
 from cursor_gateway.cli.attachments import images_in
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.gateway_runs import GatewayRuns
 from cursor_gateway.cli.histories import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.line_editor import LineEditor, Suggestion
@@ -54,18 +55,18 @@ class SessionOptions(Struct, frozen=True, kw_only=True):
     include: tuple[Include, ...] = ()
 
 
-async def converse(options: SessionOptions) -> int:
+async def converse(options: SessionOptions, signals: EndSignals) -> int:
     """Until the person leaves."""
     settings, place = options.place.settings, options.place
     async with gateway_in(settings, place.url, options.folder, "this conversation", direct=place.direct) as remote:
-        session = Session(remote, settings, options)
+        session = TerminalSession(remote, settings, options, signals)
         if options.conversation is not None:
             await session.resume(await id_of(RemoteHistory(remote), options.conversation))
         return await session.run()
 
 
-class Session:
-    def __init__(self, remote: Remote, settings: Settings, options: SessionOptions) -> None:
+class TerminalSession:
+    def __init__(self, remote: Remote, settings: Settings, options: SessionOptions, signals: EndSignals) -> None:
         self.remote, self.client, self.history = remote, remote.client, RemoteHistory(remote)
         # A gateway elsewhere has its own folders.
         self.workspace = options.folder if remote.works_in(options.folder) else ""
@@ -74,7 +75,7 @@ class Session:
         self.models: list[ModelEntry] = []  # empty while they are not known
         self.notes: list[str] = []  # for the agent, with the next prompt
         self.undone: set[str] = set()  # runs whose changes were reverted
-        self._settings, self._options = settings, options
+        self._settings, self._options, self._signals = settings, options, signals
         self._runs = GatewayRuns(remote)
         self._last_model, self._tokens = "", 0
         self._pasted: dict[str, bytes] = {}
@@ -88,7 +89,7 @@ class Session:
         loading = asyncio.ensure_future(self._load_models())
         try:
             while True:
-                self._listen()
+                self._signals.listen()  # a gateway of its own, or a shell command, may have taken them
                 aside()
                 text = (await editor.read()).strip()
                 if text and not await self._interruptible(self._take(text)):
@@ -177,14 +178,6 @@ class Session:
 
     # --- signals --------------------------------------------------------------------------------------
 
-    def _listen(self) -> None:
-        """To the signals that end this process; a gateway of its own, or a shell command, has taken them."""
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
-                loop.add_signal_handler(number, task.cancel)
-
     async def _interruptible(self, work: Coroutine[None, None, bool]) -> bool:
         """What it returns; True if Ctrl-C stopped it, or it failed, which is reported."""
         loop, task, is_stopped = asyncio.get_running_loop(), asyncio.ensure_future(work), False
@@ -204,7 +197,7 @@ class Session:
         except click.ClickException as error:
             aside(error.message, bold=True)
         except (CallFailed, GatewayError) as error:
-            aside(_for_people(str(error)), bold=True)
+            aside(str(error), bold=True)
         except (OSError, ValueError) as error:  # a file that cannot be read or written, or an image that is none
             aside(str(error), bold=True)
         finally:
@@ -252,7 +245,3 @@ class Session:
     async def _load_models(self) -> None:
         with suppress(CallFailed):
             self.models = await self.client.models()
-
-
-def _for_people(message: str) -> str:
-    return message.replace("see GET /v1/models", "/model lists them")

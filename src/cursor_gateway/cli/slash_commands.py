@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from cursor_gateway.cli import clipboard
 from cursor_gateway.cli.histories import id_of
@@ -13,13 +14,13 @@ from cursor_gateway.cli.interview import read_line
 from cursor_gateway.cli.line_editor import Suggestion
 from cursor_gateway.cli.output import Trouble, aside
 from cursor_gateway.cli.terminals import terminal
-from cursor_gateway.model.documents import MODES, FileEditDocument
-from cursor_gateway.render.visible import visible_line
+from cursor_gateway.model.changes import RevertedFile, RevertRequest
+from cursor_gateway.model.documents import MODES
 
 if TYPE_CHECKING:
-    from cursor_gateway.cli.session import Session
+    from cursor_gateway.cli.session import TerminalSession
 
-_Run: TypeAlias = Callable[["Session", str], Awaitable[bool]]  # False: the person wants to leave
+_Run: TypeAlias = Callable[["TerminalSession", str], Awaitable[bool]]  # False: the person wants to leave
 
 _RECENT = 10  # conversations
 _KEYS = {
@@ -56,7 +57,7 @@ def find_command(text: str) -> SlashCommand | None:
     raise Trouble(f"There is no command /{name}.{could_be} /help lists them.")
 
 
-async def suggestions(session: "Session", command: str, typed: str) -> list[Suggestion]:
+async def suggestions(session: "TerminalSession", command: str, typed: str) -> list[Suggestion]:
     """For the argument of this command. Raises `CallFailed`."""
     match command:
         case "model":
@@ -66,7 +67,7 @@ async def suggestions(session: "Session", command: str, typed: str) -> list[Sugg
         case "resume":
             every = [Suggestion(one.id, one.title) async for one in session.client.conversations(limit=_RECENT)]
         case "changes" | "undo" if session.conversation_id:
-            every = [Suggestion(one.path) for one in await session.client.changes(session.conversation_id)]
+            every = [Suggestion(one.path) for one in (await session.client.changes(session.conversation_id)).files]
         case _:
             every = []
     words = typed.lower().split()
@@ -76,7 +77,7 @@ async def suggestions(session: "Session", command: str, typed: str) -> list[Sugg
 # --- the next turn ----------------------------------------------------------------------------------
 
 
-async def _model(session: "Session", name: str) -> bool:
+async def _model(session: "TerminalSession", name: str) -> bool:
     from cursor_gateway.cli.models import table_of
     from cursor_gateway.sources.base import Model
 
@@ -98,14 +99,16 @@ async def _model(session: "Session", name: str) -> bool:
     return True
 
 
-def _ids(session: "Session") -> set[str]:
+def _ids(session: "TerminalSession") -> set[str]:
     return {one.id for one in session.models}
 
 
-async def _mode(session: "Session", name: str) -> bool:
-    if name and name not in MODES:
-        raise Trouble(f"There is no mode {name!r}; use one of {', '.join(MODES)}.")
-    session.mode = next((mode for mode in MODES if mode == name), session.mode)
+async def _mode(session: "TerminalSession", name: str) -> bool:
+    if name:
+        fitting = [mode for mode in MODES if mode.startswith(name)]
+        if len(fitting) != 1:
+            raise Trouble(f"There is no mode {name!r}; use one of {', '.join(MODES)}.")
+        session.mode = fitting[0]
     aside(f"The mode is {session.status()[2]}. Modes: {', '.join(MODES)}.")
     return True
 
@@ -113,13 +116,13 @@ async def _mode(session: "Session", name: str) -> bool:
 # --- conversations ----------------------------------------------------------------------------------
 
 
-async def _new(session: "Session", _: str) -> bool:
+async def _new(session: "TerminalSession", _: str) -> bool:
     session.start_anew()
     aside("A new conversation.")
     return True
 
 
-async def _resume(session: "Session", name: str) -> bool:
+async def _resume(session: "TerminalSession", name: str) -> bool:
     from datetime import datetime
 
     from cursor_gateway.cli.conversations import table_of
@@ -137,7 +140,7 @@ async def _resume(session: "Session", name: str) -> bool:
     return True
 
 
-async def _copy(session: "Session", _: str) -> bool:
+async def _copy(session: "TerminalSession", _: str) -> bool:
     text = (await session.client.response(_last_run(session))).text
     if not text:
         raise Trouble("The last answer has no text.")
@@ -147,7 +150,7 @@ async def _copy(session: "Session", _: str) -> bool:
     return True
 
 
-async def _export(session: "Session", name: str) -> bool:
+async def _export(session: "TerminalSession", name: str) -> bool:
     from cursor_gateway.cli.conversations import FORM_OF_ENDING, whole_conversation, written_conversation
 
     _last_run(session)
@@ -166,7 +169,7 @@ async def _export(session: "Session", name: str) -> bool:
     return True
 
 
-def _last_run(session: "Session") -> str:
+def _last_run(session: "TerminalSession") -> str:
     if not session.run_id:
         raise Trouble("Nothing was said in this conversation yet.")
     return session.run_id
@@ -175,15 +178,15 @@ def _last_run(session: "Session") -> str:
 # --- files ------------------------------------------------------------------------------------------
 
 
-async def _changes(session: "Session", name: str) -> bool:
+async def _changes(session: "TerminalSession", name: str) -> bool:
     from cursor_gateway.render.cards import changed_file
 
-    files = await session.client.changes(session.conversation_id) if session.conversation_id else []
+    files = (await session.client.changes(session.conversation_id)).files if session.conversation_id else []
     chosen = [file for file in files if name in ("", file.path)]
     if name and not chosen:
-        raise Trouble(f"The agent has not changed {name}; /changes lists what it changed.")
+        raise Trouble(f"{name} has not changed in this conversation; /changes lists what has.")
     if not files:
-        aside("The agent has changed no files in this conversation.")
+        aside("No files have changed in this conversation.")
     console = terminal()
     for file in chosen:
         console.print(changed_file(file, with_lines=bool(name) or len(files) == 1))
@@ -192,37 +195,49 @@ async def _changes(session: "Session", name: str) -> bool:
     return True
 
 
-async def _undo(session: "Session", name: str) -> bool:
+async def _undo(session: "TerminalSession", name: str) -> bool:
+    """Asks first, with a preview; what is then reverted is what it showed."""
     _last_run(session)
-    if name:
-        paths, chat_id = [name], None
-    else:
-        paths, chat_id = await _last_edits(session)
-    if not paths:
-        aside("The agent has changed no files in this conversation that could be reverted.")
+    chat_id = None if name else await _last_changing_run(session)
+    if not name and chat_id is None:
+        aside("There are no changes in this conversation that could be reverted.")
         return True
-    if not await _is_sure(f"Revert {', '.join(map(visible_line, paths))}? [y/N] "):
+    wanted = RevertRequest(path=name or None, chat_id=chat_id, preview=True)
+    preview = await session.client.revert(session.conversation_id, wanted)
+    for file in preview.files:
+        aside(_described(file))
+    if all(file.action == "skipped" for file in preview.files) or not await _is_sure("Revert this? [y/N] "):
         return True
-    reverted = await session.client.revert(session.conversation_id, path=name or None, chat_id=chat_id)
+    wanted = replace(wanted, preview=False, token=None if preview.token is UNSET else preview.token)
+    done = [
+        file.path
+        for file in (await session.client.revert(session.conversation_id, wanted)).files
+        if file.action != "skipped"
+    ]
     if chat_id is not None:
         session.undone.add(chat_id)
-    for file in reverted:
-        aside(f"{file.action.capitalize()} {file.path}.")
-    session.notes.append(f"I have reverted your changes to {', '.join(file.path for file in reverted)}.")
+    aside(f"Reverted {', '.join(done)}.")
+    session.notes.append(f"I have reverted your changes to {', '.join(done)}.")
     return True
 
 
-async def _last_edits(session: "Session") -> tuple[list[str], str | None]:
-    """The files that the newest run has changed among those that changed any, and that run."""
-    detail = await session.client.conversation(session.conversation_id)
-    for run in reversed(detail.runs):
-        if run.id not in session.undone:
-            edits = (
-                one for one in (await session.client.response(run.id)).documents if isinstance(one, FileEditDocument)
-            )
-            if paths := list(dict.fromkeys(one.metadata.file_path for one in edits if one.metadata.state is UNSET)):
-                return paths, run.id
-    return [], None
+def _described(file: RevertedFile) -> str:
+    match file.action:
+        case "skipped":
+            return f"{file.path} stays as it is: {file.reason or 'it cannot be reverted'}."
+        case "deleted":
+            return f"{file.path} is deleted."
+        case "restored":
+            since = " Somebody has changed it after the agent; that is lost, too." if file.is_changed_since else ""
+            return f"{file.path} gets its earlier content back (+{file.added or 0} -{file.removed or 0}).{since}"
+
+
+async def _last_changing_run(session: "TerminalSession") -> str | None:
+    """The newest run that changed files, without those that were undone."""
+    for run in reversed((await session.client.conversation(session.conversation_id)).runs):
+        if run.id not in session.undone and (await session.client.changes(session.conversation_id, run.id)).files:
+            return run.id
+    return None
 
 
 async def _is_sure(question: str) -> bool:
@@ -232,7 +247,7 @@ async def _is_sure(question: str) -> bool:
 # --- the rest ---------------------------------------------------------------------------------------
 
 
-async def _permissions(session: "Session", arguments: str) -> bool:
+async def _permissions(session: "TerminalSession", arguments: str) -> bool:
     from cursor_gateway.cli.permissions import print_permissions
 
     verb, _, id = arguments.partition(" ")
@@ -249,7 +264,7 @@ async def _permissions(session: "Session", arguments: str) -> bool:
     return True
 
 
-async def _help(_session: "Session", _: str) -> bool:
+async def _help(_session: "TerminalSession", _: str) -> bool:
     from rich.table import Table
     from rich.text import Text
 
@@ -263,7 +278,7 @@ async def _help(_session: "Session", _: str) -> bool:
     return True
 
 
-async def _leave(_session: "Session", _: str) -> bool:
+async def _leave(_session: "TerminalSession", _: str) -> bool:
     return False
 
 

@@ -33,7 +33,7 @@ from cursor_gateway.dialects.documents.request import (
     ToolAnswer,
 )
 from cursor_gateway.model.answers import Decision
-from cursor_gateway.model.changes import FileChange, RevertRequest
+from cursor_gateway.model.changes import ConversationChanges, RevertedFiles, RevertRequest
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
 from cursor_gateway.model.permissions import PermissionList
@@ -165,38 +165,26 @@ def delete_conversation(link: Link, id: str) -> Call[None]:
     yield from _delete(link, "v1", "conversations", id)
 
 
-# --- files ------------------------------------------------------------------------------------------
+# --- changed files ----------------------------------------------------------------------------------
 
 
-class RevertedFile(Struct, frozen=True):
-    """A file that is as it was before."""
-
-    path: str
-    action: str  # `restored`, or `deleted` if the agent had created it
-
-
-class _Changes(Struct, frozen=True):
-    files: list[FileChange]
+def changes(link: Link, id: str, chat_id: str | None = None) -> Call[ConversationChanges]:
+    """The files that changed in a conversation, or in one of its runs."""
+    query = {"chatId": chat_id} if chat_id is not None else {}
+    request = Request(method="GET", path=("v1", "conversations", id, "changes"), query=query)
+    return read_value(link, (yield from ask(request, Tries(link))), ConversationChanges)
 
 
-class _Reverted(Struct, frozen=True):
-    files: list[RevertedFile]
+def revert(link: Link, id: str, request: RevertRequest) -> Call[RevertedFiles]:
+    """Restores files, or says what would change."""
+    return (yield from _post(link, request, RevertedFiles, "v1", "conversations", id, "revert"))
+
+
+# --- the workspace ----------------------------------------------------------------------------------
 
 
 class _Files(Struct, frozen=True):
     files: list[str]
-
-
-def changes(link: Link, id: str) -> Call[list[FileChange]]:
-    """The files that the agent changed in a conversation."""
-    return (yield from _get(link, _Changes, "v1", "conversations", id, "changes")).files
-
-
-def revert(link: Link, id: str, path: str | None = None, chat_id: str | None = None) -> Call[list[RevertedFile]]:
-    """Reverts a file of a conversation, or all that a run changed. Changes nothing if one has changed since."""
-    body = msgspec.json.encode(RevertRequest(path=path, chat_id=chat_id))
-    request = Request(method="POST", path=("v1", "conversations", id, "revert"), headers=_JSON, body=body)
-    return read_value(link, (yield from ask(request, Tries(link))), _Reverted).files
 
 
 def files(link: Link, query: str, workspace: str | None = None) -> Call[list[str]]:
@@ -279,6 +267,11 @@ def health(link: Link) -> Call[Health]:
 def _get(link: Link, shape: type[T], *path: str) -> Call[T]:
     reply = yield from ask(Request(method="GET", path=path), Tries(link))
     return read_value(link, reply, shape)
+
+
+def _post(link: Link, body: Struct, shape: type[T], *path: str) -> Call[T]:
+    request = Request(method="POST", path=path, headers=_JSON, body=msgspec.json.encode(body))
+    return read_value(link, (yield from ask(request, Tries(link))), shape)
 
 
 def _delete(link: Link, *path: str) -> Call[None]:

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import (
     ClarificationDocument,
@@ -39,7 +40,6 @@ from cursor_gateway.render.listing import (
 from cursor_gateway.render.markdown import AgentMarkdown
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.render.words import answer_to, duration, line_range, tokens
-from cursor_gateway.stages.changes import FileChange
 from cursor_gateway.stages.summary import main_argument
 
 _NEW_FILE_LINES = 20
@@ -165,10 +165,12 @@ def changed_file(file: FileChange, *, with_lines: bool) -> RenderableType:
     """All changes of a conversation to one file."""
     found = [change(diff) for diff in file.diffs]
     title = Text.assemble((f"✎ {file.operation} ", "bold"), (visible_line(file.path), "bold cyan"))
-    added, removed = sum(one.added for one in found), sum(one.removed for one in found)
+    added = sum(one.added for one in found) if file.added is UNSET else file.added
+    removed = sum(one.removed for one in found) if file.removed is UNSET else file.removed
     counts = Text.assemble((f"+{added}", "green"), " ", (f"-{removed}", "red"))
     rows = [row for one in found for row in one.rows] if with_lines else []
-    return Group(_path_line(title, counts), Listing(folded(rows, _CHANGE_LINES * 4)))
+    note = [_note(visible(file.note), "dim")] if file.note and with_lines else []
+    return Group(_path_line(title, counts), Listing(folded(rows, _CHANGE_LINES * 4)), *note)
 
 
 def _beginning(content: str, language: str) -> list[Row]:
@@ -259,6 +261,13 @@ def _plan(document: PlanDocument, checklist: Checklist) -> RenderableType:
 
 def _clarification(document: ClarificationDocument) -> RenderableType:
     metadata = document.metadata
+    if metadata.permission and metadata.answers:  # it is decided, so what else could have been chosen is of no use
+        (question,) = metadata.questions[:1]
+        chosen, _ = answer_to(question, metadata)
+        decision = ", ".join(visible_line(option.label) for option in question.options if option.id in chosen)
+        return Headline(
+            Text.assemble(("? ", "yellow"), f"{decision}: ", (visible_line(metadata.permission.subject), "bold"))
+        )
     rows = []
     for number, question in enumerate(metadata.questions, 1):
         several = "  (several may be chosen)" if question.allow_multiple is True else ""
