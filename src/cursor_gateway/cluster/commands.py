@@ -1,7 +1,6 @@
 """The commands that a front sends to a runner, and their outcomes, as values and as bytes."""
 
 from base64 import b64decode, b64encode
-from collections.abc import Sequence
 from typing import TypeAlias
 
 import msgspec

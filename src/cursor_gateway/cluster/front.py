@@ -254,9 +254,7 @@ class Front:
     async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
         command = ReviewChanges.of(conversation, request)
         try:
-            return await self._value(
-                command, REVIEWS[command.kind][1], conversation.owner, volume=conversation.volume
-            )
+            return await self._value(command, REVIEWS[command.kind][1], conversation.owner, volume=conversation.volume)
         except NoRunner:
             if not isinstance(request, ListRequest):
                 raise

@@ -29,7 +29,9 @@ class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
     can_revert: Annotated[
         bool, Meta(description="True if the file is as the agent left it, and its earlier content is known.")
     ] = False
-    hunks: Annotated[list[LineRange], Meta(description="The lines of each of `diffs`, if the gateway read the file.")] = []
+    hunks: Annotated[
+        list[LineRange], Meta(description="The lines of each of `diffs`, if the gateway read the file.")
+    ] = []
     added: Annotated[int | UnsetType, Meta(description="How many lines were added.")] = UNSET
     removed: Annotated[int | UnsetType, Meta(description="How many lines were removed.")] = UNSET
     version: Annotated[
@@ -86,7 +88,8 @@ class CommitRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="cam
     ] = None
     paths: Annotated[list[_Path] | None, Meta(description="Only these files.")] = None
     token: Annotated[
-        str | None, Meta(description="That of the proposal, required with `message`: the files must be as it listed them.")
+        str | None,
+        Meta(description="That of the proposal, required with `message`: the files must be as it listed them."),
     ] = None
 
 

@@ -12,8 +12,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from cursor_gateway.render.html.work import Job, Rendered, perform
 from cursor_gateway.model.changes import FileChange
+from cursor_gateway.render.html.work import Job, Rendered, perform
 from cursor_gateway.stages.changes import EditedFile, combined
 
 JOB_HEAD = struct.Struct(">dI")  # CPU seconds, length

@@ -79,7 +79,7 @@ class TurnWatch(Protocol):
         """The same events, with exact edits."""
         ...
 
-    def end(self) -> None:
+    def end(self) -> object:
         """However the run ends, before anybody sees it."""
         ...
 

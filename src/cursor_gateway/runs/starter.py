@@ -21,8 +21,8 @@ from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
-from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.driver import TurnWatch
+from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.permissions import Permissions

@@ -64,7 +64,9 @@ class ChangeEndpoints:
     async def revert(self, request: Request) -> Response:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)
         if wanted.path is wanted.chat_id is wanted.before is wanted.undo is None:
-            raise InvalidRequest("Send `path`, `chatId`, `before` or `undo`; nothing else says what to revert.", param="path")
+            raise InvalidRequest(
+                "Send `path`, `chatId`, `before` or `undo`; nothing else says what to revert.", param="path"
+            )
         return await self._changed(request, wanted)
 
     async def keep(self, request: Request) -> Response:

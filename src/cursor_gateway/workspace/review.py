@@ -73,9 +73,11 @@ class Target(Struct, frozen=True):
 class Review:
     """The changes of one conversation. For a thread."""
 
-    def __init__(self, workspace: str, log: ChangeLog, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Files that a list comes to when it `is_over` are not compared."""
-        self._workspace, self._log, self._is_over = workspace, log, is_over
+    def __init__(
+        self, workspace: str, log: ChangeLog, title: str = "", is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`title` is the conversation's. Files that a list comes to when it `is_over` are not compared."""
+        self._workspace, self._log, self._title, self._is_over = workspace, log, title, is_over
         self._steps = log.steps()
         self._read: dict[str, bytes | None] = {}  # contents of this workspace's files, by hash
 
@@ -94,7 +96,7 @@ class Review:
                 from cursor_gateway.workspace.committing import commit
 
                 paths = [file.path for file in known_files(self._steps) if not is_same(file.first, file.last)]
-                return commit(self._workspace, paths, request)
+                return commit(self._workspace, paths, self._title, request)
 
     # --- lists and patches --------------------------------------------------------------------------
 
@@ -164,7 +166,9 @@ class Review:
 
     def _revert(self, request: RevertRequest) -> RevertedFiles:
         targets = self._targets(request)
-        token = _token([version for one in targets for version in (one.now, one.wanted)], *(one.path for one in targets))
+        token = _token(
+            [version for one in targets for version in (one.now, one.wanted)], *(one.path for one in targets)
+        )
         may_skip = request.before is not None
         if request.preview:
             files = [self._reverted(target) for target in targets]
@@ -178,7 +182,9 @@ class Review:
                 raise _refusal(target.path, "it does not exist any more" if target.now is None else _CHANGED)
         usable = [target for target in targets if not target.problem]
         steps = [FileStep(target.path, target.now, target.wanted) for target in usable]
-        self._log.keep(data for target in usable for data in (target.data, self._content(target.now)) if data is not None)
+        self._log.keep(
+            data for target in usable for data in (target.data, self._content(target.now)) if data is not None
+        )
         step = RevertStep(f"undo_{token_hex(8)}", steps)
         for number, target in enumerate(usable):
             self._write(target, "" if number == 0 else f" {number} other files were reverted before it.")
@@ -220,9 +226,8 @@ class Review:
         chosen = set(range(len(hunks_between(lines_of(old), lines_of(new))))) - set(request.hunks or ())
         data = with_hunks(old, new, chosen)
         mode = (one.after or one.before or FileVersion("", 0)).mode
-        wanted = version_of(data, len(data), mode)
-        if data == old:
-            wanted = one.before  # also if that did not exist
+        is_old = data == old  # then it may not have existed
+        wanted = one.before if is_old else version_of(data, len(data), mode)
         known = KnownFile(one.path, one.before, one.before, one.after)
         return self._target(known, wanted, data)
 
@@ -248,7 +253,9 @@ class Review:
 
     def _write(self, target: Target, done: str) -> None:
         try:
-            if not (target.now is None and self._now(target.path) is None or is_same(self._now(target.path), target.now)):
+            if not (
+                (target.now is None and self._now(target.path) is None) or is_same(self._now(target.path), target.now)
+            ):
                 raise Refused(_CHANGED)
             if target.wanted is None:
                 if target.now is not None:

@@ -64,10 +64,10 @@ class Tree(Struct, frozen=True):
 
 
 def scan(
-    root: str, known: Tree | None = None, begun_ns: int | None = None, is_gone: Callable[[], bool] = lambda: False
+    root: str, known: Tree | None = None, at_ns: int | None = None, is_gone: Callable[[], bool] = lambda: False
 ) -> Tree:
-    """A file that has changed since `begun_ns`, the time when a turn began, is not what it was before the turn, so its
-    content then is unknown.
+    """A file that has changed since `at_ns`, the time when a turn began or ended, is not what it was then, so its
+    content is unknown.
     """
     until = time.monotonic() + _SECONDS
     known = known if known is not None and known.root == root else None
@@ -91,7 +91,7 @@ def scan(
             elif (hash := index.hash_of(name, facts)) is not None:
                 entry = Entry(facts, stat.S_IMODE(status.st_mode), in_git=hash)
             else:
-                entry = _read(root, path, facts, stat.S_IMODE(status.st_mode), begun_ns, left)
+                entry = _read(root, path, facts, stat.S_IMODE(status.st_mode), at_ns, left)
             left -= facts[0] if entry.kept is not None else 0
             entries[path] = entry
             if len(entries) > _MOST_FILES:
@@ -106,10 +106,11 @@ def is_secret(path: str) -> bool:
     return _SECRETS.verdict(name, name) is True
 
 
-def _read(root: str, path: str, facts: tuple[int, int, int, int], mode: int, begun_ns: int | None, left: int) -> Entry:
+def _read(root: str, path: str, facts: tuple[int, int, int, int], mode: int, at_ns: int | None, left: int) -> Entry:
     now_ns = time.time_ns()
-    is_recent = facts[2] > now_ns - _COARSE_NS
-    if facts[0] > min(MOST_FILE_BYTES, left) or (begun_ns is not None and facts[2] >= begun_ns):
+    is_later = at_ns is not None and facts[2] >= at_ns
+    is_recent = is_later or facts[2] > now_ns - _COARSE_NS
+    if facts[0] > min(MOST_FILE_BYTES, left) or is_later:
         return Entry(facts, mode, is_recent=is_recent)
     try:
         file = read_below(root, path, MOST_FILE_BYTES)

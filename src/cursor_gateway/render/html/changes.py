@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.diffs import Change, change, creation
 from cursor_gateway.render.html.pieces import count, exact_line, literal, span
-from cursor_gateway.model.changes import FileChange
 
 _NOTHING = '<p class="ending">No lines to show.</p>'
 _REVERT = '<p><button type="button" class="quiet" data-revert>Revert this file</button></p>'

@@ -10,12 +10,12 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Document
 from cursor_gateway.render.html import markdown
 from cursor_gateway.render.html.changes import changed_file, framed
 from cursor_gateway.render.html.documents import article, code_part
 from cursor_gateway.render.html.markdown import Rendered as Rendered
-from cursor_gateway.model.changes import FileChange
 
 
 class Article(Struct, frozen=True, tag="article"):
