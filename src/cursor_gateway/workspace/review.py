@@ -105,7 +105,9 @@ class Review:
         problems = {step.chat_id: step.problem for step in turns if step.problem}
         known = {step.chat_id: step.unread for step in turns if not step.problem}
         files = self._of_turn(chat_id) if chat_id is not None else known_files(self._steps)
-        return ListedChanges([self._change(file) for file in files if _is_changed(file)], known, problems)
+        last = self._steps[-1] if self._steps else None
+        undo = last.id if isinstance(last, RevertStep) else ""
+        return ListedChanges([self._change(file) for file in files if _is_changed(file)], known, problems, undo)
 
     def _of_turn(self, chat_id: str) -> list[KnownFile]:
         steps = files_of(self._steps, chat_id) or []
