@@ -68,15 +68,15 @@ def test_changes_are_kept_and_undone_one_by_one(page: Page, workspace: Path) -> 
     run(page, edit(file, "".join(new)))
     panel = panel_of(page)
     expect(panel.locator(".counts").first).to_have_text("+3 −3")
-    panel.get_by_role("button", name="Undo the change 2 of a.py").click()
+    panel.get_by_role("button", name="Undo change 2 of a.py").click()
     expect(panel.locator(".counts").first).to_have_text("+2 −2")
     assert file.read_text() == "".join([*new[:30], old[30], *new[31:]])
     page.get_by_role("button", name="Undo", exact=True).last.click()  # of the toast
     expect(panel.locator(".counts").first).to_have_text("+3 −3")
     assert file.read_text() == "".join(new)
-    panel.get_by_role("button", name="Keep the change 1 of a.py").click()
+    panel.get_by_role("button", name="Keep change 1 of a.py").click()
     expect(panel.locator(".counts").first).to_have_text("+2 −2")
-    panel.get_by_role("button", name="Undo all changes of a.py").click()
+    panel.get_by_role("button", name="Undo file a.py").click()
     page.get_by_role("dialog").get_by_role("button", name="Restore").click()
     expect(panel).to_contain_text("kept")
     assert file.read_text() == "".join([*old[:2], new[2], *old[3:]])
@@ -171,7 +171,7 @@ def test_patches_are_copied_and_files_open_in_an_editor(wide_page: Page, workspa
     expect(panel.get_by_role("link", name="Open in VS Code")).to_have_attribute(
         "href", f"vscode://file{workspace}/a%20b.txt:3"
     )
-    panel.get_by_role("button", name="Copy the patch of a b.txt").click()
+    panel.get_by_role("button", name="Copy patch of a b.txt").click()
     expect(panel.get_by_text("Copied")).to_be_visible()
     patch = page.evaluate("navigator.clipboard.readText()")
     subprocess.run(["git", "apply", "-R", "--unsafe-paths", "-"], input=patch.encode(), cwd=workspace, check=True)
@@ -188,7 +188,7 @@ def test_changes_are_committed_after_a_question(wide_page: Page, workspace: Path
     run(page, edit(workspace / "a.txt", "2\n"))
     panel = panel_of(page)
     for answer in ("Cancel", "Commit"):
-        panel.get_by_label("All changes").click()
+        panel.get_by_label("All changes", exact=True).click()
         panel.get_by_role("button", name="Commit these changes…").click()
         dialog = page.get_by_role("dialog")
         expect(dialog).to_contain_text("On the branch main.")

@@ -1,5 +1,7 @@
 """The files that changed in a conversation, over HTTP: list them, get patches, revert, keep and commit changes."""
 
+from collections.abc import Sequence
+
 from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.requests import Request
@@ -9,6 +11,7 @@ from cursor_gateway.errors import ConversationBusy, InvalidRequest
 from cursor_gateway.model.changes import (
     CommitRequest,
     ConversationChanges,
+    FileChange,
     KeepRequest,
     ListedChanges,
     ListRequest,
@@ -48,8 +51,12 @@ class ChangeEndpoints:
         listed = await while_connected(request, self._service.review(conversation, ListRequest(chat_id)))
         assert isinstance(listed, ListedChanges)
         edited = await self._edited(conversation, request.state.owner, chat_id, listed)
+        if not edited:
+            return _reply(listed, [], conversation.workspace)
         renderings = self._renderings
-        return await renderings.run_for(request, lambda: _reply(listed, edited, renderings, conversation.workspace))
+        return await renderings.run_for(
+            request, lambda: _reply(listed, [renderings.combine(file) for file in edited], conversation.workspace)
+        )
 
     async def _patch(self, request: Request, conversation: ConversationRecord, chat_id: str | None) -> Response:
         query = request.query_params
@@ -100,9 +107,8 @@ def _path(document: Document) -> str | None:
     return document.metadata.file_path if isinstance(document, FileEditDocument) else None
 
 
-def _reply(listed: ListedChanges, edited: list[EditedFile], renderings: Renderings, workspace: str) -> Response:
+def _reply(listed: ListedChanges, reported: Sequence[FileChange], workspace: str) -> Response:
     known = {file.path for file in listed.files}
-    reported = [renderings.combine(file) for file in edited if file.path not in known]
-    files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported)]
+    files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported if file.path not in known)]
     notes = sorted(set(listed.problems.values()))
     return json_response(ConversationChanges(files, notes, workspace, listed.undo or UNSET))

@@ -181,7 +181,7 @@ class _Comparison:
             found += [(old_start, new_start, head)] if head else []
             found += [(old_end - tail, new_end - tail, tail)] if tail else []
             part = (old_start + head, old_end - tail, new_start + head, new_end - tail)
-            if part[0] == part[1] or part[2] == part[3]:
+            if set(self._old[part[0] : part[1]]).isdisjoint(self._new[part[2] : part[3]]):
                 continue
             anchors = self._anchors(*part)
             if not anchors:

@@ -144,8 +144,8 @@ async function openFile(details, file, isWorking, scrollTop = 0) {
 	const actions = (number) =>
 		isOwn && !isKept
 			? [
-					act("Keep", `keep ${number}`, `Keep the change ${number + 1} of ${path}`, () => keep({ path, hunks: [number], version })),
-					...(canRevert ? [act("Undo", `undo ${number}`, `Undo the change ${number + 1} of ${path}`, () => undo({ path, hunks: [number], version }))] : []),
+					act("Keep", `keep ${number}`, `Keep change ${number + 1} of ${path}`, () => keep({ path, hunks: [number], version })),
+					...(canRevert ? [act("Undo", `undo ${number}`, `Undo change ${number + 1} of ${path}`, () => undo({ path, hunks: [number], version }))] : []),
 				]
 			: [];
 	const lines = version ? patchLines(await patch(path)) : reportedLines(diffs);
@@ -153,9 +153,9 @@ async function openFile(details, file, isWorking, scrollTop = 0) {
 	const view = new DiffView(`Changes of ${path}`, lines, panel.classList.contains("split"), actions);
 	views.set(path, view);
 	const row = make("p", { class: "row file-actions" });
-	if (isOwn && !isKept) row.append(act("Keep file", "keep", `Keep all changes of ${path}`, () => keep({ path })));
-	if (isOwn && canRevert) row.append(act("Undo file", "undo", `Undo all changes of ${path}`, () => revert({ path })));
-	if (version) row.append(act("Copy patch", "patch", `Copy the patch of ${path}`, async ({ currentTarget }) => copy(await patch(path, 3), currentTarget).catch(showProblem)));
+	if (isOwn && !isKept) row.append(act("Keep file", "keep", `Keep file ${path}`, () => keep({ path })));
+	if (isOwn && canRevert) row.append(act("Undo file", "undo", `Undo file ${path}`, () => revert({ path })));
+	if (version) row.append(act("Copy patch", "patch", `Copy patch of ${path}`, async ({ currentTarget }) => copy(await patch(path, 3), currentTarget).catch(showProblem)));
 	if (version && operation !== "delete") row.append(make("a", { href: editorUrl(workspace, path, file.hunks[0]?.newStart ?? 1) }, `Open in ${editorName()}`));
 	const nothing = lines.length ? [] : [make("p", { class: "note" }, isKept ? "You have kept all changes of this file." : "No lines to show.")];
 	const about = note ? [make("p", { class: "note" }, note)] : [];
