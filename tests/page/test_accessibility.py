@@ -1,5 +1,6 @@
 """axe-core finds nothing serious in the main states of the page, light and dark."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,26 @@ def test_the_dialog_for_the_key(tmp_path: Path, contexts: Contexts, axe: str, wa
         watch[0].allow("status of 401")
         expect(page.get_by_role("dialog", name="API key")).to_be_visible()
         assert violations(page, axe) == []
+
+
+@schemes
+def test_changes_under_review(contexts: Contexts, gateway: RunningGateway, axe: str, scheme: str) -> None:
+    page = opened(contexts(color_scheme=scheme, reduced_motion="reduce"), gateway.url)
+    file = gateway.workspace / "reviewed.py"
+    file.write_text("".join(f"{letter}\n" for letter in "abcdefghijklmnop"))  # a long prompt would need a scroll bar
+    text = file.read_text().replace("c\n", "C\n").replace("o\n", "")
+    steps = [{"native": "edit", "args": {"path": str(file), "streamContent": text}}]
+    ask_and_wait(page, f"standin: program\n---\n{json.dumps(steps)}")
+    page.get_by_role("button", name="Changes:").click()
+    panel = page.get_by_role("complementary", name="Changes")
+    expect(panel.get_by_role("button", name="Undo change 2 of reviewed.py")).to_be_visible()
+    assert violations(page, axe) == []
+    panel.get_by_role("button", name="Side by side").click()
+    panel.get_by_label("All changes", exact=True).click()
+    assert violations(page, axe) == []
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Changes:").click()
+    panel.get_by_role("button", name="Undo file reviewed.py").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_text("Show the lines").click()
+    assert violations(page, axe) == []

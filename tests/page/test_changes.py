@@ -1,16 +1,14 @@
 """What the agent did: changed files, commands, to-dos and figures, apart from the answer."""
 
-import json
 from datetime import UTC, datetime
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
-from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
-from tests.page.using import answer_menu, answers, ask, ask_and_wait, expect_state, menu, of_type, prompt_box
+from tests.page.using import answers, ask, ask_and_wait, expect_state, menu, of_type, prompt_box
 from tests.server.conftest import unique
 
 
@@ -29,7 +27,7 @@ def test_changed_files_are_listed_with_their_edits_combined(
     first = panel.locator("details").filter(has_text="a.py")
     expect(first.locator(".counts").first).to_have_text("+1 −1")
     first.locator("summary").click()
-    expect(first.locator("ins").last).to_have_text("x = 3")
+    expect(first.locator(".diffview ins")).to_have_text("x = 3")
     expect(first).not_to_contain_text("x = 2")
     expect(panel.get_by_role("listitem")).to_contain_text("make all")
     expect(panel.get_by_role("listitem")).to_contain_text("exit 0")
@@ -86,8 +84,8 @@ def test_an_open_panel_follows_the_conversation(page: Page, script: Script) -> N
     page.get_by_role("button", name="Changes: 1 file").click()
     panel = page.get_by_role("complementary", name="Changes")
     expect(panel).to_contain_text("1 file changed")
-    expect(panel.locator("ins").last).to_have_text("y")  # a single file is open at once
-    expect(panel.locator("ins").last).to_be_visible()
+    expect(panel.locator(".diffview ins")).to_have_text("y")  # a single file is open at once
+    expect(panel.locator(".diffview ins")).to_be_visible()
     script.open("1")
     expect(panel).to_contain_text("2 files changed")
     expect(panel.locator("details[open]")).to_have_count(1)
@@ -184,42 +182,3 @@ def test_a_run_that_was_started_elsewhere_is_seen_in_the_sidebar(
     expect_state(other, "completed")
     page.clock.fast_forward(4_000)
     expect(listed).not_to_contain_text("Working")
-
-
-@pytest.mark.parametrize("size", ["desktop", "phone"])
-def test_a_file_is_reverted(contexts: Contexts, gateway: RunningGateway, size: str) -> None:
-    page = opened(contexts(**(PHONE if size == "phone" else {})), gateway.url)
-    file = gateway.workspace / f"{unique()}.py"
-    file.write_text("x = 1\n")
-    steps = [{"native": "edit", "args": {"path": str(file), "streamContent": "x = 2\n"}}]
-    ask_and_wait(page, f"standin: program\n---\n{json.dumps(steps)}")
-    page.get_by_role("button", name="Changes: 1 file").click()
-    panel = page.get_by_role("complementary", name="Changes")
-    panel.get_by_role("button", name="Revert this file").click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    assert file.read_text() == "x = 2\n"
-    panel.get_by_role("button", name="Revert this file").click()
-    page.get_by_role("dialog").get_by_role("button", name="Revert").click()
-    expect(page.get_by_role("alert")).to_contain_text(f"Reverted: {file}.")
-    assert file.read_text() == "x = 1\n"
-    expect(panel.get_by_role("button", name="Revert this file")).to_have_count(0)
-
-
-@both_sizes
-def test_a_turn_is_reverted_unless_its_files_were_changed(
-    page: Page, gateway: RunningGateway, watch: list[Watch]
-) -> None:
-    watch[0].allow("status of 409")
-    files = [gateway.workspace / f"{unique()}.py" for _ in range(2)]
-    steps = [{"native": "edit", "args": {"path": str(file), "streamContent": "x = 2\n"}} for file in files]
-    ask_and_wait(page, f"standin: program\n---\n{json.dumps(steps)}")
-    files[1].write_text("mine\n")
-    for text, message in (("mine\n", "is no longer as the agent left it"), ("x = 2\n", "Reverted:")):
-        files[1].write_text(text)
-        answer_menu(answers(page).first).get_by_role("button", name="Revert this turn's files").click()
-        page.get_by_role("dialog").get_by_role("button", name="Revert").click()
-        expect(page.get_by_role("alert")).to_contain_text(message)
-    assert [file.exists() for file in files] == [False, False]
-    ask_and_wait(page, "Only words")
-    answers(page).last.get_by_label("More actions").click()
-    expect(answers(page).last.get_by_role("button", name="Revert this turn's files")).to_be_hidden()

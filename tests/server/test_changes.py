@@ -2,6 +2,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from tests.server.conftest import http_client, unique
 
 @pytest.fixture(scope="module")
 def reverting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
-    with running_gateway(tmp_path_factory.mktemp("reverting")) as running:
+    with running_gateway(tmp_path_factory.mktemp("reverting"), settings={"force": "true"}) as running:
         yield running
 
 
@@ -139,3 +141,273 @@ def test_not_while_the_agent_works(http: httpx2.Client, folder: Path) -> None:
     assert revert(http, run, path=str(folder / "a.py")).status_code == 409
     http.post(f"/v1/chat/{busy['id']}/cancel", json={})
     assert (folder / "a.py").exists()
+
+
+# --- exactness --------------------------------------------------------------------------------------
+
+
+def ran(http: httpx2.Client, command: str, **more: str) -> dict[str, str]:
+    """A run that runs a command."""
+    return programmed(http, {"native": "shell", "args": {"command": command}}, **more)
+
+
+def programmed(http: httpx2.Client, *steps: dict[str, Any], **more: str) -> dict[str, str]:
+    reply = http.post("/v1/chat", json={"message": f"standin: program\n---\n{json.dumps(steps)}", **more})
+    assert reply.status_code == 200, reply.text
+    result: dict[str, str] = reply.json()
+    return result
+
+
+BYTES = [
+    b"alpha\nbeta\n",
+    b"alpha\nbeta",
+    b"alpha\r\nbeta\r\n",
+    b"\xef\xbb\xbfalpha\nbeta\n",
+    b"\xff\xfe alpha\nbeta\n",
+    b"",
+    b"\n\n",
+    b"a\0b\n",
+]
+
+
+@pytest.mark.parametrize("before", BYTES)
+def test_any_bytes_are_restored(http: httpx2.Client, folder: Path, before: bytes) -> None:
+    file = folder / "text"
+    file.write_bytes(before)
+    run = ran(http, f"printf 'one more line\\n' >> {file}")
+    assert file.read_bytes() == before + b"one more line\n"
+    (change,) = changes(http, run)
+    assert (change["isEdit"], change["canRevert"], change["operation"]) == (False, True, "edit")
+    assert revert(http, run, path=change["path"]).status_code == 200
+    assert file.read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def acp(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    with running_gateway(tmp_path_factory.mktemp("acp"), settings={"source": "acp"}) as running:
+        yield running
+
+
+def test_acp_edits_have_their_real_lines_and_are_reverted_exactly(acp: RunningGateway) -> None:
+    """This protocol reports only the lines that changed, numbered from 1."""
+    file = acp.workspace / "greek.txt"
+    for before, after, line in (
+        ("alpha\nbeta\n", "alpha\nbeta\none more line\n", 2),
+        ("a\nb\nc\nd\n", "a\nb\nC\nd\n", 3),
+        ("a\nb\nc", "a\nb\nc\n", 3),
+    ):
+        file.write_text(before)
+        with http_client(acp) as http:
+            run = edited(http, (file, after))
+            (edit,) = [
+                one for one in http.get(f"/v1/chat/{run['id']}").json()["documents"] if one["type"] == "file_edit"
+            ]
+            assert edit["metadata"]["diff"]["startLine"] == line
+            assert edit["metadata"]["operation"] == "edit"
+            (change,) = changes(http, run)
+            assert change["hunks"][0]["newLines"] >= 1
+            assert revert(http, run, chatId=run["id"]).status_code == 200
+        assert file.read_text() == before
+
+
+def test_half_of_three_thousand_lines(http: httpx2.Client, folder: Path) -> None:
+    old = "".join(f"line {number}\n" for number in range(3000))
+    new = "".join(f"{'changed' if number % 2 else 'line'} {number}\n" for number in range(3000))
+    (folder / "long.txt").write_text(old)
+    run = edited(http, (folder / "long.txt", new))
+    (change,) = changes(http, run)
+    assert (change["added"], change["removed"], len(change["hunks"])) == (1500, 1500, 1500)
+    assert change["hunks"][1] == {"oldStart": 4, "oldLines": 1, "newStart": 4, "newLines": 1}
+    page = http.get(f"/v1/chat/{run['id']}", params={"dialect": "html"}).text
+    assert "+1500" in page
+    assert "−1500" in page
+
+
+# --- checkpoints ------------------------------------------------------------------------------------
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("is_repository", [False, True])
+def test_a_checkpoint_restores_what_edits_and_commands_changed(
+    tmp_path_factory: pytest.TempPathFactory, is_repository: bool
+) -> None:
+    with (
+        running_gateway(tmp_path_factory.mktemp("checkpoint"), settings={"force": "true"}) as gateway,
+        http_client(gateway) as http,
+    ):
+        folder = gateway.workspace
+        (folder / "src").mkdir()
+        (folder / "src" / "a.py").write_text("a = 1\n")
+        (folder / "b.txt").write_bytes(b"b\r\n")
+        (folder / ".gitignore").write_text("*.log\n")
+        (folder / ".env").write_text("SECRET=1\n")
+        if is_repository:
+            git(folder, "init", "-q")
+            git(folder, "add", "-A")
+            git(folder, "commit", "-qm", "first")
+        before = everything(folder)
+        first = ran(http, "rm b.txt && mkdir new && echo made > new/made.txt && echo noise > x.log && echo 2 > .env")
+        after_first = everything(folder)
+        second = programmed(
+            http,
+            {"native": "edit", "args": {"path": str(folder / "src/a.py"), "streamContent": "a = 2\n"}},
+            {"native": "shell", "args": {"command": "echo more >> new/made.txt; chmod +x src/a.py"}},
+            conversationId=first["conversationId"],
+        )
+        preview = revert(http, first, before=first["id"], preview=True).json()
+        assert {file["path"]: file["action"] for file in preview["files"]} == {
+            "b.txt": "restored",
+            "new/made.txt": "deleted",
+            "src/a.py": "restored",
+        } | ({} if is_repository else {"x.log": "deleted"})
+        assert "+++ b/src/a.py" in preview["patch"]
+        assert everything(folder) != before  # it was only a preview
+        reply = revert(http, first, before=first["id"], token=preview["token"]).json()
+        restored = everything(folder)
+        assert {
+            name: data for name, data in restored.items() if name not in (".env", "x.log") and ".git/" not in name
+        } == {name: data for name, data in before.items() if name != ".env" and ".git/" not in name}
+        assert not (folder / "src/a.py").stat().st_mode & 0o100
+        assert (folder / ".env").read_text() == "2\n"  # never read, never written
+        assert revert(http, first, undo=reply["undo"]).status_code == 200
+        assert (folder / "new/made.txt").read_text() == "made\nmore\n"
+        assert (folder / "src/a.py").stat().st_mode & 0o100
+        assert revert(http, first, before=second["id"]).status_code == 200
+        assert {k: v for k, v in everything(folder).items() if ".git/" not in k} == {
+            k: v for k, v in after_first.items() if ".git/" not in k
+        }
+
+
+def git(folder: Path, *words: str) -> str:
+    words = ("-c", "user.name=A", "-c", "user.email=a@example.com", *words)
+    done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)
+    return done.stdout
+
+
+def test_a_file_that_a_person_changed_is_overwritten_only_after_a_preview_that_shows_it(
+    http: httpx2.Client, folder: Path
+) -> None:
+    file = folder / "a.txt"
+    file.write_text("1\n")
+    run = ran(http, f"echo 2 > {file}")
+    file.write_text("mine\n")
+    assert revert(http, run, before=run["id"]).status_code == 409
+    preview = revert(http, run, before=run["id"], preview=True).json()
+    assert preview["files"][0]["isChangedSince"]
+    assert "-mine" in preview["patch"]
+    file.write_text("mine, again\n")
+    assert revert(http, run, before=run["id"], token=preview["token"]).status_code == 409
+    assert file.read_text() == "mine, again\n"
+    token = revert(http, run, before=run["id"], preview=True).json()["token"]
+    undo = revert(http, run, before=run["id"], token=token).json()["undo"]
+    assert file.read_text() == "1\n"
+    assert revert(http, run, undo=undo).status_code == 200
+    assert file.read_text() == "mine, again\n"
+
+
+def test_a_folder_that_is_too_large_is_said(http: httpx2.Client, reverting: RunningGateway, folder: Path) -> None:
+    for number in range(20_001):
+        (folder / f"{number}").touch()
+    try:
+        run = ran(http, f"echo 2 > {folder}/a.txt")
+        reply = http.get(f"/v1/conversations/{run['conversationId']}/changes").json()
+        assert reply["notes"] == ["The folder has more than 20,000 files."]
+        assert revert(http, run, chatId=run["id"]).status_code == 404
+    finally:
+        shutil.rmtree(folder)
+
+
+# --- hunks ------------------------------------------------------------------------------------------
+
+
+def test_hunks_are_kept_and_undone_one_by_one(http: httpx2.Client, folder: Path) -> None:
+    file = folder / "a.txt"
+    lines = [f"{number}\n" for number in range(30)]
+    file.write_text("".join(lines))
+    new = [*lines]
+    new[2], new[10], new[20] = "two\n", "ten\n", "twenty\n"
+    run = edited(http, (file, "".join(new)))
+    (change,) = changes(http, run)
+    assert [hunk["oldStart"] for hunk in change["hunks"]] == [3, 11, 21]
+    wrong = revert(http, run, path=change["path"], hunks=[1], version="0")
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (409, "version")
+    assert revert(http, run, path=change["path"], hunks=[1]).status_code == 400
+    assert revert(http, run, path=change["path"], hunks=[1], version=change["version"]).status_code == 200
+    assert file.read_text() == "".join([*new[:10], lines[10], *new[11:]])
+    (change,) = changes(http, run)
+    assert [hunk["oldStart"] for hunk in change["hunks"]] == [3, 21]
+    keep = {"path": change["path"], "hunks": [0], "version": change["version"]}
+    kept = http.post(f"/v1/conversations/{run['conversationId']}/keep", json=keep)
+    assert kept.json() == {"files": [change["path"]]}
+    (change,) = changes(http, run)
+    assert [hunk["oldStart"] for hunk in change["hunks"]] == [21]
+    assert revert(http, run, path=change["path"]).status_code == 200
+    assert file.read_text() == "".join([*lines[:2], "two\n", *lines[3:]])
+    (change,) = changes(http, run)
+    assert change["isKept"]
+    patch = http.get(f"/v1/conversations/{run['conversationId']}/changes", params={"dialect": "patch"}).text
+    assert patch.count("@@ -") == 1
+
+
+def test_everything_is_kept_and_later_changes_are_new(http: httpx2.Client, folder: Path) -> None:
+    file = folder / "a.txt"
+    run = edited(http, (file, "1\n"))
+    assert http.post(f"/v1/conversations/{run['conversationId']}/keep", json={}).status_code == 200
+    assert [change["isKept"] for change in changes(http, run)] == [True]
+    assert http.post(f"/v1/conversations/{run['conversationId']}/keep", json={}).status_code == 404
+    edited(http, (file, "1\n2\n"), conversationId=run["conversationId"])
+    (change,) = changes(http, run)
+    assert (change["added"], change["removed"], change["isKept"]) == (1, 0, False)
+    assert revert(http, run, path=change["path"]).status_code == 200
+    assert file.read_text() == "1\n"
+
+
+def test_git_applies_the_patch_of_a_turn_and_of_the_conversation(
+    http: httpx2.Client, folder: Path, tmp_path: Path
+) -> None:
+    (folder / "a.txt").write_bytes(b"one\r\ntwo\r\n")
+    (folder / "old").write_bytes(b"\xffold\n")
+    shutil.copytree(folder, tmp_path / folder.name)
+    git(tmp_path, "init", "-q")
+    first = ran(http, f"cd {folder} && printf 'three' >> a.txt && rm old && echo x > 'new file.txt'")
+    middle = everything(folder)
+    second = ran(http, f"cd {folder} && echo y >> 'new file.txt'", conversationId=first["conversationId"])
+    url = f"/v1/conversations/{first['conversationId']}/changes"
+    whole = http.get(url, params={"dialect": "patch"}).content
+    for query, expected in (({"chatId": first["id"]}, middle), ({"chatId": second["id"]}, everything(folder))):
+        patch = http.get(url, params={"dialect": "patch", **query})
+        assert patch.headers["content-type"].startswith("text/x-diff")
+        subprocess.run(["git", "-C", tmp_path, "apply", "-"], input=patch.content, check=True)
+        assert everything(tmp_path / folder.name) == expected
+    subprocess.run(["git", "-C", tmp_path, "apply", "-R", "-"], input=whole, check=True)
+    assert everything(tmp_path / folder.name) == {"a.txt": b"one\r\ntwo\r\n", "old": b"\xffold\n"}
+    one = http.get(url, params={"dialect": "patch", "path": f"{folder.name}/old"}).content
+    assert one.count(b"diff --git") == 1
+    assert http.get(url, params={"dialect": "patch", "context": "x"}).status_code == 400
+
+
+# --- what is stored ---------------------------------------------------------------------------------
+
+
+def test_contents_are_private_and_deleted_with_their_conversation(
+    http: httpx2.Client, reverting: RunningGateway, folder: Path
+) -> None:
+    run = edited(http, (folder / "a.txt", "1\n"))
+    changes(http, run)
+    stored = reverting.home / "data" / "changes" / run["conversationId"]
+    files = list(stored.iterdir())
+    assert len(files) == 2
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert stored.stat().st_mode & 0o777 == 0o700
+    assert http.delete(f"/v1/conversations/{run['conversationId']}").status_code in (202, 204)
+    assert not stored.exists()
+
+
+def test_a_run_that_only_reads_records_nothing(http: httpx2.Client, reverting: RunningGateway, folder: Path) -> None:
+    (folder / "a.txt").write_text("1\n")
+    run = programmed(http, {"native": "read", "args": {"path": str(folder / "a.txt")}})
+    assert changes(http, run) == []
+    assert not (reverting.home / "data" / "changes" / run["conversationId"]).exists()

@@ -9,9 +9,13 @@ from hypothesis import strategies as st
 
 from cursor_gateway.stages.hunks import Hunk, Version, hunks_between, is_binary, lines_of, patch_of, with_hunks
 
-_LINES = st.sampled_from([b"a", b"b", b"c", b"", b"\r", b"\xef\xbb\xbfx", b"\xff\xfe", b"+plus", b"-minus", b"@@ -1 +1 @@"])
+_LINES = st.sampled_from(
+    [b"a", b"b", b"c", b"", b"\r", b"\xef\xbb\xbfx", b"\xff\xfe", b"+plus", b"-minus", b"@@ -1 +1 @@"]
+)
 _TEXTS = st.builds(
-    lambda lines, end: b"\n".join(lines) + (b"\n" if end and lines else b""), st.lists(_LINES, max_size=30), st.booleans()
+    lambda lines, end: b"\n".join(lines) + (b"\n" if end and lines else b""),
+    st.lists(_LINES, max_size=30),
+    st.booleans(),
 )
 
 

@@ -48,7 +48,11 @@ class ConversationChanges(Struct, frozen=True):
     """The files that changed in a conversation."""
 
     files: Annotated[list[FileChange], Meta(description="In the order in which they were first changed.")]
-    notes: Annotated[list[str], Meta(description="Turns whose changes are not known exactly, and why.")] = []
+    notes: Annotated[list[str], Meta(description="Why the changes of some turns are not known exactly.")] = []
+    workspace: Annotated[str, Meta(description="The conversation's folder.")] = ""
+    undo: Annotated[
+        str | UnsetType, Meta(description="The last revert, if nothing happened since: it can be undone.")
+    ] = UNSET
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -136,6 +140,7 @@ class ListedChanges(Struct, frozen=True):
     files: list[FileChange]
     known_runs: dict[str, list[str]] = {}  # whose changes were recorded, and edited files that were not read
     problems: dict[str, str] = {}  # by run: why its changes were not
+    undo: str = ""  # the last revert, if nothing happened since
 
 
 class KeptFiles(Struct, frozen=True):

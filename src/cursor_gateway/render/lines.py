@@ -1,10 +1,10 @@
 """Split texts into lines, and compare two versions of them."""
 
-from difflib import SequenceMatcher
 from typing import TypeAlias
 
-_COMPARED = 4_000  # lines; beyond that comparing them takes too long
-_CONTEXT = 3
+from cursor_gateway.stages.hunks import CONTEXT, Hunk, grouped, hunks_between
+
+_COMPARED = 200_000  # lines; beyond that comparing them takes too long
 
 Opcode: TypeAlias = tuple[str, int, int, int, int]  # as in difflib
 
@@ -18,4 +18,19 @@ def changes(old: list[str], new: list[str], *, compares: bool = True) -> list[li
     """In groups, each with its context. Without comparing, all old lines come before all new ones."""
     if not compares or len(old) + len(new) > _COMPARED:
         return [[("replace", 0, len(old), 0, len(new))]]
-    return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(_CONTEXT)]
+    return [_opcodes(group, len(old)) for group in grouped(hunks_between(old, new), CONTEXT)]
+
+
+def _opcodes(group: list[Hunk], length: int) -> list[Opcode]:
+    """With the equal lines around and between the hunks."""
+    codes: list[Opcode] = []
+    old_at = max(group[0].old_start - CONTEXT, 0)
+    for hunk in group:
+        if hunk.old_start > old_at:
+            codes.append(("equal", old_at, hunk.old_start, hunk.new_start - (hunk.old_start - old_at), hunk.new_start))
+        tag = "replace" if hunk.added and hunk.removed else "insert" if hunk.added else "delete"
+        codes.append((tag, hunk.old_start, hunk.old_end, hunk.new_start, hunk.new_end))
+        old_at, new_at = hunk.old_end, hunk.new_end
+    if (end := min(old_at + CONTEXT, length)) > old_at:
+        codes.append(("equal", old_at, end, new_at, new_at + end - old_at))
+    return codes

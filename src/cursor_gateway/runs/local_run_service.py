@@ -121,7 +121,9 @@ class LocalRunService(Service):
         log, until = self.snapshots.log(conversation.id), time.monotonic() + _LIST_SECONDS
 
         def work(is_gone: IsGone) -> ReviewResult:
-            return Review(folder, log, lambda: is_gone() or time.monotonic() > until).perform(request)
+            return Review(folder, log, conversation.title, lambda: is_gone() or time.monotonic() > until).perform(
+                request
+            )
 
         async with self._locks.holding(("changes", conversation.id)):
             return await self._threads.run(conversation.owner, work)

@@ -1,5 +1,8 @@
 """The files that changed in a conversation, over HTTP: list them, get patches, revert, keep and commit changes."""
 
+from collections.abc import Sequence
+
+from msgspec import UNSET
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,6 +11,7 @@ from cursor_gateway.errors import ConversationBusy, InvalidRequest
 from cursor_gateway.model.changes import (
     CommitRequest,
     ConversationChanges,
+    FileChange,
     KeepRequest,
     ListedChanges,
     ListRequest,
@@ -22,13 +26,12 @@ from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.bodies import json_response, read_body, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
-from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.settings import Settings
 from cursor_gateway.stages.changes import EditedFile, edited_files
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.wire.json_body import read_json
 
-_FORMS = ("json", "html", "patch")
+_FORMS = ("json", "patch")
 _NOT_RECORDED = "The gateway has not read this file; these are the edits that the agent reported."
 
 
@@ -41,15 +44,19 @@ class ChangeEndpoints:
         query = request.query_params
         form = query.get("dialect") or "json"
         if form not in _FORMS:
-            raise InvalidRequest(f"`dialect` must be {', '.join(_FORMS[:-1])} or {_FORMS[-1]}.", param="dialect")
+            raise InvalidRequest("`dialect` must be json or patch.", param="dialect")
         conversation, chat_id = await find_conversation(self._service, request), query.get("chatId") or None
         if form == "patch":
             return await self._patch(request, conversation, chat_id)
         listed = await while_connected(request, self._service.review(conversation, ListRequest(chat_id)))
         assert isinstance(listed, ListedChanges)
         edited = await self._edited(conversation, request.state.owner, chat_id, listed)
+        if not edited:
+            return _reply(listed, [], conversation.workspace)
         renderings = self._renderings
-        return await renderings.run_for(request, lambda: _reply(form, listed, edited, renderings))
+        return await renderings.run_for(
+            request, lambda: _reply(listed, [renderings.combine(file) for file in edited], conversation.workspace)
+        )
 
     async def _patch(self, request: Request, conversation: ConversationRecord, chat_id: str | None) -> Response:
         query = request.query_params
@@ -100,12 +107,8 @@ def _path(document: Document) -> str | None:
     return document.metadata.file_path if isinstance(document, FileEditDocument) else None
 
 
-def _reply(form: str, listed: ListedChanges, edited: list[EditedFile], renderings: Renderings) -> Response:
+def _reply(listed: ListedChanges, reported: Sequence[FileChange], workspace: str) -> Response:
     known = {file.path for file in listed.files}
-    reported = [renderings.combine(file) for file in edited if file.path not in known]
-    files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported)]
-    if form == "json":
-        return json_response(ConversationChanges(files, sorted(set(listed.problems.values()))))
-    from cursor_gateway.render.html import render_changes
-
-    return Response(render_changes(files, renderings.do), media_type="text/html", headers=HTML_HEADERS)
+    files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported if file.path not in known)]
+    notes = sorted(set(listed.problems.values()))
+    return json_response(ConversationChanges(files, notes, workspace, listed.undo or UNSET))

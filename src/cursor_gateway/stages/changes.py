@@ -6,6 +6,7 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import Diff, Document, FileEditDocument
+from cursor_gateway.stages.hunks import hunks_between
 
 _BLOCK = 200  # hunks
 
@@ -57,7 +58,7 @@ def combined(file: EditedFile) -> FileChange:
             if not groups[-1].merge(*change):
                 groups.append(_Hunks())
                 groups[-1].merge(*change)
-    return _change(file, [_diff(hunk) for group in groups for hunk in group if hunk.old != hunk.new])
+    return _change(file, [part for group in groups for hunk in group for part in _parts(hunk)])
 
 
 def listed(file: EditedFile) -> FileChange:
@@ -176,6 +177,13 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _diff(hunk: _Hunk) -> Diff:
-    end = hunk.old_start + max(len(hunk.old), 1) - 1
-    return Diff(old_string="\n".join(hunk.old), new_string="\n".join(hunk.new), start_line=hunk.old_start, end_line=end)
+def _parts(hunk: _Hunk) -> Iterator[Diff]:
+    """Without the lines in it that are equal."""
+    for part in hunks_between(hunk.old, hunk.new):
+        start = hunk.old_start + part.old_start
+        yield Diff(
+            old_string="\n".join(hunk.old[part.old_start : part.old_end]),
+            new_string="\n".join(hunk.new[part.new_start : part.new_end]),
+            start_line=start,
+            end_line=start + max(part.removed, 1) - 1,
+        )

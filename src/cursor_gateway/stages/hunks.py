@@ -181,7 +181,7 @@ class _Comparison:
             found += [(old_start, new_start, head)] if head else []
             found += [(old_end - tail, new_end - tail, tail)] if tail else []
             part = (old_start + head, old_end - tail, new_start + head, new_end - tail)
-            if part[0] == part[1] or part[2] == part[3]:
+            if set(self._old[part[0] : part[1]]).isdisjoint(self._new[part[2] : part[3]]):
                 continue
             anchors = self._anchors(*part)
             if not anchors:
@@ -221,10 +221,8 @@ class _Comparison:
         for edits in range(min(len(old) + len(new), _MOST_EDITS) + 1):
             trace.append(dict(ends))
             for k in range(-edits, edits + 1, 2):
-                if k == -edits or (k != edits and ends[k - 1] < ends[k + 1]):
-                    x = ends[k + 1]
-                else:
-                    x = ends[k - 1] + 1
+                is_down = k == -edits or (k != edits and ends[k - 1] < ends[k + 1])
+                x = ends[k + 1] if is_down else ends[k - 1] + 1
                 begun, y = x, x - k
                 while x < len(old) and y < len(new) and old[x] == new[y]:
                     x, y = x + 1, y + 1

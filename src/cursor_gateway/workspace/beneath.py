@@ -82,6 +82,15 @@ def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
         raise Refused(f"it cannot be written ({error.strerror})") from error
 
 
+def make_below(workspace: str, path: str) -> None:
+    """An empty file. Raises `Refused`, also if something is there."""
+    try:
+        with _folder_of(workspace, path, makes=True) as (folder, name):
+            os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=folder))
+    except OSError as error:
+        raise Refused(f"`{path}` cannot be made ({error.strerror})") from error
+
+
 def remove_below(workspace: str, path: str) -> None:
     """Raises `Refused`."""
     try:

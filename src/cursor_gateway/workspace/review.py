@@ -73,9 +73,11 @@ class Target(Struct, frozen=True):
 class Review:
     """The changes of one conversation. For a thread."""
 
-    def __init__(self, workspace: str, log: ChangeLog, is_over: Callable[[], bool] = lambda: False) -> None:
-        """Files that a list comes to when it `is_over` are not compared."""
-        self._workspace, self._log, self._is_over = workspace, log, is_over
+    def __init__(
+        self, workspace: str, log: ChangeLog, title: str = "", is_over: Callable[[], bool] = lambda: False
+    ) -> None:
+        """`title` is the conversation's. Files that a list comes to when it `is_over` are not compared."""
+        self._workspace, self._log, self._title, self._is_over = workspace, log, title, is_over
         self._steps = log.steps()
         self._read: dict[str, bytes | None] = {}  # contents of this workspace's files, by hash
 
@@ -94,7 +96,7 @@ class Review:
                 from cursor_gateway.workspace.committing import commit
 
                 paths = [file.path for file in known_files(self._steps) if not is_same(file.first, file.last)]
-                return commit(self._workspace, paths, request)
+                return commit(self._workspace, paths, self._title, request)
 
     # --- lists and patches --------------------------------------------------------------------------
 
@@ -103,7 +105,9 @@ class Review:
         problems = {step.chat_id: step.problem for step in turns if step.problem}
         known = {step.chat_id: step.unread for step in turns if not step.problem}
         files = self._of_turn(chat_id) if chat_id is not None else known_files(self._steps)
-        return ListedChanges([self._change(file) for file in files if _is_changed(file)], known, problems)
+        last = self._steps[-1] if self._steps else None
+        undo = last.id if isinstance(last, RevertStep) else ""
+        return ListedChanges([self._change(file) for file in files if _is_changed(file)], known, problems, undo)
 
     def _of_turn(self, chat_id: str) -> list[KnownFile]:
         steps = files_of(self._steps, chat_id) or []
@@ -224,9 +228,8 @@ class Review:
         chosen = set(range(len(hunks_between(lines_of(old), lines_of(new))))) - set(request.hunks or ())
         data = with_hunks(old, new, chosen)
         mode = (one.after or one.before or FileVersion("", 0)).mode
-        wanted = version_of(data, len(data), mode)
-        if data == old:
-            wanted = one.before  # also if that did not exist
+        is_old = data == old  # then it may not have existed
+        wanted = one.before if is_old else version_of(data, len(data), mode)
         known = KnownFile(one.path, one.before, one.before, one.after)
         return self._target(known, wanted, data)
 

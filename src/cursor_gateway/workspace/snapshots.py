@@ -1,8 +1,9 @@
 """The events of a run's agent in; exact edits, and what its turn changed, in the conversation's log of changes, out.
 
 When a turn begins, a tree of its workspace is made; when it ends, another, and the difference is recorded. Both happen
-in threads. The agent waits for the first tree only for a moment: a folder of usual size is looked at faster than that,
-and in a large one a file that changes before it was read is known not to be what it was (`tree.scan`).
+in threads. The agent waits for the first tree, and its reader for the second, only for a moment: a folder of usual
+size is looked at faster than that, and in a large one a file that was changed meanwhile is known not to be what it was
+when the turn began, or ended (`tree.scan`).
 
 Trees are kept in memory, per workspace, so that most files are read once. Turns that begin at the same time share one.
 """
@@ -24,12 +25,15 @@ from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion
 from cursor_gateway.workspace.tree import MOST_FILE_BYTES, Entry, Tree, is_secret, scan
 
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
+_DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
 _EDIT_SECONDS = 0.25  # that an edit waits for the file to be read
 _END_SECONDS = 20.0  # that a reader waits for the tree after a turn
 _MOST_TREES = 8
 _MOST_FILES = 5_000  # that a turn's record has
 _READERS = frozenset(
-    ["read_file", "grep", "glob_file_search", "list_dir", "codebase_search", "read_lints", "todo_read", "web_search", "web_fetch", "fetch", "exa_search", "exa_fetch", "list_mcp_resources", "read_mcp_resource", "get_mcp_tools", "reflect", "switch_mode"]
+    {"read_file", "grep", "glob_file_search", "list_dir", "codebase_search", "read_lints", "todo_read", "reflect"}
+    | {"web_search", "web_fetch", "fetch", "exa_search", "exa_fetch", "switch_mode"}
+    | {"list_mcp_resources", "read_mcp_resource", "get_mcp_tools"}
 )  # tools that change no files
 
 
@@ -66,18 +70,18 @@ class Snapshots:
             task.add_done_callback(lambda _: self._scans.pop(workspace, None))
         return task
 
-    async def _scan(self, workspace: str, begun_ns: int | None) -> Tree:
-        tree = await asyncio.to_thread(scan, workspace, self._trees.get(workspace), begun_ns)
+    async def _scan(self, workspace: str, at_ns: int) -> Tree:
+        tree = await asyncio.to_thread(scan, workspace, self._trees.get(workspace), at_ns)
         self._trees[workspace] = tree
         self._trees.move_to_end(workspace)
         while len(self._trees) > _MOST_TREES:
             self._trees.popitem(last=False)
         return tree
 
-    def end(self, turn: "TurnSnapshots") -> None:
+    def end(self, turn: "TurnSnapshots") -> "asyncio.Task[None]":
         """The turn has ended; what it changed is recorded in the background."""
         before = self._ending.get(turn.conversation_id)
-        task = asyncio.get_running_loop().create_task(self._record(turn, before), name="snapshot")
+        task = asyncio.get_running_loop().create_task(self._record(turn, before, time.time_ns()), name="snapshot")
         self._ending[turn.conversation_id] = task
 
         def done(task: "asyncio.Task[None]") -> None:
@@ -85,13 +89,14 @@ class Snapshots:
                 del self._ending[turn.conversation_id]
 
         task.add_done_callback(done)
+        return task
 
-    async def _record(self, turn: "TurnSnapshots", before: "asyncio.Task[None] | None") -> None:
+    async def _record(self, turn: "TurnSnapshots", before: "asyncio.Task[None] | None", ended_ns: int) -> None:
         if before is not None:
             await asyncio.wait([before])
         with suppress(OSError, GatewayError):  # the answer does not depend on it
             old = await turn.tree()
-            new = await self._scan(turn.workspace, None) if not old.problem else old
+            new = await self._scan(turn.workspace, ended_ns) if not old.problem else old
             await asyncio.to_thread(_record, self.log(turn.conversation_id), turn.chat_id, old, new, turn.edited)
 
     async def close(self) -> None:
@@ -137,16 +142,18 @@ class TurnSnapshots:
                     if isinstance(action, FileEdit) and event.outcome.state == "completed":
                         event = replace(event, action=await self._exact(action))
                 case RunFinished() | RunFailed():
-                    self.end()
+                    if (task := self.end()) is not None:
+                        await asyncio.wait([task], timeout=_DONE_SECONDS)
                 case _:
                     pass
             found.append(event)
         return found
 
-    def end(self) -> None:
-        if self._may_have_changed and self._before is not None:
-            self._may_have_changed = False
-            self._snapshots.end(self)
+    def end(self) -> "asyncio.Task[None] | None":
+        if not self._may_have_changed or self._before is None:
+            return None
+        self._may_have_changed = False
+        return self._snapshots.end(self)
 
     async def _exact(self, action: FileEdit) -> FileEdit:
         try:

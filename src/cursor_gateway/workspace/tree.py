@@ -64,19 +64,23 @@ class Tree(Struct, frozen=True):
 
 
 def scan(
-    root: str, known: Tree | None = None, begun_ns: int | None = None, is_gone: Callable[[], bool] = lambda: False
+    root: str, known: Tree | None = None, at_ns: int | None = None, is_gone: Callable[[], bool] = lambda: False
 ) -> Tree:
-    """A file that has changed since `begun_ns`, the time when a turn began, is not what it was before the turn, so its
-    content then is unknown.
+    """A file that has changed since `at_ns`, the time when a turn began or ended, is not what it was then, so its
+    content is unknown.
     """
     until = time.monotonic() + _SECONDS
+
+    def is_over() -> bool:
+        return is_gone() or time.monotonic() > until
+
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
     index = _Index(root, known)
     entries: dict[str, Entry] = {}
-    left = _MOST_BYTES
+    unread: list[str] = []
     try:
-        for name, found in walk(os.fsencode(root), lambda: is_gone() or time.monotonic() > until, _IGNORE_FILES):
+        for name, found in walk(os.fsencode(root), is_over, _IGNORE_FILES):
             path = text_of(name)
             if path is None or is_secret(path) or not found.is_file(follow_symlinks=False):
                 continue
@@ -87,17 +91,21 @@ def scan(
             facts = status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
             before = old.get(path)
             if before is not None and before.facts == facts and not before.is_recent:
-                entry = before
-            elif (hash := index.hash_of(name, facts)) is not None:
-                entry = Entry(facts, stat.S_IMODE(status.st_mode), in_git=hash)
-            else:
-                entry = _read(root, path, facts, stat.S_IMODE(status.st_mode), begun_ns, left)
-            left -= facts[0] if entry.kept is not None else 0
-            entries[path] = entry
+                entries[path] = before
+                continue
+            hash = index.hash_of(name, facts)
+            entries[path] = Entry(facts, stat.S_IMODE(status.st_mode), in_git=hash, is_recent=hash is None)
+            unread += [path] if hash is None else []
             if len(entries) > _MOST_FILES:
                 return Tree(root, {}, None, f"The folder has more than {_MOST_FILES:,} files.")
     except Incomplete:
         return Tree(root, {}, None, "The folder is too large to be looked at in time.")
+    left = _MOST_BYTES - sum(entry.facts[0] for entry in entries.values() if entry.kept is not None)
+    for path in unread:
+        if is_over():  # the next scan reads them
+            break
+        entries[path] = _read(root, path, entries[path], at_ns, left)
+        left -= entries[path].facts[0] if entries[path].kept is not None else 0
     return Tree(root, entries, index.repository)
 
 
@@ -106,18 +114,20 @@ def is_secret(path: str) -> bool:
     return _SECRETS.verdict(name, name) is True
 
 
-def _read(root: str, path: str, facts: tuple[int, int, int, int], mode: int, begun_ns: int | None, left: int) -> Entry:
-    now_ns = time.time_ns()
-    is_recent = facts[2] > now_ns - _COARSE_NS
-    if facts[0] > min(MOST_FILE_BYTES, left) or (begun_ns is not None and facts[2] >= begun_ns):
-        return Entry(facts, mode, is_recent=is_recent)
+def _read(root: str, path: str, entry: Entry, at_ns: int | None, left: int) -> Entry:
+    """With its content, if that is what it was at the time, and there is room for it."""
+    size, _, changed_ns, _ = entry.facts
+    is_later = at_ns is not None and changed_ns >= at_ns
+    is_recent = is_later or changed_ns > time.time_ns() - _COARSE_NS
+    if size > min(MOST_FILE_BYTES, left) or is_later:
+        return Entry(entry.facts, entry.mode, is_recent=is_recent)
     try:
         file = read_below(root, path, MOST_FILE_BYTES)
     except Refused:
         file = None
-    if file is None or file.data is None or file.size != facts[0]:
-        return Entry(facts, mode, is_recent=True)
-    return Entry(facts, mode, zlib.compress(file.data, 1), is_recent=is_recent)
+    if file is None or file.data is None or file.size != size:
+        return entry
+    return Entry(entry.facts, entry.mode, zlib.compress(file.data, 1), is_recent=is_recent)
 
 
 class _Index:

@@ -16,4 +16,3 @@ from cursor_gateway.render.html.work import Do as Do
 from cursor_gateway.render.html.work import Job as Job
 from cursor_gateway.render.html.work import Rendered as Rendered
 from cursor_gateway.render.html.work import perform as perform
-from cursor_gateway.render.html.work import render_changes as render_changes

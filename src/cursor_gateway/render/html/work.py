@@ -5,7 +5,7 @@ it here and now, a server has it done in another process that is killed when it 
 result, and the document is shown as plain text). Everything else in this package is linear.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -13,7 +13,6 @@ from msgspec import Struct
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Document
 from cursor_gateway.render.html import markdown
-from cursor_gateway.render.html.changes import changed_file, framed
 from cursor_gateway.render.html.documents import article, code_part
 from cursor_gateway.render.html.markdown import Rendered as Rendered
 
@@ -50,13 +49,7 @@ class OpenText(Struct, frozen=True, tag="open"):
     text: str
 
 
-class ChangedFile(Struct, frozen=True, tag="changed"):
-    """The combined edits of a file."""
-
-    file: FileChange
-
-
-Job: TypeAlias = Article | CodePart | Lines | Blocks | OpenText | ChangedFile
+Job: TypeAlias = Article | CodePart | Lines | Blocks | OpenText
 
 
 Do: TypeAlias = Callable[[Job], Rendered | None]
@@ -75,8 +68,6 @@ def perform(job: Job) -> Rendered:
             return markdown.render_blocks(text)
         case OpenText(text=text):
             return markdown.render_open(text)
-        case ChangedFile(file=file):
-            return Rendered([changed_file(file)])
 
 
 def render_article(document: Document, todos: str, do: Do, *, answerable: bool = True) -> str:
@@ -85,9 +76,3 @@ def render_article(document: Document, todos: str, do: Do, *, answerable: bool =
     if done is not None:
         return done.html[0]
     return article(document, todos, answerable=answerable, as_plain=True)
-
-
-def render_changes(files: Iterable[FileChange], do: Do = perform) -> str:
-    """All files, each as plain text if it would take too long."""
-    done = [(file, do(ChangedFile(file))) for file in files]
-    return framed([changed_file(file, as_plain=True) if it is None else it.html[0] for file, it in done])

@@ -131,7 +131,8 @@ export class Answer {
 
 	/** Where it has changed files. */
 	offerRevert(isIdle) {
-		this.element.querySelector("[data-turn=revert]").hidden = !isIdle || !this.element.querySelector(".file_edit:not([data-state])");
+		const mayHaveChanged = this.element.querySelector(".file_edit:not([data-state]), .terminal_command:not([data-state])");
+		for (const act of ["revert", "checkpoint"]) this.element.querySelector(`[data-turn=${act}]`).hidden = !isIdle || !mayHaveChanged;
 	}
 
 	/** @param button one of the answer's actions */

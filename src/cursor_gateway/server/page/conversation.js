@@ -266,7 +266,7 @@ export class Conversation {
 		const place = [...byId("turns").children].indexOf(turn);
 		const answer = this.#answers[place];
 		if (button.dataset.action) return answer.act(button).catch(showProblem);
-		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place), other: () => this.#retryWithOther(place), revert: () => revert({ chatId: answer.id }) };
+		const acts = { copy: () => copy(answer.asked.message, button), edit: () => edit(turn, answer), cancel: () => endEdit(turn), retry: () => this.#retry(place), other: () => this.#retryWithOther(place), revert: () => revert({ chatId: answer.id }), checkpoint: () => revert({ before: answer.id }) };
 		acts[button.dataset.turn]?.();
 	}
 

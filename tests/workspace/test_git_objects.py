@@ -1,0 +1,107 @@
+"""Contents that git stores are read without git: loose, packed, as differences; nothing else is believed."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cursor_gateway.workspace.git_objects import Repository, changes_content
+from tests.workspace.repositories import git
+
+
+@pytest.fixture
+def top(tmp_path: Path) -> Path:
+    """With versions of a file that are stored as differences from each other."""
+    git(tmp_path, "init", "-q")
+    chance = random.Random(1)
+    lines = [f"line {number} {chance.random()}\n" for number in range(2000)]
+    for turn in range(12):
+        lines[turn * 50 : turn * 50 + 3] = [f"new {turn} {chance.random()}\n"]
+        (tmp_path / "big.txt").write_text("".join(lines))
+        (tmp_path / f"{turn}.bin").write_bytes(chance.randbytes(1000))
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-qm", str(turn))
+    return tmp_path
+
+
+def every_blob(top: Path) -> dict[bytes, bytes]:
+    listed = git(top, "cat-file", "--batch-all-objects", "--batch-check").decode().split("\n")
+    hashes = [line.split()[0] for line in listed if " blob " in line]
+    return {bytes.fromhex(hash): git(top, "cat-file", "blob", hash) for hash in hashes}
+
+
+@pytest.mark.parametrize("how", ["loose", "packed", "by hash", "twice"])
+def test_every_object_is_read(top: Path, how: str) -> None:
+    blobs = every_blob(top)
+    assert len(blobs) == 24
+    if how == "packed":
+        git(top, "repack", "-adfq", "--depth=50")
+    elif how == "by hash":
+        git(top, "-c", "repack.useDeltaBaseOffset=false", "repack", "-adfq")
+    elif how == "twice":
+        git(top, "repack", "-dq")
+        (top / "more").write_text("more\n")
+        git(top, "add", "-A")
+        git(top, "commit", "-qm", "more")
+        git(top, "repack", "-dq")
+    repository = Repository(f"{top}/.git")
+    assert {hash: repository.blob(hash) for hash in blobs} == blobs
+    assert repository.blob(b"\0" * 20) is None
+    head = bytes.fromhex(git(top, "rev-parse", "HEAD").decode().strip())
+    assert repository.blob(head) is None  # a commit is no file
+
+
+def test_damaged_or_hostile_objects_are_unknown(top: Path) -> None:
+    hashes = list(every_blob(top))
+    git(top, "repack", "-adfq", "--depth=50")
+    (pack,) = (top / ".git/objects/pack").glob("*.pack")
+    (index,) = (top / ".git/objects/pack").glob("*.idx")
+    chance, whole, names = random.Random(2), pack.read_bytes(), index.read_bytes()
+    repository = Repository(f"{top}/.git")
+    good = {hash: repository.blob(hash) for hash in hashes}
+    pack.chmod(0o644)
+    index.chmod(0o644)
+    for _ in range(40):
+        for file, data in ((pack, bytearray(whole)), (index, bytearray(names))):
+            for _ in range(20):
+                data[chance.randrange(len(data))] = chance.randrange(256)
+            file.write_bytes(data)
+        for hash in hashes:
+            assert repository.blob(hash) in (None, good[hash])
+    pack.write_bytes(whole[:100])
+    index.write_bytes(names)
+    assert {repository.blob(hash) for hash in hashes} == {None}
+    index.write_bytes(b"not an index")
+    assert repository.blob(hashes[0]) is None
+
+
+def test_links_lead_nowhere(top: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    hashes = list(every_blob(top))
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "-q")
+    (other / ".git/objects").rename(other / "unused")
+    (other / ".git/objects").symlink_to(top / ".git/objects")
+    assert Repository(f"{other}/.git").blob(hashes[0]) is None
+
+
+def test_a_repository_whose_objects_are_elsewhere_is_not_used(top: Path) -> None:
+    repository = Repository(f"{top}/.git")
+    files, written_ns = repository.files()
+    assert len(files) == 13
+    assert written_ns == (top / ".git/index").stat().st_mtime_ns
+    (top / ".git/objects/info").mkdir(exist_ok=True)
+    (top / ".git/objects/info/alternates").write_text("/elsewhere\n")
+    assert len(repository.files()[0]) == 13  # it is read again only when the index changes
+    assert Repository(f"{top}/.git").files()[0] == {}
+    (top / ".git/objects/info/alternates").unlink()
+    git(top, "repack", "-adfq")
+    (pack,) = (top / ".git/objects/pack").glob("*.pack")
+    pack.with_suffix(".promisor").touch()
+    assert Repository(f"{top}/.git").files()[0] == {}
+    assert Repository("/nonexistent").files() == ({}, 0)
+
+
+def test_filters_are_noticed() -> None:
+    assert changes_content(b"*.psd filter=lfs diff=lfs\n")
+    assert changes_content(b"*.c ident\n")
+    assert not changes_content(b"*.py text eol=lf\n")
