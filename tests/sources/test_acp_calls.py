@@ -1,8 +1,11 @@
 """Tool calls as ACP tells them: which tool it was, what it was given, and how it ended."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
 from cursor_gateway.sources.acp.calls import also_changed, call_of, denied, ended, has_made_up_id, learn, merge, started
@@ -301,6 +304,33 @@ def test_each_file_of_a_call_is_a_change() -> None:
         ("/b", "edit", "z"),
         ("/c", "create", "new"),
     ]
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "-- a/f", "++ b/g", ""]), max_size=6).map("\n".join)
+
+
+@given(st.dictionaries(st.sampled_from(["/w/f", "/w/g", "/w/h"]), st.lists(TEXTS, min_size=2, max_size=4)), st.data())
+def test_any_changes_of_any_files_lead_from_the_old_text_to_the_new(
+    versions: dict[str, list[str]], data: st.DataObject
+) -> None:
+    """Each file has a text, from which the next is made: one diff, or several, mixed with those of other files."""
+    waiting = {path: [diff_of(path, *pair) for pair in pairwise(texts)] for path, texts in versions.items()}
+    diffs: list[dict[str, Any]] = []
+    while left := [path for path, rest in waiting.items() if rest]:
+        diffs.append(waiting[data.draw(st.sampled_from(left))].pop(0))
+    call = call_of(Fields({"kind": "edit", "rawInput": {"path": "/w/g"}, "content": diffs}))
+    ends = [ended(call), *also_changed(call)] if diffs else []
+    assert sorted(action.path for action, _ in ends if isinstance(action, FileEdit)) == sorted(versions)
+    for action, outcome in ends:
+        assert isinstance(action, FileEdit)
+        assert action.diff is not None
+        old, new = versions[action.path][0], versions[action.path][-1]
+        lines, diff = old.split("\n"), action.diff
+        if old != new:
+            assert lines[diff.start_line - 1 : diff.end_line] == diff.old_string.split("\n")
+            lines[diff.start_line - 1 : diff.end_line] = diff.new_string.split("\n") if diff.new_string else []
+            assert "\n".join(lines) in (new, f"\n{new}", f"{new}\n"), (old, new, diff)
+        assert outcome.state == "completed"
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,29 @@ def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
     assert asyncio.run(ask())["outcome"]["optionId"] == option
 
 
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [("a", "allow-once"), ("{w}/sub/a", "allow-once"), ("sub/out", "reject-once"), ("sub/far/x", "reject-once")],
+)
+@pytest.mark.parametrize("is_linked", [True, False])
+def test_a_link_does_not_lead_out_of_what_a_rule_allows(
+    tmp_path: Path, path: str, option: str, *, is_linked: bool
+) -> None:
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "real" / "sub" / "out").symlink_to("/etc/passwd")
+    (tmp_path / "real" / "sub" / "far").symlink_to(tmp_path)
+    (tmp_path / "linked").symlink_to(tmp_path / "real")  # that the workspace is a link changes nothing
+    where = str(tmp_path / ("linked" if is_linked else "real"))
+    turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, allow=["Write(a)", "Write(sub/**)"])
+    call = {"toolCallId": "1", "kind": "edit", "rawInput": {"path": path.format(w=where)}}
+
+    async def ask() -> dict[str, Any]:
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy())
+        return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
+
+    assert asyncio.run(ask())["outcome"]["optionId"] == option
+
+
 def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
     class Silent(Willing):
         async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:

@@ -73,6 +73,7 @@ def test_what_models_send_instead_is_understood(arguments: dict[str, Any]) -> No
 
 def test_a_call_without_a_question_asks_nothing() -> None:
     assert question_arguments({}, "ask_1") is None
+    assert [one.text for one in asked({"questions": ["Why?", {"question": "How?"}, 7]}).questions] == ["Why?", "How?"]
     assert question_arguments({"questions": [{"question": ""}, {"options": ["a"]}]}, "ask_1") is None
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,22 +165,29 @@ def test_a_sub_agent_that_asks_before_the_session_is_known_stays_with_its_run() 
     asyncio.run(live())
 
 
-def test_folders_of_gateways_that_were_killed_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (listens := tmp_path / "cursor-gateway-hooks-listens").mkdir()
-    (left := tmp_path / "cursor-gateway-hooks-left").mkdir()
-    (starts := tmp_path / "cursor-gateway-hooks-starts").mkdir()
-    (never := tmp_path / "cursor-gateway-hooks-never").mkdir()
-    (others := tmp_path / "cursor-gateway-other").mkdir()
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """The path of a socket must be short."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
+
+
+def test_folders_of_gateways_that_were_killed_are_removed(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(short_path))
+    (listens := short_path / "cursor-gateway-hooks-listens").mkdir()
+    (left := short_path / "cursor-gateway-hooks-left").mkdir()
+    (starts := short_path / "cursor-gateway-hooks-starts").mkdir()
+    (never := short_path / "cursor-gateway-hooks-never").mkdir()
+    (others := short_path / "cursor-gateway-other").mkdir()
     os.utime(never, (1, 1))
 
     async def live() -> None:
         server = HookServer()
         await server.start()
         remaining = {listens, starts, others, Path(server.socket).parent}
-        assert set(tmp_path.iterdir()) == remaining
+        assert set(short_path.iterdir()) == remaining
         await server.close()
-        assert set(tmp_path.iterdir()) == {listens, starts, others}
+        assert set(short_path.iterdir()) == {listens, starts, others}
 
     with socket.socket(socket.AF_UNIX) as alive, socket.socket(socket.AF_UNIX) as dead:
         alive.bind(str(listens / "socket"))
@@ -189,13 +197,13 @@ def test_folders_of_gateways_that_were_killed_are_removed(tmp_path: Path, monkey
         asyncio.run(live())
 
 
-def test_a_folder_whose_gateway_has_no_time_to_answer_stays(tmp_path: Path) -> None:
-    (busy := tmp_path / "cursor-gateway-hooks-busy").mkdir()
+def test_a_folder_whose_gateway_has_no_time_to_answer_stays(short_path: Path) -> None:
+    (busy := short_path / "cursor-gateway-hooks-busy").mkdir()
     with socket.socket(socket.AF_UNIX) as server, socket.socket(socket.AF_UNIX) as first:
         server.bind(str(busy / "socket"))
         server.listen(0)
         first.connect(str(busy / "socket"))
-        hook_server.remove_left_folders(tmp_path)
+        hook_server.remove_left_folders(short_path)
         assert busy.exists()
 
 

@@ -304,8 +304,8 @@ def _changed_files(call: ToolCall) -> list[list[Fields]]:
 def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
     """The texts are whole files, or lines of a patch without their first characters, which include its header."""
     path = diffs[0].text("path") or Fields(call.args).text("path")
-    olds = [_without_header(_OLD_HEADER, diff.text("oldText"), path) for diff in diffs]
-    news = [_without_header(_NEW_HEADER, diff.text("newText"), path) for diff in diffs]
+    sides = [_without_headers(diff.text("oldText"), diff.text("newText"), path) for diff in diffs]
+    olds, news = [side for side, _ in sides], [side for _, side in sides]
     (old_header, old), (new_header, new) = olds[0], news[-1]
     is_gone = diffs[-1].all.get("newText") is None and diffs[-1].maybe_text("oldText") is not None
     if new_header == "/dev/null" or is_gone or (call.tool == "delete" and not new):
@@ -334,6 +334,12 @@ def _moved(action: Action, lines: int) -> Action:
         return action
     diff = action.diff
     return replace(action, diff=replace(diff, start_line=diff.start_line + lines, end_line=diff.end_line + lines))
+
+
+def _without_headers(old: str, new: str, path: str) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
+    """Both texts, and the names of the file in their headers. A patch has both."""
+    sides = _without_header(_OLD_HEADER, old, path), _without_header(_NEW_HEADER, new, path)
+    return ((None, old), (None, new)) if None in (sides[0][0], sides[1][0]) else sides
 
 
 def _without_header(header: re.Pattern[str], text: str, path: str) -> tuple[str | None, str]:

@@ -1,6 +1,7 @@
 """Handle an agent's messages during one turn: decode its events, and answer its requests."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
@@ -198,12 +199,13 @@ class RunningTurn:
 
     async def _refusal(self, call: ToolCall, requested: Fields) -> Outcome | None:
         """How the call ends if it is not allowed. None: it is."""
-        offered, person = self._turn.offered, self._turn.approver
+        offered, person, workspace = self._turn.offered, self._turn.approver, self._turn.workspace
         if offered is not None:  # only the caller's tools, whatever the operator's rules allow
             return None if call.server and call.server == offered.server else REJECTED
         if self._session.user_tool is not None and self._session.user_tool.is_called_by(call.server):
             return None
-        if is_allowed(call, self._allowed, self._turn.workspace):
+        call.places += _behind_links([Fields(call.args).text("path"), *(path for path, _ in call.places)], workspace)
+        if is_allowed(call, self._allowed, workspace):
             return None
         request = needed(call.tool, call.args)
         if person is None or not self._policy.ask:
@@ -316,6 +318,18 @@ class RunningTurn:
             completion=total.completion - before.completion,
             cached=total.cached - before.cached,
         )
+
+
+def _behind_links(paths: Sequence[str], workspace: str) -> list[tuple[str, None]]:
+    """The files that the agent would find at these paths, if links in or out of the workspace lead elsewhere."""
+    found = []
+    for path in filter(None, paths):
+        real = os.path.realpath(os.path.join(workspace, path))
+        if os.path.relpath(real, os.path.realpath(workspace)) != os.path.relpath(
+            os.path.join(workspace, path), workspace
+        ):
+            found.append((real, None))
+    return found
 
 
 def _reason(requested: Fields) -> str:

@@ -59,11 +59,12 @@ INVALID = ToolResult(
 def question_arguments(arguments: Mapping[str, Any], call_id: str) -> dict[str, Any] | None:
     """In the form of the agent's own tool for questions. None: there is no question in them.
 
-    Models do not always follow the schema: a single question without the list, and options with more than a label, are
-    understood, too. The questions' ids begin with `call_id`, so that they are unique in the run.
+    Models do not always follow the schema: a single question without the list, a list of texts, and options with more
+    than a label, are understood, too. The questions' ids begin with `call_id`, so that they are unique in the run.
     """
     given = Fields(dict(arguments))
-    asked = given.objects("questions") or [given]
+    listed = [{"question": one} if isinstance(one, str) else one for one in given.items("questions")]
+    asked = [Fields(one) for one in listed if isinstance(one, dict)] or [given]
     questions = [
         {
             "id": f"{call_id}_{number}",
