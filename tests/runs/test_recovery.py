@@ -103,7 +103,8 @@ def test_only_those_of_a_gateway_that_is_gone(store: SqliteStore) -> None:
 def test_one_that_is_damaged_does_not_keep_the_others_from_ending(store: SqliteStore, tmp_path: Path) -> None:
     for id in ("first", "second"):
         blocking(store).begin_run(new_run(id, id))
-        blocking(store).append(lease(id), 1, events(STORY, id))
+        claimed = blocking(store).claim_run(id, 1)  # so that its events are in the database
+        blocking(store).append(claimed, 1, events(STORY, id))
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         connection.execute("UPDATE events SET data = x'ff' WHERE place >> 32 = 1")
         connection.commit()

@@ -24,6 +24,14 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
+def claimed_run(store: Database) -> Lease:
+    """A run whose events are appended to the database, as those of every run that was claimed."""
+    store.begin_run(new_run())
+    found = store.claim_run("run", 1)
+    assert isinstance(found, Lease)
+    return found
+
+
 def patience(store: Database) -> int:
     with store._connections.writing() as connection:
         return int(connection.execute("PRAGMA busy_timeout").fetchone()[0])
@@ -32,11 +40,11 @@ def patience(store: Database) -> int:
 def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: Database, tmp_path: Path) -> None:
     whole_run(store, "before", "before", "word")
     assert store.conversations(ME, query="word").found  # whoever searches has all indexed that is not yet
-    store.begin_run(new_run())
+    lease = claimed_run(store)
     with locked(tmp_path):
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="locked by another program") as raised:
-                store.append(lease("run"), 1, deltas(1))
+                store.append(lease, 1, deltas(1))
             assert raised.value.details.startswith("SQLITE_BUSY: ")
         with pytest.raises(StoreUnavailable):
             store.begin_run(new_run("other", "other"))
@@ -44,20 +52,20 @@ def test_while_another_holds_the_lock_nothing_is_written_and_all_is_read(store: 
             store.delete_conversation("before", ME)
         assert store.run("run", ME) is not None
         assert [found.conversation.id for found in store.conversations(ME, query="word").found] == ["before"]
-    assert isinstance(store.append(lease("run"), 1, deltas(1, 2)), Stored)
+    assert isinstance(store.append(lease, 1, deltas(1, 2)), Stored)
     assert store.events("run", ME).events == deltas(1, 2)
 
 
 def test_who_was_refused_does_not_wait_again_until_it_was_let_in(store: Database, tmp_path: Path) -> None:
-    store.begin_run(new_run())
+    lease = claimed_run(store)
     assert patience(store) == 100
     with locked(tmp_path):
         with pytest.raises(StoreUnavailable):
-            store.append(lease("run"), 1, deltas(1))
+            store.append(lease, 1, deltas(1))
         writer = store._connections._writer
         assert writer is not None
         assert writer.execute("PRAGMA busy_timeout").fetchone() == (0,)
-    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
+    assert isinstance(store.append(lease, 1, deltas(1)), Stored)
     assert patience(store) == 100
 
 
@@ -78,10 +86,10 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
 
 
 def test_whoever_writes_for_too_long_does_not_keep_others_waiting(store: Database) -> None:
-    store.begin_run(new_run())
+    lease = claimed_run(store)
     with store._connections.writing(), pytest.raises(StoreUnavailable, match="busy"):
-        store.append(lease("run"), 1, deltas(1))
-    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
+        store.append(lease, 1, deltas(1))
+    assert isinstance(store.append(lease, 1, deltas(1)), Stored)
 
 
 def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) -> None:
@@ -118,7 +126,7 @@ def test_a_full_disk_is_reported_and_nothing_that_was_stored_is_lost(small_disk:
 
     with pytest.raises(StoreUnavailable, match="full; free some space") as raised:
         fill()
-    assert raised.value.details.startswith("SQLITE_FULL: ")
+    assert raised.value.details.startswith("No space left on device")
     assert stored > 20
     for _ in range(3):
         with pytest.raises(StoreUnavailable):
@@ -178,24 +186,24 @@ def test_a_disk_that_can_only_be_read_is_reported_and_used_when_it_can_be_writte
 
 def test_a_connection_that_may_only_read_says_so_and_is_made_anew(store: Database) -> None:
     """As when the system makes a disk read-only because it fails."""
-    store.begin_run(new_run())
+    lease = claimed_run(store)
     with store._connections.writing() as connection:
         pass
     connection.execute("PRAGMA query_only = ON")
     with pytest.raises(StoreUnavailable, match="is read-only"):
-        store.append(lease("run"), 1, deltas(1))
-    assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
+        store.append(lease, 1, deltas(1))
+    assert isinstance(store.append(lease, 1, deltas(1)), Stored)
 
 
 def test_a_file_that_is_taken_away_is_begun_anew(store: Database, tmp_path: Path) -> None:
-    store.begin_run(new_run())
+    lease = claimed_run(store)
     for _ in range(2):
         for file in tmp_path.glob(f"{FILE}*"):
             file.unlink()
         assert store.run("run", ME) is None
-        assert isinstance(store.append(lease("run"), 1, deltas(1)), Fenced)
-        assert isinstance(store.begin_run(new_run()), Lease)
-        assert isinstance(store.append(lease("run"), 1, deltas(1)), Stored)
+        assert isinstance(store.append(lease, 1, deltas(1)), Fenced)
+        assert claimed_run(store) == lease
+        assert isinstance(store.append(lease, 1, deltas(1)), Stored)
     assert store.events("run", ME).events == deltas(1)
 
 

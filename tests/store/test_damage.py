@@ -32,6 +32,7 @@ def histories(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     store = Database(closed)
     for number in range(RUNS):
         whole_run(store, f"run{number}", f"conv{number}", f"Mend the login {number}", documents=EVERY_DOCUMENT)
+    store._files.settle()
     shutil.copytree(closed, killed)
     store.close()
     return closed, killed

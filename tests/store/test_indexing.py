@@ -160,6 +160,7 @@ def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPat
 def test_how_much_is_queued_is_counted_whatever_replaces_what(store: Database, tmp_path: Path) -> None:
     store.begin_run(new_run("run", "conv", "question"))
     store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply 🙂")]))
+    store._files.settle()
     size = len("question\nreply 🙂".encode())  # an emoji must not make each letter take four bytes
     assert store._indexer._bytes == size
     with locked(tmp_path), pytest.raises(StoreUnavailable):

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from random import Random
+from string import ascii_letters
 
 import pytest
 
@@ -42,7 +44,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def words_in_files(folder: Path, word: str) -> list[str]:
-    return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
+    return [file.name for file in folder.rglob("*") if file.is_file() and word.encode() in file.read_bytes()]
 
 
 def rows(store: Database) -> dict[str, int]:
@@ -151,7 +153,8 @@ def test_closing_does_not_wait_until_all_is_removed(tmp_path: Path) -> None:
 
 
 def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(store: Database) -> None:
-    batch: list[DocumentEvent] = [ContentDelta("doc_001", "x" * 20_000)]
+    text = "".join(Random(1).choices(ascii_letters, k=40_000))  # which takes space even if it is compressed
+    batch: list[DocumentEvent] = [ContentDelta("doc_001", text)]
     for number in range(100):
         store.begin_run(new_run(f"run{number}", f"conv{number:03}", at=1000 + number))
         store.append(lease(f"run{number}"), 1, batch)
@@ -191,12 +194,13 @@ def test_the_log_is_copied_into_the_database_and_begins_anew(tmp_path: Path, mon
     monkeypatch.setattr(maintenance, "_LONGEST_LOG", 200)
     store = Database(tmp_path)
     store.begin_run(new_run())
+    lease = store.claim_run("run", 1)  # so that its events are appended to the database
     log = tmp_path / f"{FILE}-wal"
 
     lengths: list[int] = []
 
     def begins_anew() -> bool:
-        store.append(lease("run"), len(lengths) + 1, [ContentDelta("doc_001", "x" * 10_000)])
+        store.append(lease, len(lengths) + 1, [ContentDelta("doc_001", "x" * 10_000)])
         lengths.append(log.stat().st_size)
         return len(lengths) > 500 and lengths[-1] == lengths[-100]
 

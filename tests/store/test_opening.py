@@ -52,8 +52,9 @@ def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Pat
     assert store.open(NOW) is None
     assert works(store)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    for file in folder.iterdir():
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+    for file in folder.rglob("*"):
+        assert stat.S_IMODE(file.stat().st_mode) == (0o700 if file.is_dir() else 0o600), file
+    assert [file.name for file in folder.rglob("*.ndjson")] == ["fresh.ndjson"]
     store.close()
     path = folder / FILE
     assert pragma(path, "journal_mode") == "wal"

@@ -50,7 +50,7 @@ def assert_no_gap(events: Sequence[DocumentEvent]) -> None:
     assert list(events) == deltas(*range(1, len(events) + 1))
 
 
-@pytest.mark.slow  # test_group_commit.py and server/test_killed.py kill at chosen moments
+@pytest.mark.slow  # test_kills.py and server/test_killed.py kill at chosen moments
 def test_a_kill_at_any_moment_takes_back_nothing_that_was_reported(tmp_path: Path) -> None:
     dice = random.Random(4)
     result: dict[str, int] = {}

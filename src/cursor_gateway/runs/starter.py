@@ -350,6 +350,7 @@ class RunStarter:
             claim=claim,
             request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",
             continuation=continuation if len(continuation) <= _SHORT_REQUEST else b"",
+            is_first=not conversation.version,
         )
 
 

@@ -78,6 +78,7 @@ class NewRun(Struct, frozen=True, kw_only=True):
     claim: Claim | None = None  # in a cluster: the command that starts it
     request: bytes = b""  # as by `keep_request`, of its first reply; empty: none
     continuation: bytes = b""  # kept until the run has completed, as the request after `CONTINUATION`; empty: none
+    is_first: bool = False  # of its conversation, whose id was just made and is known to nobody else
 
 
 class RunEnd(Struct, frozen=True, kw_only=True):

@@ -199,25 +199,32 @@ class SqlStore(Store, ABC):
 
     # --- runs ---------------------------------------------------------------------------------------
 
+    def _run_of(self, row: dict[str, Any]) -> RunRecord:
+        return run_of(row)
+
+    def _titled(self, row: dict[str, Any]) -> tuple[RunRecord, str, str]:
+        title, prompt = str(row.pop("title")), str(row.pop("prompt") or "")
+        return self._run_of(row), title, title_of(prompt)
+
     async def run(self, id: str, owner: str) -> RunRecord | None:
         where = "WHERE runs.id = :id AND conversations.owner = :owner"
         found = await self._select(f"{self._runs} {where}", {"id": id, "owner": owner}, is_short=True)
-        return self._all(run_of, found)[0] if found else None
+        return self._all(self._run_of, found)[0] if found else None
 
     async def runs_of(self, conversation_id: str, owner: str) -> list[RunRecord]:
         where = "WHERE conversations.owner = :owner AND conversations.id = :id ORDER BY runs.key"
         values = {"owner": owner, "id": conversation_id}
-        return self._all(run_of, await self._select(f"{self._runs} {where}", values, is_short=True))
+        return self._all(self._run_of, await self._select(f"{self._runs} {where}", values, is_short=True))
 
     async def recent_runs(self, owner: str, limit: int) -> list[tuple[RunRecord, str, str]]:
         runs = self._runs.replace("SELECT ", f"SELECT conversations.title, {_PROMPT} AS prompt, ", 1)
         where = "WHERE conversations.owner = :owner ORDER BY runs.key DESC LIMIT :limit"
         rows = await self._select(f"{runs} {where}", {"owner": owner, "limit": limit})
-        return self._readable(_titled, rows)
+        return self._readable(self._titled, rows)
 
     async def unfinished_runs(self) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
-        return self._readable(run_of, await self._select(f"{self._runs} {where}", {}))
+        return self._readable(self._run_of, await self._select(f"{self._runs} {where}", {}))
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = await self._select(_IDEMPOTENT, {"owner": owner, "key": key}, is_short=True)
@@ -348,11 +355,6 @@ class SqlStore(Store, ABC):
         """Without those of conversations that are deleted."""
         deleted = set(await self.unknown_conversations(list(file_sizes)))
         return sum(size for id, size in file_sizes.items() if id not in deleted)
-
-
-def _titled(row: dict[str, Any]) -> tuple[RunRecord, str, str]:
-    title, prompt = str(row.pop("title")), str(row.pop("prompt") or "")
-    return run_of(row), title, title_of(prompt)
 
 
 def _beyond(rows: Iterable[Mapping[str, Any]], max_bytes: int) -> list[int]:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
+from cursor_gateway.store import batches
 from cursor_gateway.store.archive import (
     CONVERSATION_COLUMNS,
     MESSAGE_COLUMNS,
@@ -19,7 +20,9 @@ from cursor_gateway.store.archive import (
 )
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer
+from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.run_files import FOLDER
 
 _BATCHES = """
     SELECT place & 0xffffffff, count, data FROM events
@@ -65,7 +68,8 @@ class SqliteArchive:
             )
 
     def _batches(self, run: int) -> Iterator[Batch]:
-        return self._connection.execute(_BATCHES, (run, run))
+        for first, count, data in self._connection.execute(_BATCHES, (run, run)):
+            yield first, count, batches.decompress(data)
 
     def _rows(self, table: str, columns: Sequence[str], of: str, key: int, order: str) -> list[Row]:
         select = f"SELECT {', '.join(columns)} FROM {table} WHERE {of} = ? ORDER BY {order}"
@@ -78,7 +82,9 @@ def open_archive(directory: Path, now_ms: int) -> Iterator[SqliteArchive]:
     connections = Connections(directory / FILE)
     try:
         connections.open(now_ms)
-        Indexer(connections).catch_up()  # the copies are found by the text that the index has
+        indexer = Indexer(connections)
+        RunFiles(directory / FOLDER, connections, indexer).recover()
+        indexer.catch_up()  # the copies are found by the text that the index has
         with connections.reading() as connection:
             yield SqliteArchive(connection)
     finally:

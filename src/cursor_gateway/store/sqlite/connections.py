@@ -14,6 +14,7 @@ SQLite's errors become `StoreUnavailable`. A failed transaction changes nothing,
 its cause. `health` knows of each.
 """
 
+import errno
 import os
 import sqlite3
 import threading
@@ -60,6 +61,20 @@ _WHY = {
 # After these the connection is still good.
 _HARMLESS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL})
 _CONFLICTS = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL})
+
+
+def unwritable(error: OSError, path: str) -> StoreUnavailable:
+    """For a file beside the database."""
+    match error:
+        case BlockingIOError():
+            why = _BUSY
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT):
+            why = _WHY[sqlite3.SQLITE_FULL]
+        case OSError(errno=errno.EACCES | errno.EPERM | errno.EROFS):
+            why = _WHY[sqlite3.SQLITE_READONLY]
+        case _:
+            why = f"The history cannot be written: {error.strerror}; check the disk with the gateway's data."
+    return StoreUnavailable(why, details=f"{error.strerror} ({path})")
 
 
 class Connections:

@@ -1,4 +1,5 @@
-"""Background maintenance of the database: indexing runs, checkpointing the WAL, and removing deleted data.
+"""Background maintenance of the database: moving runs into it, indexing them, checkpointing the WAL, and removing
+deleted data.
 
 Everything is done in short steps with pauses in between, so that writers never wait for long.
 """
@@ -11,6 +12,7 @@ from contextlib import closing, suppress
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer
+from cursor_gateway.store.sqlite.moving import RunFiles
 
 _log = logging.getLogger(__name__)
 
@@ -18,6 +20,7 @@ _LOG_BYTES = 6 * 1024 * 1024  # written between checkpoints; a checkpoint delays
 _PAGES_PER_WRITE = 2 * 4096  # bytes per transaction besides its data: it writes whole pages
 _LONGEST_LOG = 16 * 1024  # pages, 64 MB
 _QUIET = 0.25  # seconds without a write: then runs are indexed
+_GATHERING = 0.25  # seconds until runs are moved into the database, together
 _AGAIN = 5.0  # seconds before a retry
 _FEW_PAGES = 1000  # fewer free pages than this are not worth a sweep
 _PAUSE = 0.005  # seconds between steps, to let writers in
@@ -43,14 +46,15 @@ _DELETE_EMPTY = """
 class Maintenance:
     """A background thread, started when there is work for the first time."""
 
-    def __init__(self, connections: Connections, indexer: Indexer) -> None:
-        self._connections, self._indexer = connections, indexer
+    def __init__(self, connections: Connections, indexer: Indexer, files: RunFiles) -> None:
+        self._connections, self._indexer, self._files = connections, indexer, files
         self._written = 0  # bytes, since the last checkpoint
         self._writes = 0
         self._quiet_writes = -1  # how many there were when it was quiet last
         self._sweep_requested = self._cleanup_requested = False
         self._wake = threading.Event()
         self._stop = threading.Event()
+        self._many_files = threading.Event()
         self._one_sweeper = threading.Lock()
         self._one_starter = threading.Lock()
         self._thread: threading.Thread | None = None
@@ -60,6 +64,12 @@ class Maintenance:
         self._writes += 1
         if self._written > _LOG_BYTES or self._indexer.has_work:
             self._call()
+
+    def has_files(self) -> None:
+        """That are to be moved into the database."""
+        self._call()
+        if self._files.is_full and not self._many_files.is_set():
+            self._many_files.set()
 
     def clean_up_soon(self) -> None:
         """Finishes the removals and the indexing of a process that died."""
@@ -73,8 +83,12 @@ class Maintenance:
     def close(self) -> None:
         self._stop.set()
         self._wake.set()
+        self._many_files.set()
         if self._thread is not None:
             self._thread.join()
+        if self._files.has_work:
+            with suppress(StoreUnavailable):
+                self._files.settle()
         if self._connections.is_usable:
             self._indexer.finish()
             with suppress(StoreUnavailable):
@@ -115,7 +129,8 @@ class Maintenance:
 
     def _work(self) -> None:
         while True:
-            self._wake.wait(_AGAIN if self._indexer.has_work or self._sweep_requested else None)
+            has_work = self._files.has_work or self._indexer.has_work or self._sweep_requested
+            self._wake.wait(_AGAIN if has_work else None)
             self._wake.clear()
             if self._stop.is_set():
                 return
@@ -127,6 +142,7 @@ class Maintenance:
                 _log.exception("bug in the maintenance of the history")
 
     def _work_once(self) -> None:
+        self._move_files()
         self._checkpoint_if_due()
         if self._sweep_requested:
             self._sweep_requested = False  # before sweeping: a deletion meanwhile requests another sweep
@@ -143,6 +159,14 @@ class Maintenance:
 
     # --- the steps ----------------------------------------------------------------------------------
 
+    def _move_files(self) -> None:
+        """Many runs in one transaction cost little more than one."""
+        if self._files.has_work:
+            self._many_files.wait(_GATHERING)
+            self._many_files.clear()
+            self._written += self._files.move_some() if self._files.is_full else self._files.settle()
+            self._writes += 1
+
     def _index(self) -> None:
         """Indexes what is queued, unless a sweep is requested meanwhile.
 
@@ -154,18 +178,23 @@ class Maintenance:
                 if self._note_unknown() or self._indexer.has_work:
                     self._indexer.step()
                 self._pause()
+            self._move_files()
             self._checkpoint_if_due()  # writers may be faster than this loop
 
     def _is_quiet(self) -> bool:
         """Whether nothing was written for a moment, which it waits for, or since it was quiet last."""
-        if self._writes != self._quiet_writes:
-            writes = self._writes
+        if self._all_writes != self._quiet_writes:
+            writes = self._all_writes
             if self._stop.wait(_QUIET):
                 raise StoreUnavailable("The history is closed; the rest is indexed while closing.")
-            if self._writes != writes:
+            if self._all_writes != writes:
                 return False
             self._quiet_writes = writes
         return True
+
+    @property
+    def _all_writes(self) -> int:
+        return self._writes + self._files.appended
 
     def _note_unknown(self) -> bool:
         if self._cleanup_requested:

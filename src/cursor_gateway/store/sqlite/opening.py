@@ -30,6 +30,7 @@ from cursor_gateway.store.sqlite.checking import (
     may_be_damage,
     primary_code,
 )
+from cursor_gateway.store.sqlite.run_files import FOLDER, damage_in
 
 FILE = "history.db"
 
@@ -179,7 +180,8 @@ def _check(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def examine(path: Path) -> str:
-    """What is damaged; empty: nothing. Changes nothing. Raises as `open_database` does."""
+    """What is damaged, the files of running runs included; empty: nothing. Changes nothing. Raises as `open_database`
+    does."""
     if path.exists() and not path.is_file():
         return f"{path} is not a file"
     with closing(connect(path, _TIMEOUT, mode="ro")) as connection:
@@ -193,7 +195,7 @@ def examine(path: Path) -> str:
             if not may_be_damage(error):
                 raise
             return described(error)
-    return ""
+    return damage_in(str(path.with_name(FOLDER)))
 
 
 def _recover(damaged: Path, path: Path, reason: str) -> str:

@@ -1,33 +1,34 @@
 """The history in a local SQLite file, as a `Store`. Any number of processes may share it.
 
-A batch of events is one row and one short transaction, in the WAL before `append` returns: a process killed after
-that loses none of it (a power failure may). Batches of a run are stored in order and without gaps, so the last row
+The events of a running run are in a file of its own, and move into the database when it has ended: see `run_files.py`
+and `moving.py`. A batch is one write, and in the file before `append` returns: a process killed after that loses none
+of it (a power failure may). In the database, the batches of a run are stored in order and without gaps, so the last row
 says how many events there are, and a repeated `append` stores only what is missing.
 
-A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. The statement that appends
-a batch also compares the epoch and the number of the last event, so fencing costs no statement. Deleting a conversation
-first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed in the
-background. So a deleted conversation never reappears, even after a crash halfway through.
+A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. A run that another process
+has claimed is not in a file any more: its batches are appended to the database, if the lease is valid. Deleting a
+conversation first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed
+in the background. So a deleted conversation never reappears, even after a crash halfway through.
 
 Short calls run in the event loop's thread: storing a batch takes less time than passing it to another thread. Calls
-that may be long run in a worker thread. What several runs write in the same turn of the event loop is committed
-together, at the end of the turn: see `group_commit.py`. A single writer does not wait for that.
+that may be long run in a worker thread.
 """
 
 import asyncio
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cursor_gateway.errors import HistoryDamaged
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
-    Begun,
+    FIRST_EPOCH,
     Busy,
     Fenced,
     FoundConversation,
@@ -36,7 +37,6 @@ from cursor_gateway.store.base import (
     NewRun,
     RunEnd,
     RunRecord,
-    Stored,
     Written,
 )
 from cursor_gateway.store.cursors import MOST, START, ByRun
@@ -47,17 +47,17 @@ from cursor_gateway.store.sql import (
     OWN_RUN,
     SqlStore,
     conversation_of,
-    run_of,
     select_conversations,
     select_runs,
 )
 from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections
-from cursor_gateway.store.sqlite.group_commit import GroupCommit
 from cursor_gateway.store.sqlite.indexing import Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
+from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import FILE
-from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Write
+from cursor_gateway.store.sqlite.run_files import FOLDER
+from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Change, Write
 from cursor_gateway.wire.surrogates import repair
 
 _T = TypeVar("_T")
@@ -66,7 +66,6 @@ _CAUTION = 0.75  # delete this share of the estimated surplus, then measure agai
 
 # --- statements -------------------------------------------------------------------------------------
 
-_CLAIM = "UPDATE runs SET epoch = epoch + 1 WHERE id = :id AND epoch = :epoch AND state = 'running'"
 _OF_CALL = """
     JOIN calls ON calls.run = runs.key
     WHERE calls.owner = :owner AND calls.id = :id AND conversations.owner = :owner
@@ -109,9 +108,8 @@ class SqliteStore(SqlStore):
         self._connections = Connections(directory / FILE)
         self.health = self._connections.health
         self._indexer = Indexer(self._connections)
-        self._maintenance = Maintenance(self._connections, self._indexer)
-        self._group = GroupCommit(self._connections, self._indexer, self._maintenance)
-        self._running: set[str] = set()  # runs that have begun here, and not ended
+        self._files = RunFiles(directory / FOLDER, self._connections, self._indexer)
+        self._maintenance = Maintenance(self._connections, self._indexer, self._files)
 
     async def open(self, now_ms: int) -> str | None:
         """Returns a warning if a damaged file was set aside. Optional: every call opens the file if needed.
@@ -119,69 +117,110 @@ class SqliteStore(SqlStore):
         Raises `SettingsError` for what only the operator can fix, `StoreUnavailable` for what may be temporary.
         """
         warning = await asyncio.to_thread(self._connections.open, now_ms)
+        damages: list[str] = []
+        with suppress(StoreUnavailable):  # whoever asks for these runs tries again
+            damages = await asyncio.to_thread(self._files.recover)
         self._maintenance.clean_up_soon()
-        return warning
+        return " ".join([warning, *damages] if warning else damages) or None
 
     async def close(self) -> None:
-        self._group.commit()
         await asyncio.to_thread(self._close)
 
     def _close(self) -> None:
+        self._files.is_closed = True
         self._maintenance.close()
         self._connections.close()
 
     # --- runs, in the event loop --------------------------------------------------------------------
 
-    async def begin_run(self, new: NewRun) -> Begun:
-        begun = await self._commit(new.id, partial(writing.begin, new=new))
-        if isinstance(begun, Lease):
-            self._running.add(new.id)
-        return begun
+    async def begin_run(self, new: NewRun) -> Lease | KeyTaken | Busy:
+        if _is_alone(new) and self._begin_file(new, (), None) is not None:
+            return Lease(new.id, FIRST_EPOCH)
+        self._settle()
+        change = self._apply(partial(writing.begin, new=new))
+        if change.note is not None:  # else the store had it already
+            self._files.begin(new, is_entered=True)
+        return change.result
 
     async def begin_with(
         self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
     ) -> KeyTaken | Busy | Written:
-        written = await self._commit(new.id, partial(writing.begin_with, new=new, events=events, run_end=end))
-        if end is None and isinstance(written, Stored):
-            self._running.add(new.id)
+        if _is_alone(new) and Paused not in map(type, events):
+            written = self._begin_file(new, events, end)
+            if written is not None:
+                return written
+        begun = await self.begin_run(new)
+        if not isinstance(begun, Lease):
+            return begun
+        return await (self.append(begun, 1, events) if end is None else self.end_run(begun, 1, events, end))
+
+    def _begin_file(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Written | None:
+        """None if there is such a file already, which is not of this process."""
+        written = self._files.append(self._files.begin(new, is_entered=False), 1, events, end)
+        if written is None:
+            self._files.leave(new.id)
+        self._maintenance.has_files()
         return written
 
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        """The usual batch is one statement, which needs no transaction around it."""
-        if not self._is_alone(lease.run_id):
-            write = partial(writing.append, lease=lease, first_number=first_number, events=events)
-            written = await self._group.add(write)
-        else:
-            if size := writing.append_next(self._connections.write, lease, first_number, events):
-                self._maintenance.wrote(size)
-                return Stored(size)
-            write = partial(writing.append_rest, lease=lease, first_number=first_number, events=events)
-            written = self._group.apply(write)
-        if isinstance(written, Fenced):  # the run is another process's now, or was deleted
-            self._running.discard(lease.run_id)
-        return written
+        """If the file is not as it was left, the database knows whether the run was claimed or deleted. If only the
+        file is gone, the writer sends its events again. From then on, they are appended to the database."""
+        if (file := self._files.of(lease)) is not None:
+            if Paused in map(type, events) and (fenced := self._add_calls(lease, events)) is not None:
+                return fenced
+            if (written := self._files.append(file, first_number, events)) is not None:
+                return written
+            self._files.leave(lease.run_id)
+        self._files.take(lease.run_id)
+        return self._apply(partial(writing.append, lease=lease, first_number=first_number, events=events)).result
 
     async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        self._running.discard(lease.run_id)
+        if (file := self._files.of(lease)) is not None:
+            if (written := self._files.append(file, first_number, events, end)) is not None:
+                self._maintenance.has_files()
+                return written
+            self._files.leave(lease.run_id)
+        self._files.take(lease.run_id)
         write = partial(writing.end, lease=lease, first_number=first_number, events=events, run_end=end)
-        return await self._commit(lease.run_id, write)
+        return self._apply(write).result
 
-    async def _commit(self, run_id: str, write: Write[_T]) -> _T:
-        return self._group.apply(write) if self._is_alone(run_id) else await self._group.add(write)
+    def _add_calls(self, lease: Lease, events: Sequence[DocumentEvent]) -> Fenced | None:
+        """Before the events: a call that is not shown yet can be found, but not the other way round."""
+        self._settle()
+        return self._apply(partial(writing.add_calls, lease=lease, events=events)).result
 
-    def _is_alone(self, run_id: str) -> bool:
-        """Nothing else is written in this turn, as far as is known."""
-        others = len(self._running) - (run_id in self._running)
-        return (not others and not self._group.has_writes) or self._group.is_at_once()
+    def _apply(self, write: Write[_T]) -> Change[_T]:
+        """In one transaction."""
+        with self._connections.writing() as connection:
+            change = write(connection)
+        if change.note is not None:
+            self._indexer.note(change.run, change.note)
+        if change.size or change.note is not None:
+            self._maintenance.wrote(change.size)
+        return change
+
+    def _settle(self) -> None:
+        """Before a call that could notice that the database does not have everything yet."""
+        if written := self._files.settle():
+            self._maintenance.wrote(written)
+
+    def _settle_to_read(self, ids: Iterable[object] = ()) -> None:
+        """The rest can be read even if nothing can be written."""
+        try:
+            self._settle()
+        except StoreUnavailable:
+            if self._files.lacks(ids):
+                raise
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
-        is_claimed = self._connections.write(_CLAIM, {"id": run_id, "epoch": epoch})
-        return Lease(run_id, epoch + 1) if is_claimed else None
+        self._settle()
+        lease = Lease(run_id, epoch + 1)
+        return lease if self._files.claim(lease) else None
 
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         for id in call_ids:
             if found := self._rows(f"{self._runs} {_OF_CALL}", {"owner": owner, "id": id}):
-                return self._all(run_of, found)[0]
+                return self._all(self._run_of, found)[0]
         return None
 
     async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
@@ -194,19 +233,32 @@ class SqliteStore(SqlStore):
         self._connections.found_damage(str(error))
         return super()._found_damage(error)
 
+    def _run_of(self, row: dict[str, Any]) -> RunRecord:
+        if row["state"] == "running" and not row["event_count"]:
+            row["event_count"] = self._files.count(row["id"])
+        return super()._run_of(row)
+
+    async def unfinished_runs(self) -> list[RunRecord]:
+        await asyncio.to_thread(self._files.recover)
+        return await super().unfinished_runs()
+
     async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
         def read() -> list[DocumentEvent]:
-            found: list[tuple[int, bytes]] = []
+            self._settle_to_read((run_id,))
             with self._connections.reading() as connection:
-                key = connection.execute(OWN_RUN, {"id": repair(run_id), "owner": owner}).fetchone()
-                if key is not None:
-                    found = _up_to(connection.execute(_EVENTS_AFTER, {"run": key[0], "next": next}), max_bytes)
-            return [event for first, data in found for event in batches.decode(data, max(0, next - first))]
+                found = connection.execute(OWN_RUN, {"id": repair(run_id), "owner": owner}).fetchone()
+                if found is None:
+                    return []
+                rows = connection.execute(_EVENTS_AFTER, {"run": found[0], "next": next})
+                if events := _up_to(rows, next, max_bytes):
+                    return events
+                return _up_to(((one.first, one.data) for one in self._files.read(run_id, next)), next, max_bytes)
 
-        return await asyncio.to_thread(read)
+        return await asyncio.to_thread(read) or await asyncio.to_thread(read)  # its file may have moved in between
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
         def read() -> list[str]:
+            self._settle_to_read(ids)
             with self._connections.reading() as connection:
                 known = "SELECT 1 FROM conversations WHERE id = ? AND owner IS NOT NULL"
                 return [id for id in ids if connection.execute(known, (repair(id),)).fetchone() is None]
@@ -224,6 +276,7 @@ class SqliteStore(SqlStore):
         shown: set[int] = set()
 
         def search() -> list[FoundConversation]:
+            self._settle_to_read()
             self._indexer.catch_up()
             with self._connections.reading() as connection:
                 for run, conversation in connection.execute(_MATCHES, (match, place.last, owner)):
@@ -277,9 +330,13 @@ class SqliteStore(SqlStore):
 
     def _hide(self, which: str, values: Sequence[object]) -> int:
         """Hides the conversations whose keys this statement selects from every query. Returns how many they are. Their
-        rows are removed later."""
+        rows are removed later. Their files go first: one that is left could bring its conversation back."""
+        self._settle()
         with self._connections.writing() as connection:
             keys = connection.execute(which, values).fetchall()
+            for (key,) in keys:
+                found = connection.execute("SELECT id FROM runs WHERE conversation = ?", (key,))
+                self._files.remove(id for (id,) in found)
             for table in ("idempotency", "requests", "calls"):
                 of_runs = "WHERE run IN (SELECT key FROM runs WHERE conversation = ?)"
                 connection.executemany(f"DELETE FROM {table} {of_runs}", keys)
@@ -305,7 +362,7 @@ class SqliteStore(SqlStore):
             log = self._connections.path.with_name(f"{FILE}-wal").stat().st_size
         except FileNotFoundError:
             log = 0
-        return pages * page + log
+        return pages * page + log + await asyncio.to_thread(self._files.size)
 
     async def probe(self) -> None:
         await self._select("SELECT merges FROM upkeep", {})
@@ -324,13 +381,20 @@ class SqliteStore(SqlStore):
         return self._write(sql, values) if is_short else await asyncio.to_thread(self._write, sql, values)
 
     def _rows(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        self._settle_to_read(values.values())
         with self._connections.reading() as connection:
             return _named(connection.execute(sql, _repaired(values)))
 
     def _write(self, sql: str, values: Mapping[str, object]) -> int:
+        self._settle()
         count = self._connections.write(sql, _repaired(values))
         self._maintenance.wrote(sum(len(value) for value in values.values() if isinstance(value, bytes)))
         return count
+
+
+def _is_alone(new: NewRun) -> bool:
+    """Whether no other run can be in its way."""
+    return new.is_first and new.idempotency is None
 
 
 def _repaired(values: Mapping[str, object]) -> dict[str, object]:
@@ -342,10 +406,12 @@ def _named(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _up_to(rows: Iterable[tuple[int, bytes]], max_bytes: int) -> list[tuple[int, bytes]]:
-    found, size = [], 0
-    for first_number, data in rows:
-        found.append((first_number, data))
+def _up_to(rows: Iterable[tuple[int, bytes]], next: int, max_bytes: int) -> list[DocumentEvent]:
+    """From the event `next` on. `rows` are batches, each with the number of its first event."""
+    found, size = list[DocumentEvent](), 0
+    for first, stored in rows:
+        data = batches.decompress(stored)
+        found += batches.decode(data, max(0, next - first))
         size += len(data)
         if size >= max_bytes:
             break

@@ -1,17 +1,16 @@
 """The writes about runs, each within a transaction that its caller commits."""
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     CONTINUATION,
     FIRST_EPOCH,
-    Begun,
     Behind,
     Busy,
     Fenced,
@@ -24,6 +23,7 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.search import searchable
 from cursor_gateway.store.sqlite.indexing import Note
+from cursor_gateway.store.sqlite.run_files import Batch
 from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.wire.surrogates import repair
 
@@ -32,11 +32,6 @@ EVENT_COUNT = """coalesce((
     SELECT (place & 0xffffffff) + count - 1 FROM events
     WHERE place BETWEEN runs.key << 32 AND runs.key << 32 | 0xffffffff ORDER BY place DESC LIMIT 1
 ), 0)"""
-_APPEND = f"""
-    INSERT INTO events (place, count, data)
-    SELECT key << 32 | :first, :count, :data FROM runs
-    WHERE id = :id AND epoch = :epoch AND state = 'running' AND {EVENT_COUNT} = :first - 1
-"""
 _PLACE = f"SELECT key, conversation, epoch, state, {EVENT_COUNT} FROM runs WHERE id = ?"
 _STORED_FROM = """
     SELECT place & 0xffffffff, data FROM events
@@ -47,6 +42,7 @@ _ADD_CALL = """
     INSERT OR REPLACE INTO calls (owner, id, run)
     SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
 """
+_CLAIM = "UPDATE runs SET epoch = ? WHERE id = ? AND epoch = ? AND state = 'running'"
 _HAS_KEY = "SELECT 1 FROM idempotency WHERE owner = ? AND key = ?"
 _ADD_KEY = "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)"
 # A conversation, and the run that is running in it.
@@ -101,61 +97,27 @@ class Change(Struct, Generic[T_co], frozen=True):
 
 
 Write: TypeAlias = Callable[[sqlite3.Connection], Change[T_co]]
-Execute: TypeAlias = Callable[[str, Mapping[str, object]], int]  # returns the number of rows
 
 
 # --- the writes -------------------------------------------------------------------------------------
 
 
-def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Begun]:
-    begun = begin_with(connection, new, (), None)
-    if isinstance(begun.result, KeyTaken | Busy):
-        return Change(begun.result)
-    return Change(Lease(new.id, FIRST_EPOCH), begun.size, begun.run, begun.note)
-
-
-def begin_with(
-    connection: sqlite3.Connection, new: NewRun, events: Sequence[DocumentEvent], run_end: RunEnd | None
-) -> Change[KeyTaken | Busy | Written]:
-    """Begins the run, and does what `append` or `end` would with its first events."""
+def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Lease | KeyTaken | Busy]:
+    """The change has a note unless the store has the run already."""
     begun = _begin(connection, new)
     if isinstance(begun, KeyTaken | Busy):
         return Change(begun)
     lease = Lease(new.id, FIRST_EPOCH)
     if begun is None:  # stored by a call whose result was lost
-        return append(connection, lease, 1, events) if run_end is None else end(connection, lease, 1, events, run_end)
+        return Change(lease)
     place, texts = begun
-    size = _add_events(connection, place, events)
-    if run_end is None:
-        _add_calls(connection, place, events)
-    else:
-        _end(connection, place, run_end)
-    words = () if run_end is None else run_end.words
-    note = Note(new.id, searchable([*texts, *words]).encode(), is_whole=run_end is not None)
-    return Change(Stored(size), size + sum(map(len, texts)) + len(new.request), place.run, note)
+    note = Note(new.id, searchable(texts).encode(), is_whole=False)
+    return Change(lease, sum(map(len, texts)) + len(new.request), place.run, note)
 
 
 def append(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
 ) -> Change[Written]:
-    size = append_next(lambda *statement: connection.execute(*statement).rowcount, lease, first_number, events)
-    return Change(Stored(size), size) if size else append_rest(connection, lease, first_number, events)
-
-
-def append_next(execute: Execute, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> int:
-    """The common case in one statement: the run is running under this lease, and these are its next events. Returns
-    their size in bytes, or 0 for any other case, which is for `append_rest`."""
-    if not events or Paused in map(type, events):
-        return 0
-    data = batches.encode(events)
-    values = {"id": lease.run_id, "epoch": lease.epoch, "first": first_number, "count": len(events), "data": data}
-    return len(data) if execute(_APPEND, values) else 0
-
-
-def append_rest(
-    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
-) -> Change[Written]:
-    """Some of the events are stored already, the lease is not valid any more, or there are calls to store."""
     found = _rest(connection, lease, first_number, events)
     if isinstance(found, Fenced | Behind):
         return Change(found)
@@ -178,10 +140,58 @@ def end(
         return Change(Fenced("ended") if rest else Stored(0))
     size = _add_events(connection, place, rest)
     connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
-    prompts = [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
+    prompts = _prompts(connection, place)
     _end(connection, place, run_end)
     note = Note(lease.run_id, searchable([*prompts, *run_end.words]).encode(), is_whole=True)
     return Change(Stored(size), size, place.run, note)
+
+
+def move(
+    connection: sqlite3.Connection, new: NewRun, rows: Iterable[Batch], run_end: RunEnd | None
+) -> Change[KeyTaken | Busy | Written]:
+    """Enters a run that is in a file, if it is not entered yet, and with its end also its events. `Fenced`: its file
+    does not count, and nothing was changed."""
+    begun = _begin(connection, new)
+    if isinstance(begun, KeyTaken | Busy):
+        return Change(begun)
+    if begun is None:
+        place = Place._make(connection.execute(_PLACE, (new.id,)).fetchone())
+        if place.epoch != FIRST_EPOCH or place.state != "running" or place.last:
+            return Change(Fenced("claimed" if place.epoch != FIRST_EPOCH else "ended"))
+        if run_end is None:
+            return Change(Stored(0))
+        prompts = _prompts(connection, place)
+    else:
+        place, prompts = begun
+    size = _add_rows(connection, place, rows)
+    if run_end is not None:
+        connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
+        _end(connection, place, run_end)
+    words = () if run_end is None else run_end.words
+    note = Note(new.id, searchable([*prompts, *words]).encode(), is_whole=run_end is not None)
+    return Change(Stored(size), size + sum(map(len, prompts)) + len(new.request), place.run, note)
+
+
+def claim(connection: sqlite3.Connection, lease: Lease) -> bool:
+    """Whether the run is running with the epoch before that of the lease, which it has then."""
+    return connection.execute(_CLAIM, (lease.epoch, lease.run_id, lease.epoch - 1)).rowcount > 0
+
+
+def take_over(connection: sqlite3.Connection, run_id: str, rows: Iterable[Batch]) -> None:
+    """Adds the events in the file of a run, unless the database has some."""
+    row = connection.execute(_PLACE, (run_id,)).fetchone()
+    if row is not None and not (place := Place._make(row)).last:
+        _add_rows(connection, place, rows)
+
+
+def add_calls(connection: sqlite3.Connection, lease: Lease, events: Sequence[DocumentEvent]) -> Change[Fenced | None]:
+    """The open calls of a run that is in a file."""
+    row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
+    checked = check_lease(lease, row, 1, ())
+    if isinstance(checked, Fenced | Behind):
+        return Change(checked if isinstance(checked, Fenced) else None)
+    _add_calls(connection, checked[0], events)
+    return Change(None)
 
 
 # --- their parts ------------------------------------------------------------------------------------
@@ -243,6 +253,18 @@ def _add_events(connection: sqlite3.Connection, place: Place, events: Sequence[D
     data = batches.encode(events)
     connection.execute(_ADD_EVENTS, (place.run, place.last + 1, len(events), data))
     return len(data)
+
+
+def _add_rows(connection: sqlite3.Connection, place: Place, rows: Iterable[Batch]) -> int:
+    size = 0
+    for row in rows:
+        connection.execute(_ADD_EVENTS, (place.run, row.first, row.count, row.data))
+        size += len(row.data)
+    return size
+
+
+def _prompts(connection: sqlite3.Connection, place: Place) -> list[str]:
+    return [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
 
 
 def _add_calls(connection: sqlite3.Connection, place: Place, events: Sequence[DocumentEvent]) -> None:

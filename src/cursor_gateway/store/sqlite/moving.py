@@ -1,0 +1,358 @@
+"""The runs whose events are in files, and their way into the database.
+
+A run that begins a conversation is a file and nothing else until somebody asks for it: the id of its conversation is
+new, so there is nothing to compare it with. A background thread enters the beginnings of runs and moves those that have
+ended, many in one transaction. A call that could notice that they are missing does it first.
+
+A file counts only while its run is running in the database, with its first epoch and without events. Otherwise it is
+what a killed process left, and is removed. So every step can be repeated, by any process. If a file is not as its
+writer left it, the database decides what that means.
+"""
+
+import logging
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.store import batches
+from cursor_gateway.store.base import (
+    FIRST_EPOCH,
+    Busy,
+    Fenced,
+    KeyTaken,
+    Lease,
+    NewRun,
+    RunEnd,
+    Stored,
+    Written,
+)
+from cursor_gateway.store.sqlite import writing
+from cursor_gateway.store.sqlite.connections import Connections, unwritable
+from cursor_gateway.store.sqlite.indexing import Indexer
+from cursor_gateway.store.sqlite.run_files import (
+    ENDED,
+    SUFFIX,
+    Batch,
+    DamagedFile,
+    RunFile,
+    Summary,
+    batch_line,
+    begin_line,
+    end_line,
+    lines_of,
+    locked,
+    mark,
+    name_of,
+    names,
+    rows_of,
+)
+
+_log = logging.getLogger(__name__)
+
+_MANY = 32  # runs that are moved in one transaction
+_TURN_SECONDS = 2.0  # to wait for another thread that moves them
+_ASIDE = ".damaged"
+
+
+class RunFiles:
+    def __init__(self, folder: Path, connections: Connections, indexer: Indexer) -> None:
+        self._folder, self._connections, self._indexer = str(folder), connections, indexer
+        self._own: dict[str, RunFile] = {}  # of this process's runs, by their ids
+        self._unknown: dict[str, RunFile] = {}  # those of them that the database does not have
+        self._ended: dict[str, RunFile] = {}
+        self._seen: set[str] = set()  # names of other processes' files that need not be read again
+        self._turn = threading.Lock()  # held while files are moved
+        self._is_failing = False
+        self.appended = 0  # batches
+        self.is_closed = False
+
+    # --- writing ------------------------------------------------------------------------------------
+
+    def begin(self, new: NewRun, *, is_entered: bool) -> RunFile:
+        file = self._own.get(new.id)
+        if file is None:
+            file = self._own[new.id] = RunFile(self._folder, new, is_entered=is_entered)
+        return file
+
+    def of(self, lease: Lease) -> RunFile | None:
+        return self._own.get(lease.run_id) if lease.epoch == FIRST_EPOCH else None
+
+    def append(
+        self, file: RunFile, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
+    ) -> Written | None:
+        """None: the file is not as it was left."""
+        if self.is_closed:
+            raise StoreUnavailable("The history is closed: the gateway is shutting down.")
+        if (known := file.count + 1 - first_number) != 0:
+            if known < 0:
+                return None
+            found = self.read(file.new.id, first_number)
+            stored = [(batch.first, batches.decode(batch.data)) for batch in found]
+            batches.check_repeated(first_number, events[:known], stored)
+            events = events[known:]
+        if file.end is not None:
+            return Fenced("ended") if events else Stored(0)
+        lines, size = b"" if file.size else begin_line(file.new), 0
+        if events:
+            data = batches.encode(events)
+            size = len(data)
+            lines += batch_line(file.count + 1, len(events), data)
+        if end is not None:
+            lines += end_line(end)
+        if lines and not self._write(file, lines, len(events)):
+            return None
+        if not file.is_entered:
+            self._unknown[file.new.id] = file
+        if end is not None:
+            file.rename()
+            file.end = end  # from now on, another thread may move it
+            self._ended[file.new.id] = file
+        return Stored(size)
+
+    def _write(self, file: RunFile, lines: bytes, count: int) -> bool:
+        self.appended += 1
+        try:
+            is_written = file.append(lines, count)
+        except OSError as error:
+            self._is_failing = True
+            unavailable = unwritable(error, self._folder)
+            self._connections.health.failed("write", unavailable, is_conflict=isinstance(error, BlockingIOError))
+            raise unavailable from error
+        if self._is_failing:
+            self._is_failing = False
+            self._connections.health.worked("write")
+        return is_written
+
+    def leave(self, run_id: str) -> None:
+        """The run is no longer in a file of this process."""
+        for files in (self._unknown, self._ended, self._own):
+            files.pop(run_id, None)
+
+    # --- reading ------------------------------------------------------------------------------------
+
+    def read(self, run_id: str, next: int) -> Iterator[Batch]:
+        """The batches from this event on, of a running run of any process. Raises `DamagedFile`."""
+        own = self._own.get(run_id)
+        path, place = (self._path(run_id), 0) if own is None else (own.path, own.place_of(next))
+        with suppress(FileNotFoundError), open(path, "rb") as file:
+            file.seek(place)
+            for line in lines_of(file, -1 if place else 0):
+                if isinstance(line, Batch) and line.first + line.count > next:
+                    yield line
+
+    def count(self, run_id: str) -> int:
+        """How many events it has."""
+        if (own := self._own.get(run_id)) is not None:
+            return own.count
+        found = 0
+        with suppress(DamagedFile):
+            for batch in self.read(run_id, 1):
+                found = batch.first + batch.count - 1
+        return found
+
+    def size(self) -> int:
+        """In bytes."""
+        found = 0
+        for name in names(self._folder):
+            with suppress(FileNotFoundError):
+                found += os.stat(f"{self._folder}/{name}").st_size
+        return found
+
+    # --- moving -------------------------------------------------------------------------------------
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._ended or self._unknown)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self._ended) >= _MANY
+
+    def lacks(self, ids: Iterable[object]) -> bool:
+        """Whether one of these runs or conversations is not in the database yet."""
+        waiting = [*self._unknown.values(), *self._ended.values()]
+        return not {id for file in waiting for id in (file.new.id, file.new.conversation_id)}.isdisjoint(ids)
+
+    def settle(self) -> int:
+        """Afterwards the database has every run, and all that have ended completely. Returns the bytes that were
+        written for those of this process. Raises `StoreUnavailable`."""
+        written = 0
+        while self._ended:
+            written += self.move_some()
+        if self._unknown:
+            with self._taking_turns():
+                written += self._move([file for file in list(self._unknown.values()) if file.end is None])
+        self.recover(self._seen)
+        return written
+
+    def move_some(self) -> int:
+        """Of the runs that have ended."""
+        with self._taking_turns():
+            return self._move(list(self._ended.values())[:_MANY])
+
+    @contextmanager
+    def _taking_turns(self) -> Iterator[None]:
+        if not self._turn.acquire(timeout=_TURN_SECONDS):
+            raise StoreUnavailable("The gateway is busy writing its history; retry in a moment.")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _move(self, files: Collection[RunFile]) -> int:
+        if not files:
+            return 0
+        ends = [file.end for file in files]  # a run may end meanwhile
+        try:
+            with self._connections.writing() as connection:
+                changes = [_moved(connection, file, end) for file, end in zip(files, ends, strict=True)]
+        except StoreUnavailable:
+            raise
+        except Exception as error:  # noqa: BLE001 -- reported
+            if len(files) > 1:  # each by itself, so that the others are not lost
+                return sum(self._move([file]) for file in files)
+            for file in files:
+                self._give_up(file, error)
+            return 0
+        for file, end, change in zip(files, ends, changes, strict=True):
+            file.is_entered = True
+            self._unknown.pop(file.new.id, None)
+            if end is not None:
+                _remove(file.path)
+                self.leave(file.new.id)
+            if change.note is not None:
+                self._indexer.note(change.run, change.note)
+        return sum(change.size for change in changes)
+
+    def _give_up(self, file: RunFile, error: Exception) -> None:
+        """The next start recovers what can be read, if there is a file."""
+        self.leave(file.new.id)
+        match error:
+            case FileNotFoundError():  # another process has moved or deleted it
+                pass
+            case DamagedFile():
+                self._found_damage(f"The file of a run is damaged ({error}): {file.path}. Restart the gateway.")
+            case _:
+                _log.exception("bug in moving a run into the history; its file is kept")
+
+    # --- what other processes left ------------------------------------------------------------------
+
+    def recover(self, skip: Collection[str] = ()) -> list[str]:
+        """Enters the runs that other processes began, moves those that have ended, and removes files that do not count.
+        Returns what is wrong with damaged ones. Files with the names in `skip` are not read. Raises
+        `StoreUnavailable`."""
+        found = names(self._folder)
+        if not found:
+            return []
+        own = {os.path.basename(file.path) for file in list(self._own.values())}
+        others = [name for name in found if name not in own]
+        self._seen.intersection_update(others)
+        wrong = [self._recover(name) for name in others if name not in skip]
+        return [damage for damage in wrong if damage]
+
+    def _recover(self, name: str) -> str:
+        path = f"{self._folder}/{name}"
+        try:
+            found = Summary(path)
+            if found.new is None:
+                return self._set_aside(path, found.damage) if found.damage else _remove_empty(path)
+            end = None if found.damage else found.end
+            with self._connections.writing() as connection:
+                rows = rows_of(path, found.count) if end is not None else ()
+                change = writing.move(connection, found.new, rows, end)
+        except FileNotFoundError:  # moved meanwhile
+            return ""
+        except StoreUnavailable:
+            raise
+        except Exception:  # noqa: BLE001 -- reported; the others must not wait for it
+            self._seen.add(name)
+            _log.exception("bug in recovering a run; its file is kept")
+            return ""
+        if change.note is not None:
+            self._indexer.note(change.run, change.note)
+        if isinstance(change.result, Busy | KeyTaken):
+            return self._set_aside(path, "its conversation has another run")
+        if end is not None or isinstance(change.result, Fenced):
+            _remove(path)
+        else:
+            self._seen.add(name)  # it has another name when it has ended
+        return ""  # of a running run: whoever claims it reports the damage
+
+    def claim(self, lease: Lease) -> bool:
+        """Gives a running run to this lease, and its events to the database: its writer can write no more. False if it
+        has ended, or has another epoch than the one before."""
+        return self._take(lease.run_id, lambda connection: writing.claim(connection, lease))
+
+    def take(self, run_id: str) -> None:
+        """Whatever is written about this run from now on is written to the database."""
+        if os.path.exists(self._path(run_id)):
+            self._take(run_id, lambda connection: True)
+
+    def _take(self, run_id: str, is_granted: Callable[[sqlite3.Connection], bool]) -> bool:
+        path, damage = self._path(run_id), ""
+
+        def rows(file: int) -> Iterator[Batch]:
+            nonlocal damage
+            found = Summary(path)
+            damage = found.damage
+            mark(file)
+            yield from rows_of(path, found.count)
+
+        self._recover(os.path.basename(path))  # it may have ended, or not be entered yet
+        with locked(path) as file, self._connections.writing() as connection:
+            if not is_granted(connection):
+                return False
+            if file is not None:
+                writing.take_over(connection, run_id, rows(file))
+        self.leave(run_id)
+        if damage:
+            self._set_aside(path, damage)
+        else:
+            _remove(path)
+        return True
+
+    def _path(self, run_id: str) -> str:
+        return f"{self._folder}/{name_of(run_id)}{SUFFIX}"
+
+    def remove(self, run_ids: Iterable[str]) -> None:
+        for id in run_ids:
+            self.leave(id)
+            for suffix in (SUFFIX, ENDED):
+                _remove(f"{self._folder}/{name_of(id)}{suffix}")
+
+    def _set_aside(self, path: str, damage: str) -> str:
+        """Returns what the operator should know."""
+        with suppress(FileNotFoundError):
+            os.rename(path, f"{path}{_ASIDE}")
+        kept = f"{path}{_ASIDE}"
+        said = f"The file of a run was damaged ({damage}). It is kept as {kept}; the history has what could be read."
+        self._found_damage(said)
+        return said
+
+    def _found_damage(self, said: str) -> None:
+        self._connections.health.failed("damage", StoreUnavailable(said))
+
+
+def _moved(connection: sqlite3.Connection, file: RunFile, end: RunEnd | None) -> writing.Change[object]:
+    """Raises `FileNotFoundError`: then it was deleted, and must not come back."""
+    os.stat(file.path)
+    rows = rows_of(file.path, file.count) if end is not None else ()
+    return writing.move(connection, file.new, rows, end)
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _remove_empty(path: str) -> str:
+    """Its writer was killed before its first line, or is about to write it."""
+    with suppress(StoreUnavailable), locked(path) as file:
+        if file is not None and Summary(path).new is None:
+            _remove(path)
+    return ""

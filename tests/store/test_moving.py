@@ -1,0 +1,427 @@
+"""Runs in files: seen by every process, moved into the database together, and finished by whoever comes next."""
+
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
+from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, Paused
+from cursor_gateway.model.documents import WaitingCall
+from cursor_gateway.store import batches
+from cursor_gateway.store.base import Behind, Fenced, Idempotency, KeyTaken, NewRun, Stored
+from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
+from cursor_gateway.store.sqlite.opening import FILE, examine
+from cursor_gateway.store.sqlite.run_files import Batch, RunFile, begin_line
+from tests.store.blocking import Database
+from tests.store.making import ME, deltas, envelope, lease, new_run, run_end
+from tests.store.test_connections import locked
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[Database]:
+    """Another process's."""
+    store = Database(tmp_path)
+    yield store
+    store.close()
+
+
+@pytest.fixture(autouse=True)
+def never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is moved in the background, unless a test says so."""
+    monkeypatch.setattr(maintenance.Maintenance, "has_files", lambda self: None)
+
+
+def first(run: str = "run", conversation: str = "conv") -> NewRun:
+    return replace(new_run(run, conversation), is_first=True)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(file.name for file in (folder / "runs").iterdir())
+
+
+def in_database(folder: Path, table: str = "runs") -> int:
+    with closing(sqlite3.connect(folder / FILE)) as connection:
+        return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
+
+
+def ended(store: Database, run: str = "run", conversation: str = "conv") -> None:
+    assert isinstance(store.begin_with(first(run, conversation), deltas(1), None), Stored)
+    assert isinstance(store.end_run(lease(run), 2, [Done(envelope(run))], run_end(run)), Stored)
+
+
+# --- a run is a file --------------------------------------------------------------------------------
+
+
+def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: Database, tmp_path: Path) -> None:
+    store.open(0)
+    assert store.begin_run(first()) == lease("run")
+    store.append(lease("run"), 1, deltas(1, 2))
+    assert (files(tmp_path), in_database(tmp_path)) == (["run.ndjson"], 0)
+    run = store.run("run", ME)
+    assert (run.state, run.event_count) == ("running", 2)
+    assert (in_database(tmp_path), in_database(tmp_path, "events")) == (1, 0)
+    assert store.events("run", ME).events == deltas(1, 2)
+    store.end_run(lease("run"), 3, [Done(envelope())], run_end())
+    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert store.run("run", ME).state == "completed"
+    assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 1)
+    assert store.events("run", ME).events == [*deltas(1, 2), Done(envelope())]
+
+
+def test_a_whole_run_is_written_at_once(store: Database, tmp_path: Path) -> None:
+    store.open(0)
+    assert isinstance(store.begin_with(first(), [*deltas(1), Done(envelope())], run_end()), Stored)
+    assert (files(tmp_path), in_database(tmp_path)) == (["run.ended.ndjson"], 0)
+    assert [found.conversation.id for found in store.conversations(ME, query="Hello").found] == ["conv"]
+    assert store.events("run", ME, after=1).events == [Done(envelope())]
+
+
+def test_a_run_with_a_key_is_compared_with_others_at_once(store: Database, other: Database) -> None:
+    key = Idempotency("key", "hash")
+    assert isinstance(store.begin_with(replace(first(), idempotency=key), deltas(1), None), Stored)
+    assert isinstance(other.begin_with(replace(first("two", "two"), idempotency=key), deltas(1), None), KeyTaken)
+
+
+def test_other_processes_see_what_is_in_files(store: Database, other: Database) -> None:
+    store.begin_with(first(), deltas(1), None)
+    assert (other.run("run", ME).state, other.run("run", ME).event_count) == ("running", 1)
+    assert [run.id for run in other.unfinished_runs()] == ["run"]
+    store.append(lease("run"), 2, deltas(2))
+    assert other.events("run", ME, after=1).events == deltas(2)
+    assert other.run("run", ME).event_count == 2
+    store.end_run(lease("run"), 3, [Done(envelope())], run_end())
+    assert other.run("run", ME).state == "completed"
+    assert store.run("run", ME).state == "completed"
+    assert store.end_run(lease("run"), 3, [Done(envelope())], run_end()) == Stored(0)
+
+
+def test_pages_of_a_long_file_are_read_from_where_they_are(store: Database, tmp_path: Path) -> None:
+    store.begin_run(first())
+    said: list[DocumentEvent] = [ContentDelta("doc_001", f"{number} " * 5000) for number in range(40)]
+    for number, event in enumerate(said, 1):
+        store.append(lease("run"), number, [event])
+    read: list[DocumentEvent] = []
+    while page := store.events("run", ME, after=len(read), max_bytes=50_000).events:
+        assert len(page) < 10
+        read += page
+    assert read == said
+    store.end_run(lease("run"), 41, [Done(envelope())], run_end())
+    assert store.events("run", ME, max_bytes=10**9).events == [*said, Done(envelope())]
+    assert 1 < in_database(tmp_path, "events") < 10
+
+
+def test_what_is_sent_again_must_be_the_same(store: Database) -> None:
+    store.begin_with(first(), deltas(1, 2), None)
+    assert store.append(lease("run"), 1, deltas(1, 2)) == Stored(0)
+    assert isinstance(store.append(lease("run"), 2, deltas(2, 3)), Stored)
+    with pytest.raises(ValueError, match="event 3 is stored already"):
+        store.append(lease("run"), 3, deltas(4))
+    assert store.events("run", ME).events == deltas(1, 2, 3)
+    store.end_run(lease("run"), 4, [], run_end())
+    assert store.append(lease("run"), 4, deltas(4)) == Fenced("ended")
+
+
+def test_calls_are_found_by_other_processes(store: Database, other: Database) -> None:
+    waiting = replace(
+        envelope().metadata,
+        waiting_for=[WaitingCall(tool_call_id="call_1", tool_name="tool", arguments={}, document_id="doc_001")],
+    )
+    paused = Paused(replace(envelope(status="streaming"), metadata=waiting))
+    assert isinstance(store.begin_with(first(), [*deltas(1), paused], None), Stored)
+    found = other.find_run_by_calls(ME, ["call_1"])
+    assert found is not None
+    assert (found.id, found.event_count) == ("run", 2)
+    assert other.claim_run("run", 1) == lease("run", 2)
+    assert store.append(lease("run"), 3, [paused]) == Fenced("claimed")
+
+
+# --- a file that is not as it was left --------------------------------------------------------------
+
+
+def test_a_writer_whose_file_is_gone_sends_its_events_again(store: Database, tmp_path: Path) -> None:
+    for run in (first("run", "conv"), new_run("old", "old")):
+        store.begin_with(run, deltas(1), None)
+        assert store.run(run.id, ME) is not None  # so the database knows of it
+        (tmp_path / "runs" / f"{run.id}.ndjson").unlink()
+        assert store.append(lease(run.id), 2, deltas(2)) == Behind(0)
+        assert isinstance(store.append(lease(run.id), 1, deltas(1, 2)), Stored)
+        assert store.events(run.id, ME).events == deltas(1, 2)
+
+
+def test_a_run_survives_the_loss_of_the_database(store: Database, tmp_path: Path) -> None:
+    store.begin_with(first(), deltas(1), None)
+    assert store.run("run", ME) is not None
+    for file in tmp_path.glob(f"{FILE}*"):
+        file.unlink()
+    assert isinstance(store.end_run(lease("run"), 2, [Done(envelope())], run_end()), Stored)
+    assert store.run("run", ME).state == "completed"
+    assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
+
+
+def test_a_marked_file_is_not_written_to(
+    store: Database, other: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the process that takes it over was killed before its transaction was committed."""
+    store.begin_with(first(), deltas(1), None)
+    with monkeypatch.context() as patch:
+        patch.setattr(writing, "take_over", kill)
+        with pytest.raises(KeyboardInterrupt):
+            other.claim_run("run", 1)
+    assert b"claimed" in (tmp_path / "runs/run.ndjson").read_bytes()
+    assert isinstance(store.append(lease("run"), 2, deltas(2)), Stored)  # to the database, with what the file had
+    assert other.events("run", ME).events == deltas(1, 2)
+    assert other.claim_run("run", 1) == lease("run", 2)
+    assert store.append(lease("run"), 3, deltas(3)) == Fenced("claimed")
+
+
+def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[Batch]) -> None:
+    list(rows)  # which marks the file
+    raise KeyboardInterrupt
+
+
+def test_two_that_write_with_one_lease_write_to_one_log(store: Database, other: Database, tmp_path: Path) -> None:
+    store.begin_with(first(), deltas(1), None)
+    assert isinstance(other.append(lease("run"), 2, deltas(2)), Stored)
+    assert files(tmp_path) == []
+    assert isinstance(store.append(lease("run"), 3, deltas(3)), Stored)
+    assert store.events("run", ME).events == deltas(1, 2, 3)
+
+
+def test_a_deleted_conversation_never_comes_back(store: Database, other: Database, tmp_path: Path) -> None:
+    store.begin_with(first(), deltas(1), None)
+    assert other.delete_conversation("conv", ME)
+    assert files(tmp_path) == []
+    other.prune(None, None, 0)  # to the last row
+    assert store.append(lease("run"), 2, deltas(2)) == Fenced("deleted")
+    assert store.conversation("conv", ME) is None
+
+
+# --- moving -----------------------------------------------------------------------------------------
+
+
+def test_they_are_moved_in_the_background_many_at_a_time(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(maintenance, "_GATHERING", 600.0)  # it does not wait for that, but for many of them
+    moved = threading.Event()
+    original = moving.RunFiles.move_some
+
+    def move_some(self: moving.RunFiles) -> int:
+        size = original(self)
+        moved.set()
+        return size
+
+    monkeypatch.setattr(moving.RunFiles, "move_some", move_some)
+    store.open(0)
+    for number in range(32):
+        ended(store, f"run{number}", f"conv{number}")
+    assert moved.wait(60)
+    assert (files(tmp_path), in_database(tmp_path)) == ([], 32)
+
+
+def test_a_run_that_ends_while_it_is_entered_is_not_removed(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.begin_with(first(), deltas(1), None)
+    original = writing.move
+
+    def move(*values: object) -> object:
+        monkeypatch.setattr(writing, "move", original)
+        store._files.append(store._files.of(lease("run")), 2, [Done(envelope())], run_end())
+        return original(*values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(writing, "move", move)
+    store._files.settle()
+    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
+
+
+def test_while_the_database_is_locked_runs_are_stored_and_moved_later(store: Database, tmp_path: Path) -> None:
+    ended(store, "before", "before")
+    assert store.run("before", ME) is not None
+    with locked(tmp_path):
+        ended(store)
+        with pytest.raises(StoreUnavailable, match="locked"):
+            store.run("run", ME)  # else it would seem not to exist
+        with pytest.raises(StoreUnavailable, match="locked"):
+            store.conversation("conv", ME)
+        assert [found.conversation.id for found in store.conversations(ME).found] == ["before"]
+    assert store.run("run", ME).state == "completed"
+    assert files(tmp_path) == []
+
+
+def test_a_mistake_in_one_does_not_cost_the_others(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for run in ("bad", "good"):
+        ended(store, run, run)
+    original = run_files.rows_of
+
+    def rows_of(path: str, count: int) -> object:
+        if "bad" in path:
+            raise ZeroDivisionError
+        return original(path, count)
+
+    monkeypatch.setattr(moving, "rows_of", rows_of)
+    for _ in range(2):
+        assert store.run("good", ME).state == "completed"
+        assert store.run("bad", ME) is None
+    assert caplog.text.count("bug in moving a run") == caplog.text.count("bug in recovering a run") == 1
+    monkeypatch.undo()
+    assert files(tmp_path) == ["bad.ended.ndjson"]
+    again = Database(tmp_path)
+    again.open(0)
+    assert again.run("bad", ME).state == "completed"
+    assert files(tmp_path) == []
+    again.close()
+
+
+def test_who_moves_them_takes_turns(store: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moving, "_TURN_SECONDS", 0.01)
+    ended(store)
+    with store._files._turn, pytest.raises(StoreUnavailable, match="busy writing"):
+        store._files.settle()
+    store._files.settle()
+    assert not store._files.has_work
+
+
+def test_closing_moves_them(tmp_path: Path) -> None:
+    store = Database(tmp_path)
+    ended(store)
+    store.begin_with(first("live", "live"), deltas(1), None)
+    store.close()
+    assert (files(tmp_path), in_database(tmp_path)) == (["live.ndjson"], 2)
+    with pytest.raises(StoreUnavailable, match="closed"):
+        store.append(lease("live"), 2, deltas(2))
+
+
+# --- what a killed process left ---------------------------------------------------------------------
+
+
+def test_the_next_process_finishes_what_has_ended_and_keeps_what_has_not(tmp_path: Path) -> None:
+    killed = Database(tmp_path)
+    ended(killed)
+    killed.begin_with(first("live", "live"), deltas(1), None)
+    store = Database(tmp_path)
+    assert store.open(0) is None
+    assert (files(tmp_path), in_database(tmp_path)) == (["live.ndjson"], 2)
+    assert store.claim_run("live", 1) == lease("live", 2)
+    assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 2)
+    assert isinstance(store.end_run(lease("live", 2), 2, [Done(envelope("live"))], run_end("live")), Stored)
+    assert store.unfinished_runs() == []
+    assert killed.append(lease("live"), 2, deltas(2)) == Fenced("claimed")
+    killed.close()
+    store.close()
+
+
+def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Path) -> None:
+    killed = Database(tmp_path)
+    ended(killed)
+    (tmp_path / "runs/run.ended.ndjson").rename(tmp_path / "runs/run.ndjson")  # killed before it was renamed
+    store = Database(tmp_path)
+    assert store.claim_run("run", 1) is None
+    assert store.run("run", ME).state == "completed"
+    assert files(tmp_path) == []
+    store.close()
+
+
+def test_a_file_whose_run_is_in_the_database_is_removed(tmp_path: Path) -> None:
+    killed = Database(tmp_path)
+    ended(killed)
+    left = (tmp_path / "runs/run.ended.ndjson").read_bytes()
+    assert killed.run("run", ME) is not None
+    (tmp_path / "runs/run.ended.ndjson").write_bytes(left)  # killed before it was removed
+    killed.begin_with(first("live", "live"), deltas(1), None)
+    live = (tmp_path / "runs/live.ndjson").read_bytes()
+    store = Database(tmp_path)
+    assert store.claim_run("live", 1) is not None
+    (tmp_path / "runs/live.ndjson").write_bytes(live)
+    assert Database(tmp_path).open(0) is None
+    assert files(tmp_path) == []
+    assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
+    assert store.events("live", ME).events == deltas(1)
+    store.close()
+
+
+def test_an_empty_file_is_removed_unless_somebody_is_about_to_write(tmp_path: Path, store: Database) -> None:
+    store.begin_with(first("other", "other"), deltas(1), None)
+    path = tmp_path / "runs/run.ndjson"
+    path.write_bytes(begin_line(first())[:10])
+    with run_files.locked(str(path)):
+        store._files.recover()
+        assert path.exists()
+    store._files.recover()
+    assert not path.exists()
+
+
+def test_a_damaged_file_is_kept_and_what_can_be_read_is_recovered(tmp_path: Path) -> None:
+    killed = Database(tmp_path)
+    killed.open(0)
+    killed.begin_with(first(), deltas(1), None)
+    killed.append(lease("run"), 2, deltas(2))
+    killed.append(lease("run"), 3, deltas(3))
+    path = tmp_path / "runs/run.ndjson"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[2].replace(b"content_delta", b"content_dexta"), lines[3]]))
+    assert "run.ndjson: " in examine(tmp_path / FILE)
+    store = Database(tmp_path)
+    store.open(0)
+    with pytest.raises(HistoryDamaged):
+        store.events("run", ME)
+    assert store.claim_run("run", 1) == lease("run", 2)
+    assert store.events("run", ME).events == deltas(1)
+    assert files(tmp_path) == ["run.ndjson.damaged"]
+    assert "kept as" in store.health.problem
+    assert examine(tmp_path / FILE) == ""
+    store.close()
+
+
+def test_a_file_without_a_beginning_is_kept_and_reported(tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/run.ndjson").write_bytes(b"nonsense\n")
+    store = Database(tmp_path)
+    warning = store.open(0)
+    assert warning is not None
+    assert "run.ndjson.damaged" in warning
+    assert files(tmp_path) == ["run.ndjson.damaged"]
+    store.close()
+
+
+def test_a_damaged_file_of_a_run_of_this_process_is_reported(store: Database, tmp_path: Path) -> None:
+    ended(store)
+    path = tmp_path / "runs/run.ended.ndjson"
+    path.write_bytes(path.read_bytes().replace(b'"first":1', b'"first":2'))
+    store._files.settle()
+    assert "is damaged (events are missing)" in store.health.problem
+    assert path.exists()
+
+
+def test_a_run_whose_conversation_has_another_is_set_aside(tmp_path: Path) -> None:
+    """As after a history was restored from a backup."""
+    store = Database(tmp_path)
+    store.begin_run(new_run("old", "conv"))
+    file = RunFile(str(tmp_path / "runs"), first("new"), is_entered=False)
+    file.append(begin_line(first("new")), 0)
+    again = Database(tmp_path)
+    warning = again.open(0)
+    assert warning is not None
+    assert "its conversation has another run" in warning
+    assert files(tmp_path) == ["new.ndjson.damaged"]
+    again.close()
+    store.close()
+
+
+def test_stored_events_are_compressed(store: Database, tmp_path: Path) -> None:
+    said: list[DocumentEvent] = [ContentDelta("doc_001", "the same words " * 1000)]
+    store.begin_with(first(), [*said, Done(envelope())], run_end())
+    assert store.events("run", ME).events == [*said, Done(envelope())]
+    with closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        ((data,),) = connection.execute("SELECT data FROM events").fetchall()
+    assert len(data) < 1000
+    assert batches.decode(data) == [*said, Done(envelope())]
