@@ -32,6 +32,7 @@ _COMMANDS = {
     "drain": "Tell a process in a cluster to accept no new work.",
     "settings": "Show all settings and where they come from.",
     "key": "Create an API key.",
+    "share": "Log in another device at your gateway.",
     "service": "Run the gateway in the background, starting at login.",
     "completion": "Print a shell completion script.",
 }

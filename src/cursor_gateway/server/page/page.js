@@ -119,7 +119,7 @@ function escape(target) {
 async function help() {
 	byId("forget").hidden = !hasKey();
 	if ((await ask(byId("help-dialog"))) !== "forget") return;
-	forgetKey();
+	await forgetKey();
 	location.reload();
 }
 
