@@ -102,6 +102,7 @@ def contexts(browser: Browser, watch: list[Watch]) -> Iterator[Contexts]:
         made.append(browser.new_context(**options))
         made[-1].set_default_timeout(TIMEOUT_MS)
         watch.append(Watch(made[-1]))
+        watch[-1].allow("blocked by Playwright")
         return made[-1]
 
     yield context
