@@ -121,7 +121,7 @@ def _bound(port: int) -> Iterator[socket.socket]:
 def _served_by_tailscale(target: int) -> Iterator[str]:
     tailnet = find_tailnet()
     if tailnet is None:
-        click.echo(_proxy_advice(target), err=True)
+        click.echo(proxy_advice(target), err=True)
         raise Trouble("nothing was opened: Tailscale is not running on this machine, and `page_url` is not set.")
     port = tailnet.free_port()
     _confirm(tailnet, port, target)
@@ -143,7 +143,7 @@ def _confirm(tailnet: Tailnet, port: int, target: int) -> None:
     click.confirm("Run it?", default=True, abort=True)
 
 
-def _proxy_advice(target: int) -> str:
+def proxy_advice(target: int) -> str:
     return (
         "To use the gateway from other devices, install Tailscale and log in (https://tailscale.com/download),\n"
         "or use a reverse proxy with HTTPS. For Caddy:\n\n"
