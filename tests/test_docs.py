@@ -7,6 +7,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+import textwrap
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import takewhile
@@ -17,6 +19,8 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from cursor_gateway.cli.main import cli
+from cursor_gateway.cli.sharing import proxy_advice
+from cursor_gateway.settings import every_setting
 from tests.cli.processes import TIMEOUT
 from tests.gateways import running_gateway
 
@@ -98,6 +102,20 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 def test_links_are_found() -> None:
     assert "docs/server.md#security-and-limits" in links(ROOT / "README.md")
     assert "security-and-limits" in anchors(ROOT / "docs" / "server.md")
+
+
+@pytest.mark.parametrize("page", ["docs/server.md", "docs/messages.md", "docs/setup.md"])
+def test_every_setting_that_is_shown_exists(page: str) -> None:
+    blocks = examples(page, "toml")
+    assert blocks
+    assert {name for block in blocks for name in tomllib.loads(block)} <= {setting.name for setting in every_setting()}
+
+
+def test_the_page_about_other_devices_has_what_the_command_shows() -> None:
+    page = (ROOT / "docs" / "remote.md").read_text()
+    (proxy,) = re.findall(r"^```text\n(gateway\.example\.com \{.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert textwrap.indent(proxy, "  ") in proxy_advice(8788)
+    assert "CURSOR_GATEWAY_PAGE_URL=https://gateway.example.com cursor-gateway serve --share\n" in proxy_advice(8788)
 
 
 def commands(page: Path) -> list[list[str]]:

@@ -1,6 +1,6 @@
 """A version of the program in; what it writes, and what it then serves, as files for tests of later versions, out.
 
-Run once for each release: `python -m tools.old_data tests/upgrades/0.1.0`.
+Run once for each release: `python -m tools.old_data tests/upgrades/0.2.0`.
 """
 
 import gzip

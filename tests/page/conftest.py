@@ -98,9 +98,11 @@ def contexts(browser: Browser, watch: list[Watch]) -> Iterator[Contexts]:
     made: list[BrowserContext] = []
 
     def context(**options: Any) -> BrowserContext:
+        options.setdefault("service_workers", "block")  # what it fetches cannot be routed
         made.append(browser.new_context(**options))
         made[-1].set_default_timeout(TIMEOUT_MS)
         watch.append(Watch(made[-1]))
+        watch[-1].allow("blocked by Playwright")
         return made[-1]
 
     yield context

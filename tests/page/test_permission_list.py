@@ -75,6 +75,9 @@ def test_you_are_notified_only_if_you_asked_for_it(contexts: Contexts, holding: 
     assert note.startswith("The agent is waiting for you: ")
     of_type(other, "clarification").get_by_role("button", name="Deny").click()
     expect_state(other, "completed")
+    page.clock.fast_forward(_NEXT_LOOK_MS)
+    eventually(lambda: page.evaluate("window.notes.length") == 2)
+    assert page.evaluate("window.notes")[1].startswith("The agent has finished: ")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

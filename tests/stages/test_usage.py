@@ -115,7 +115,7 @@ def test_a_reply_that_has_text_has_tokens(steps: list[str], counts: TokenCounts 
                 agent.uses()
             case "restart":
                 agent.usage.agent_started()
-            case "pause":
+            case _:
                 agent.usage.paused([READ], ends_reply=True)
                 agent.uses()
     agent.says("Done.")

@@ -11,13 +11,28 @@ OUTSIDE = {
     "examples/README.md": "examples.md",
     "ARCHITECTURE.md": "architecture.md",
     "CONTRIBUTING.md": "contributing.md",
+    "STYLE.md": "style.md",
     "CHANGELOG.md": "changelog.md",
     "SECURITY.md": "security-policy.md",
 }
 
 _SECTIONS: dict[str, list[str] | str] = {  # pages, or the folder that has them
-    "Use": ["first-tasks.md", "page.md", "cli.md", "mcp.md", "permissions.md", "verify.md", "troubleshooting.md"],
+    "Use": [
+        *(
+            "first-tasks.md",
+            "page.md",
+            "cli.md",
+            "remote.md",
+            "mcp.md",
+            "permissions.md",
+            "setup.md",
+            "data.md",
+            "cost.md",
+        ),
+        *("verify.md", "troubleshooting.md", "comparison.md"),
+    ],
     "Clients": "clients",
+    "More clients": "connecting",
     "APIs": ["server.md", "documents.md", "responses.md", "messages.md", "tools.md", "client.md", "library.md"],
     "Operate": ["sources.md", "security.md", "reliability.md", "performance.md", "scale.md"],
     "Releases": ["versioning.md", "release.md", "licences.md"],

@@ -63,6 +63,8 @@ def index_page() -> str:
             ["editors and others", "configuration"],
             [(f"[{one.title}]({one.name}.md)", f"`cursor-gateway connect {one.name}`") for one in others],
         ),
+        "Other programs: [Open WebUI](../connecting/open-webui.md), [LibreChat](../connecting/librechat.md),\n"
+        "[LiteLLM](../connecting/litellm.md), [VS Code and Cursor](../connecting/vscode.md).",
         "How `launch` finds or starts a gateway: [Command line](../cli.md#start-a-client). How the agent uses the\n"
         "client's tools: [Tools](../tools.md).",
     )

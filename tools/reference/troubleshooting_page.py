@@ -105,7 +105,7 @@ def _facts(error: type[GatewayError]) -> str:
     shown = for_retrying_clients(failure)
     others = "" if shown.status == error.status else f" ({shown.status} outside the documents API)"
     kinds = f"OpenAI type `{error_body(shown).type}`, Anthropic type `{error_response(shown).error.type}`"
-    hint = "Retry: this may be temporary." if failure.is_transient else "A retry alone does not help."
+    hint = "Retry: this may be temporary." if failure.is_transient else "Sending the same request again does not help."
     return f"HTTP {error.status}{others}, {kinds}. {hint}"
 
 

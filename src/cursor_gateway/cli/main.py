@@ -24,6 +24,7 @@ _GROUPS = {
         "connect": "Configure a client or an editor to use the gateway.",
         "mcp": "Offer the agent to MCP hosts, on standard input and output.",
         "key": "Create an API key.",
+        "share": "Log in another device at your gateway.",
     },
     "Look at answers and problems": {
         "doctor": "Check the agent, the settings and this machine.",

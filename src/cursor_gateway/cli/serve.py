@@ -8,7 +8,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
@@ -23,6 +23,7 @@ from cursor_gateway.settings import Settings, check_exposed
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.composition import Gateway
+    from cursor_gateway.cli.sharing import SharedPort
     from cursor_gateway.runs.run_service import RunService
     from cursor_gateway.server.metrics import Metrics
     from cursor_gateway.sources.router import SourceRouter
@@ -39,6 +40,7 @@ _T = TypeVar("_T")
       cursor-gateway serve
       cursor-gateway serve --workspace ~/project --open
       cursor-gateway serve --allow 'Shell(git)' --allow 'Shell(npm)'
+      cursor-gateway serve --share                 use it from your phone
       cursor-gateway serve --host 0.0.0.0          with API keys: see `cursor-gateway key`
 
     Every setting can also be set in the configuration file or the environment: see `cursor-gateway settings`.""",
@@ -76,7 +78,13 @@ _T = TypeVar("_T")
 @click.option("--log-format", metavar="FORM", help="The log format: auto, human or json.")
 @click.option("--log-level", metavar="LEVEL", help="The minimum log level: debug, info, warning or error.")
 @click.option("--open", "opens_page", is_flag=True, help="Open the web page in the browser.")
-def serve(config: str | None, opens_page: bool, **flags: object) -> int:
+@click.option(
+    "--share",
+    "is_shared",
+    is_flag=True,
+    help="Let your other devices log in, over HTTPS by Tailscale or a proxy. Asks before it opens anything.",
+)
+def serve(config: str | None, opens_page: bool, is_shared: bool, **flags: object) -> int:
     """Start the gateway: the web page, OpenAI's and Anthropic's APIs, and the documents API."""
     if flags["replay_dir"] is not None and flags["source"] is None:
         flags["source"] = "replay"
@@ -109,11 +117,20 @@ def serve(config: str | None, opens_page: bool, **flags: object) -> int:
         else:
             from cursor_gateway.sources.descendants import subreaper
 
-            with subreaper():
-                run_loop(serve_gateway(settings, [bound, *local], _banner(settings, host, port, opens_page)))
+            with subreaper(), _shared(settings, port, is_shared=is_shared) as shared:
+                ready = _banner(settings, host, port, opens_page, shared)
+                run_loop(serve_gateway(settings, [bound, *local], ready, shared=shared))
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     return 0
+
+
+def _shared(settings: Settings, port: int, *, is_shared: bool) -> "AbstractContextManager[SharedPort | None]":
+    if not is_shared:
+        return nullcontext()
+    from cursor_gateway.cli.sharing import shared_port
+
+    return shared_port(settings, port)
 
 
 @contextmanager
@@ -165,10 +182,11 @@ async def serve_gateway(
     ready: Callable[["Gateway"], None],
     *,
     takes_work: bool = True,
+    shared: "SharedPort | None" = None,
 ) -> None:
     """The first socket is the port's. `ready` is called as soon as it listens.
 
-    `takes_work`: in a cluster, it runs agents for others, and they for it.
+    `takes_work`: in a cluster, it runs agents for others, and they for it. `shared`: the port for other devices.
     """
     from cursor_gateway.cli.composition import compose, keep_history, probe_history
     from cursor_gateway.runs.fair_threads import FairExecutor
@@ -195,7 +213,7 @@ async def serve_gateway(
     try:
         node = gateway.node if takes_work else None
         service = node.front if node is not None else gateway.service
-        await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready))
+        await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready), shared)
     finally:
         for task in background:
             task.cancel()
@@ -232,18 +250,29 @@ async def _serve(
     metrics: "Metrics",
     sockets: Sequence[socket.socket],
     ready: Callable[[], None],
+    shared: "SharedPort | None" = None,
 ) -> None:
     from cursor_gateway.cli.dialects import dialects_of
     from cursor_gateway.cli.key_rings import key_ring
     from cursor_gateway.server.app import build_app
+    from cursor_gateway.server.logins import LoginEndpoints
     from cursor_gateway.server.rendering import Renderings
-    from cursor_gateway.server.serving import serve_app
+    from cursor_gateway.server.serving import serve_apps
 
-    serves = settings.role != "runner"
+    serves, dialects = settings.role != "runner", dialects_of(settings)
     with closing(Renderings()) as renderings:
         async with key_ring(settings) as keys:
-            app = build_app(service, settings, metrics, dialects_of(settings), renderings, keys, serves_clients=serves)
-            await serve_app(app, sockets, service, settings, ready)
+            if shared is None:
+                app = build_app(service, settings, metrics, dialects, renderings, keys, serves_clients=serves)
+                apps = {app: sockets}
+            else:
+                logins, others = LoginEndpoints(shared.sharing, settings), shared.sharing.keys
+                here = build_app(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
+                away = build_app(
+                    service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices
+                )
+                apps = {here: sockets, away: [shared.bound]}
+            await serve_apps(apps, service, settings, ready)
 
 
 def _load() -> None:
@@ -264,12 +293,18 @@ def _listens(gateway: "Gateway", ready: Callable[["Gateway"], None]) -> None:
     gc.enable()
 
 
-def _banner(settings: Settings, host: str, port: int, opens_page: bool) -> Callable[["Gateway"], None]:
+def _banner(
+    settings: Settings, host: str, port: int, opens_page: bool, shared: "SharedPort | None"
+) -> Callable[["Gateway"], None]:
     def show(gateway: "Gateway") -> None:
         from cursor_gateway.cli.banner import show_banner
 
         with suppress(OSError):  # its output is closed, or the disk is full
             show_banner(gateway, settings, url_of(host, port))
+            if shared is not None:
+                from cursor_gateway.cli.sharing import show_login
+
+                show_login(shared.sharing.new_link())
         _notify_service_manager()
         if opens_page:
             threading.Thread(target=_open_page, args=(f"{url_of(host, port)}/",), daemon=True).start()

@@ -91,6 +91,9 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
     files = _awaited(calls.files)
     permissions = _awaited(calls.permissions)
     revoke_permission = _awaited(calls.revoke_permission)
+    new_login = _awaited(calls.new_login)
+    devices = _awaited(calls.devices)
+    forget_device = _awaited(calls.forget_device)
     models = _awaited(calls.models)
     health = _awaited(calls.health)
 

@@ -36,6 +36,7 @@ from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.changes import ConversationChanges, RevertedFiles, RevertRequest
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
+from cursor_gateway.model.logins import DeviceEntry, DeviceList, LoginLink
 from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.model.requests import RunOptionFields
 
@@ -205,6 +206,25 @@ def permissions(link: Link) -> Call[PermissionList]:
 def revoke_permission(link: Link, id: str) -> Call[None]:
     """Applies from the next run on."""
     yield from _delete(link, "v1", "permissions", id)
+
+
+# --- devices ---------------------------------------------------------------------------------------
+
+
+def new_login(link: Link) -> Call[LoginLink]:
+    """A link with which one device can log in at a gateway that is shared."""
+    request = Request(method="POST", path=("v1", "logins"))
+    return read_value(link, (yield from ask(request, Tries(link))), LoginLink)
+
+
+def devices(link: Link) -> Call[list[DeviceEntry]]:
+    """Those that are logged in."""
+    return (yield from _get(link, DeviceList, "v1", "devices")).devices
+
+
+def forget_device(link: Link, id: str) -> Call[None]:
+    """Its key is no longer valid."""
+    yield from _delete(link, "v1", "devices", id)
 
 
 # --- the gateway ------------------------------------------------------------------------------------

@@ -87,6 +87,9 @@ class Client(BaseClient["httpx2.Client"]):
     files = _blocking(calls.files)
     permissions = _blocking(calls.permissions)
     revoke_permission = _blocking(calls.revoke_permission)
+    new_login = _blocking(calls.new_login)
+    devices = _blocking(calls.devices)
+    forget_device = _blocking(calls.forget_device)
     models = _blocking(calls.models)
     health = _blocking(calls.health)
 

@@ -1,6 +1,6 @@
 """Build the HTTP application from the service, the settings and the dialects."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cursor_gateway.dialects.base import Dialect, Dialects
 from cursor_gateway.dialects.errors import Errors
@@ -32,8 +32,12 @@ def build_app(
     keys: KeyRing | None = None,
     *,
     serves_clients: bool = True,
+    more: Mapping[str, Mapping[str, Endpoint]] | None = None,
 ) -> Guard:
-    """A process that serves no clients has only the paths for its operator. Without `keys`, the settings have them."""
+    """A process that serves no clients has only the paths for its operator. Without `keys`, the settings have them.
+
+    `more`: endpoints that only some gateways have.
+    """
     keys = keys or KeyRing(settings.api_keys)
     known = Dialects(dialects)
     reading = Reading(
@@ -100,6 +104,7 @@ def build_app(
             "/docs.css": {"GET": operations.docs_css},
             "/": {"GET": page.shell},
             "/page/{name}": {"GET": page.file},
+            **(more or {}),
         },
         errors_by_path,
         known.errors_by_header,

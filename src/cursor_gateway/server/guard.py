@@ -41,6 +41,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 # Without a key: they reveal nothing and start nothing.
 _OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
+_LOGIN = "/v1/login"  # needs a one-time code instead
 _OPEN_PREFIX = "/page/"
 _EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
@@ -89,7 +90,7 @@ class Guard:
             if method == "OPTIONS" and origin is not None:
                 await _preflight(headers)(scope, receive, reply)
                 return
-            state["owner"] = owner = self._owner(scope["path"], headers)
+            state["owner"] = owner = self._owner(method, scope["path"], headers)
             OWNER.set(owner)
             if not _is_open(scope["path"]):
                 self._check_rate(owner)
@@ -157,8 +158,8 @@ class Guard:
         own = (f"http://{host}", f"https://{host}", *self._settings.allowed_origins)
         return not any(referer == one or referer.startswith(f"{one}/") for one in own)
 
-    def _owner(self, path: str, headers: _Headers) -> str:
-        if not self._keys.are_required or _is_open(path):
+    def _owner(self, method: str, path: str, headers: _Headers) -> str:
+        if not self._keys.are_required or _is_open(path) or (method, path) == ("POST", _LOGIN):
             return LOCAL_OWNER
         scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
         if scheme.lower() != "bearer":

@@ -300,7 +300,7 @@ _ONLY_OF_RUNS = {
 }
 _HEALTH: Json = {
     "status": "ok",
-    "version": "0.1.0",
+    "version": "0.2.0",
     "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
     "sources": ["cli"],
     "mode": "agent",

@@ -13,10 +13,18 @@ from cursor_gateway.errors import NotFound
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "manifest-src 'self'; worker-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
-_SHELL = "index.html"
+_TYPES = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".webmanifest": "application/manifest+json",
+}
+_SHELL, _WORKER = "index.html", "sw.js"
 
 
 class _File(Struct, frozen=True):
@@ -38,6 +46,8 @@ def _reply(request: Request, name: str) -> Response:
     if file is None:
         raise NotFound(f"The page has no file {name[:100]!r}.", param="name")
     headers = {"content-security-policy": _POLICY, "cache-control": "no-cache", "etag": file.tag}
+    if name == _WORKER:
+        headers["service-worker-allowed"] = "/"  # it is for the whole page, not only for its folder
     if request.headers.get("if-none-match") == file.tag:
         return Response(status_code=304, headers=headers)
     return Response(file.data, media_type=file.media_type, headers=headers)

@@ -1,10 +1,10 @@
-"""Serve an application on bound sockets, and drain its runs when it is stopped."""
+"""Serve applications on bound sockets, and drain their runs when they are stopped."""
 
 import asyncio
 import ctypes
 import signal
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from cursor_gateway.http1.server import HttpServer, Timeouts
@@ -57,10 +57,13 @@ def _return_large_blocks() -> None:
         ctypes.CDLL(None).mallopt(_MMAP_THRESHOLD, _LARGE_BLOCK)
 
 
-async def serve_app(
-    app: Guard, sockets: Sequence[socket.socket], service: RunService, settings: Settings, ready: Callable[[], None]
+async def serve_apps(
+    apps: Mapping[Guard, Sequence[socket.socket]],
+    service: RunService,
+    settings: Settings,
+    ready: Callable[[], None],
 ) -> None:
-    """Until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once."""
+    """Each on its own sockets, until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once."""
     _return_large_blocks()
     loop = asyncio.get_running_loop()
     stopped, hurried = asyncio.Event(), asyncio.Event()
@@ -75,37 +78,48 @@ async def serve_app(
     loop.add_signal_handler(signal.SIGTERM, interrupted)
     loop.add_signal_handler(signal.SIGINT, interrupted)
     loop.add_signal_handler(signal.SIGQUIT, hurry)
-    server = HttpServer(
-        app,
-        refusal=app.refusal,
-        fault=lambda error, path: _log.error("fault", error, path=path),
-        timeouts=Timeouts(head=settings.head_seconds),
-        max_connections=most_connections(settings.max_runs),
-    )
-    for sock in sockets:
-        await server.listen(sock)
+    most = most_connections(settings.max_runs) // len(apps)
+    servers = [_server(app, settings, most) for app in apps]
+    for server, sockets in zip(servers, apps.values(), strict=True):
+        for sock in sockets:
+            await server.listen(sock)
     try:
         ready()
-        _log.info("listening", addresses=[one.getsockname()[:2] for one in sockets if one.family != socket.AF_UNIX])
+        ports = [one for sockets in apps.values() for one in sockets if one.family != socket.AF_UNIX]
+        _log.info("listening", addresses=[one.getsockname()[:2] for one in ports])
         await stopped.wait()
         _log.info("stopping", runs=service.state().running)
         await service.retire()
         with suppress(TimeoutError):
             async with asyncio.timeout(settings.drain_notice_seconds):
                 await hurried.wait()
-        server.close()
-        await _drained(service, server, settings, hurried)
+        for server in servers:
+            server.close()
+        await _drained(service, servers, settings, hurried)
     finally:
-        server.abort()
+        for server in servers:
+            server.abort()
         await service.close()
 
 
-async def _drained(service: RunService, server: HttpServer, settings: Settings, hurried: asyncio.Event) -> None:
+def _server(app: Guard, settings: Settings, max_connections: int) -> HttpServer:
+    return HttpServer(
+        app,
+        refusal=app.refusal,
+        fault=lambda error, path: _log.error("fault", error, path=path),
+        timeouts=Timeouts(head=settings.head_seconds),
+        max_connections=max_connections,
+    )
+
+
+async def _drained(
+    service: RunService, servers: Sequence[HttpServer], settings: Settings, hurried: asyncio.Event
+) -> None:
     """Waits for the replies. Runs get `drain_seconds` to finish, and are then stopped."""
     seconds = settings.drain_seconds + settings.grace_seconds + _LAST_SECONDS
 
     async def ended() -> bool:
-        await asyncio.gather(service.drain(settings.drain_seconds), server.drained())
+        await asyncio.gather(service.drain(settings.drain_seconds), *(server.drained() for server in servers))
         return True
 
     waits = [asyncio.ensure_future(ended()), asyncio.ensure_future(hurried.wait())]

@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Document
 from cursor_gateway.render.html import markdown
 from cursor_gateway.render.html.documents import article, code_part

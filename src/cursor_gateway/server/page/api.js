@@ -4,7 +4,6 @@ import { ask, byId } from "./dom.js";
 const KEY = "cursor-gateway-key";
 
 export const hasKey = () => localStorage.getItem(KEY) !== null;
-export const forgetKey = () => localStorage.removeItem(KEY);
 export const conversationUrl = (id) => `/v1/conversations/${encodeURIComponent(id)}`;
 export const chatPath = (id, rest = "") => `/v1/chat/${encodeURIComponent(id)}${rest}`;
 
@@ -16,8 +15,31 @@ export class ApiError extends Error {
 	}
 }
 
+let loginProblem = "";
+const loggedIn = logIn();
+
+/** A login link has a code in its address, which is exchanged for a key, once. */
+async function logIn() {
+	const [, code] = /^#\/login\/([\w-]+)$/.exec(location.hash) ?? [];
+	if (!code) return;
+	history.replaceState(null, "", "#/"); // it is not to be found in the browser's history
+	const body = JSON.stringify({ code });
+	const response = await fetch("/v1/login", { method: "POST", headers: { "Content-Type": "application/json" }, body }).catch(() => null);
+	const reply = await response?.json().catch(() => null);
+	if (response?.ok) localStorage.setItem(KEY, reply.key);
+	else loginProblem = reply?.error?.message ?? "The gateway is not responding. Open the link again.";
+}
+
+/** The key of a device that has logged in is then no longer valid. */
+export async function forgetKey() {
+	const headers = { Authorization: `Bearer ${localStorage.getItem(KEY)}` };
+	await fetch("/v1/login", { method: "DELETE", headers }).catch(() => {});
+	localStorage.removeItem(KEY);
+}
+
 /** @returns {Promise<Response>} one that succeeded */
 export async function request(path, { method = "GET", body, headers, signal, keepalive } = {}) {
+	await loggedIn;
 	for (;;) {
 		const key = localStorage.getItem(KEY);
 		const added = { ...(body && { "Content-Type": "application/json" }), ...(key && { Authorization: `Bearer ${key}` }) };
@@ -48,7 +70,8 @@ function askForKey(refused) {
 
 async function keyGiven(refused) {
 	const input = byId("key");
-	byId("key-reason").textContent = refused ? "This gateway does not accept that key." : "This gateway requires an API key.";
+	byId("key-reason").textContent = loginProblem || (refused ? "This gateway does not accept that key." : "This gateway requires an API key.");
+	loginProblem = "";
 	const isGiven = (await ask(byId("key-dialog"))) === "ok";
 	if (isGiven) localStorage.setItem(KEY, input.value.trim());
 	input.value = "";

@@ -139,7 +139,7 @@ async function findAnything() {
 async function help() {
 	byId("forget").hidden = !hasKey();
 	if ((await ask(byId("help-dialog"))) !== "forget") return;
-	forgetKey();
+	await forgetKey();
 	location.reload();
 }
 

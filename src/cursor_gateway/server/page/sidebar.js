@@ -133,7 +133,7 @@ function show(focused = document.activeElement?.dataset?.id, isSearch = Boolean(
 	if (focused) [...list.querySelectorAll("a")].find(({ dataset }) => dataset.id === focused)?.focus({ preventScroll: true });
 	const waits = visible.filter(({ isWaiting }) => isWaiting);
 	countWaiting(waits.length);
-	notifyOf(waits);
+	notifyOf(visible);
 }
 
 function item({ id, title, updated, isRunning, isWaiting, client, snippet, count }) {

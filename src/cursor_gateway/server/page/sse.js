@@ -40,6 +40,7 @@ export class SseParser {
 
 const PAUSES_MS = [500, 1000, 2000, 5000];
 const SILENCE_MS = 60_000; // the gateway sends a comment every 15 seconds
+const KEEP_ALIVE_MS = 20_000;
 
 /** Every event once and in order, until `onEvent` says that it was the last. What the gateway refuses is thrown. */
 export async function follow(path, { signal, onEvent, onBreak }) {
@@ -64,6 +65,9 @@ async function* eventsAfter(last, path, signal) {
 	const silence = new AbortController();
 	const both = AbortSignal.any([signal, silence.signal]);
 	let timer;
+	let heard = Date.now();
+	const onWake = () => document.hidden || Date.now() - heard < KEEP_ALIVE_MS || silence.abort();
+	document.addEventListener("visibilitychange", onWake); // after sleep, the connection may be dead
 	try {
 		const response = await request(path, { headers: last && { "Last-Event-ID": last }, signal: both });
 		if (response.status === 204) yield null; // it has all been had
@@ -72,11 +76,13 @@ async function* eventsAfter(last, path, signal) {
 		for (;;) {
 			timer = setTimeout(() => silence.abort(), SILENCE_MS);
 			const { value, done } = await reader.read();
+			heard = Date.now();
 			if (done) return;
 			yield* parser.push(value);
 			clearTimeout(timer);
 		}
 	} finally {
+		document.removeEventListener("visibilitychange", onWake);
 		clearTimeout(timer);
 		silence.abort(); // lets go of the connection when the reader has left
 	}
