@@ -81,8 +81,10 @@ document.addEventListener(
 	"toggle",
 	({ target: menu }) => {
 		if (!menu.matches(".menu[open]")) return;
-		menu.classList.remove("to-right");
-		menu.classList.toggle("to-right", menu.lastElementChild.getBoundingClientRect().left < 0);
+		menu.classList.remove("to-right", "downwards");
+		const { left, top } = menu.lastElementChild.getBoundingClientRect();
+		menu.classList.toggle("to-right", left < 0);
+		menu.classList.toggle("downwards", top < 0);
 	},
 	true,
 );
