@@ -91,7 +91,6 @@ def test_a_stopped_answer_and_a_refusal(
     assert violations(page, axe) == []
     page.keyboard.press("Escape")
     choose_folder(page, "/nowhere")
-    ask(page, "Where?")
     expect(page.get_by_role("alert")).to_be_visible()
     assert violations(page, axe) == []
     choose(page, "Folder", str(gateway.workspace))
@@ -149,4 +148,37 @@ def test_changes_under_review(contexts: Contexts, gateway: RunningGateway, axe: 
     panel.get_by_role("button", name="Undo file reviewed.py").click()
     dialog = page.get_by_role("dialog")
     dialog.get_by_text("Show the lines").click()
+    assert violations(page, axe) == []
+
+
+@schemes
+def test_the_palette_the_filter_and_what_was_sent(
+    contexts: Contexts,
+    gateway: RunningGateway,
+    axe: str,
+    scheme: str,
+    script: Script,
+    watch: list[Watch],
+    tmp_path: Path,
+) -> None:
+    page = opened(contexts(color_scheme=scheme, reduced_motion="reduce"), gateway.url)
+    watch[0].allow("status of 404")
+    page.get_by_label("Filter the list").click()
+    assert violations(page, axe) == []
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    assert violations(page, axe) == []
+    page.keyboard.press("Escape")
+    (tmp_path / "notes.txt").write_text("one\n")
+    page.locator("#files").set_input_files(tmp_path / "notes.txt")
+    expect(page.get_by_role("list", name="Attachments").get_by_role("listitem")).to_have_count(1)
+    script.say("1. One:\n\n   ```sh\n   x\n   ```\n\n   Then $x^2$.\n\n$$\ny\n$$\n\nAs in ![a](gone.png).")
+    script.shell("make", "".join(f"\x1b[3{colour}mcolour {colour}\x1b[0m\n" for colour in range(8)) * 4)
+    ask_and_wait(page, script.prompt())
+    page.get_by_text("notes.txt").click()
+    page.get_by_text("Source", exact=True).click()
+    assert violations(page, axe) == []
+    page.goto(f"{gateway.url}/#/c/conv_nowhere")
+    expect(page.get_by_text("Conversation not found")).to_be_visible()
     assert violations(page, axe) == []

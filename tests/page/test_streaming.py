@@ -20,12 +20,13 @@ _UP_TO_LINE: dict[int, list[str]] = {
     67: ["clarification"],
     78: ["thinking", "plan"],
     80: ["file_edit"],
-    86: ["file_edit", "file_edit", "file_edit"],
-    88: ["terminal_command", "error"],
-    98: ["text", "terminal_command"],
-    103: ["terminal_command", "todo_update"],
-    120: ["thinking", "text"],
-    130: ["code_block"],
+    82: ["todo_update"],
+    90: ["file_edit", "file_edit", "todo_update", "file_edit"],
+    92: ["terminal_command", "error"],
+    102: ["text", "terminal_command"],
+    107: ["terminal_command", "todo_update"],
+    124: ["thinking", "text"],
+    134: ["code_block"],
 }
 _TEN = "text code_reference code_block file_edit tool_call terminal_command plan clarification error todo_update"
 

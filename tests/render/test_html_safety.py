@@ -58,7 +58,8 @@ _ATTRIBUTES = {
     "data-permission", "data-accepted", "data-depth", "data-image", "placeholder", "role",
     "data-state", "data-status", "data-copy", "data-answer", "data-question", "type", "name", "value", "checked",
     "display", "stretchy", "fence", "form", "displaystyle", "columnalign", "rowspacing", "columnspacing",
-    "movablelimits", "linethickness", "minsize", "maxsize", "width", "mathvariant", "scriptlevel", "accent", "lspace", "rspace",
+    "movablelimits", "linethickness", "minsize", "maxsize", "width", "mathvariant", "scriptlevel", "accent",
+    "lspace", "rspace",
     "disabled", "dir", "autocomplete", "href", "rel", "target", "title", "start",
 }  # fmt: skip
 _PAGE_ATTRIBUTES = _ATTRIBUTES | {"lang", "charset", "http-equiv", "content", "datetime"}

@@ -13,12 +13,15 @@ import pytest
 
 from cursor_gateway.cli import composition
 from cursor_gateway.cli.composition import Gateway, compose, keep_history
+from cursor_gateway.keys import hash_key
+from cursor_gateway.model.images import read_image
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.process_groups import members
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
+from tests.dialects.documents.test_dialect import PIXEL
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import validate_error
 from tests.runs.scripted import true
@@ -120,6 +123,48 @@ def test_what_a_list_tells_of_a_conversation(quiet: httpx2.Client) -> None:
     assert (later["title"], later["mode"], later["created"]) == (entry["title"], "plan", entry["created"])
     assert later["updated"] > entry["updated"]
     assert "snippet" not in listed(quiet)[0]
+
+
+def test_a_list_can_be_limited_to_a_program_or_to_people(quiet: httpx2.Client) -> None:
+    marks = {}
+    for client in ("curl/8.1", "opencode/1.0", "cursor-gateway", "Mozilla/5.0"):
+        marks[client] = unique()
+        reply = quiet.post("/v1/chat", json={"message": marks[client]}, headers={"user-agent": client})
+        assert reply.status_code == 200
+
+    def found(**query: str) -> set[str]:
+        titles = {one["title"] for one in listed(quiet, **query)}
+        return {client for client, mark in marks.items() if mark in titles}
+
+    assert found() == set(marks)
+    assert found(client="people") == {"cursor-gateway", "Mozilla/5.0"}
+    assert found(client="OpenCode") == {"opencode/1.0"}
+
+
+def test_the_images_of_a_conversation_are_its_owners_and_nothing_else_is_one(tmp_path: Path) -> None:
+    keys = f"one={hash_key('key-of-one')},two={hash_key('key-of-two')}"
+    with running_gateway(tmp_path, settings={"api_keys": keys}) as gateway, http_client(gateway) as http:
+        mine, yours = ({"authorization": f"Bearer key-of-{name}"} for name in ("one", "two"))
+        reply = http.post("/v1/chat", json={"message": "Look", "images": [PIXEL]}, headers=mine)
+        conversation = f"/v1/conversations/{reply.json()['conversationId']}"
+        (name,) = http.get(conversation, headers=mine).json()["messages"][0]["images"]
+        (gateway.workspace / "a.png").write_bytes(read_image(PIXEL, "images").data)
+        (gateway.workspace / "b.png").write_text("<svg onload='x'/>")
+        for path in (f"{conversation}/images/{name}", f"{conversation}/workspace-image?path=a.png"):
+            image = http.get(path, headers=mine)
+            assert (image.status_code, image.headers["content-type"]) == (200, "image/png")
+            assert image.content == read_image(PIXEL, "images").data
+            assert image.headers["x-content-type-options"] == "nosniff"
+            assert "sandbox" in image.headers["content-security-policy"]
+            assert http.get(path, headers=yours).status_code == 404
+            assert http.get(path).status_code == 401
+        for path in (
+            "images/x.png",
+            "images/..%2Fa.png",
+            "workspace-image?path=b.png",
+            "workspace-image?path=../x.png",
+        ):
+            assert http.get(f"{conversation}/{path}", headers=mine).status_code == 404, path
 
 
 def test_a_title_is_the_beginning_of_what_was_asked_first(quiet: httpx2.Client) -> None:

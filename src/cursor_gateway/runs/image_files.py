@@ -36,13 +36,14 @@ ImagePlace: TypeAlias = AttachedImage | WorkspaceImage
 
 def read_image_file(place: ImagePlace, folder: Path, workspace: str | None) -> bytes:
     """`folder` is the conversation's; the workspace is None if it may not be used. Raises `NotFound`."""
+    data = b""
     match place:
         case AttachedImage(name=name):
-            inside, path = folder / "images", name if is_image_name(name) else None
+            if is_image_name(name):
+                data = _read_inside(folder / "images", name)
         case WorkspaceImage(path=path):
-            inside = Path(workspace or "/")
-            path = path if workspace is not None and "\0" not in path else None
-    data = _read_inside(inside, path) if path else b""
+            if workspace is not None:
+                data = _read_inside(Path(workspace), path)
     if media_type_of(data) is None:
         raise NotFound("There is no PNG, JPEG, GIF or WebP image of at most 10 MB at this path.", param="path")
     return data

@@ -333,7 +333,7 @@ def _pretty(value: Any, indent: int | None = 2) -> str:
 def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
     metadata = document.metadata
     title = metadata.title or "untitled"
-    overview = f'<p class="overview">{prose(metadata.overview)}</p>' if metadata.overview else ""
+    overview = f'<p class="overview">{look.line(metadata.overview)}</p>' if metadata.overview else ""
     text = document.content.removeprefix(f"# {title}\n")  # its heading is above already
     content = f'<div class="prose">{look.blocks(text)}</div>' if text.strip() else ""
     head = _head("Plan", f"<h3>{prose_line(title)}</h3>")

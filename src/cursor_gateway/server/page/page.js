@@ -3,7 +3,7 @@ import { forgetKey, hasKey, json } from "./api.js";
 import { Conversation } from "./conversation.js";
 import { ask, byId, on } from "./dom.js";
 import { DEMO, examplesFor } from "./examples.js";
-import { openPalette } from "./palette.js";
+import { addOptions, openPalette } from "./palette.js";
 import { showPermissions } from "./permissions.js";
 import { chooseFolder, chooseMode, chooseModel, folder, folderOptions, focusPrompt, isModel, loadModels, modelOptions, modeOptions, setDefaults, setPromptState, setUpPrompt, showExamples } from "./prompt.js";
 import { route } from "./router.js";
@@ -81,8 +81,10 @@ document.addEventListener(
 	"toggle",
 	({ target: menu }) => {
 		if (!menu.matches(".menu[open]")) return;
-		menu.classList.remove("to-right");
-		menu.classList.toggle("to-right", menu.lastElementChild.getBoundingClientRect().left < 0);
+		menu.classList.remove("to-right", "downwards");
+		const { left, top } = menu.lastElementChild.getBoundingClientRect();
+		menu.classList.toggle("to-right", left < 0);
+		menu.classList.toggle("downwards", top < 0);
 	},
 	true,
 );
@@ -119,7 +121,7 @@ function escape(target) {
 	else target.blur();
 }
 
-async function findAnything() {
+function findAnything() {
 	const to = (value, label, hint, act) => ({ value, label, hint, act });
 	const pages = [
 		to("new", "New conversation", "n", () => byId("new").click()),
@@ -132,8 +134,9 @@ async function findAnything() {
 	];
 	const modes = modeOptions().map(({ value, label }) => to(value, `Mode: ${label}`, "", () => (chooseMode(value), focusPrompt())));
 	const models = modelOptions().map(({ value, label, hint }) => to(value, `Model: ${label}`, hint, () => (chooseModel(value), focusPrompt())));
-	const places = conversation.isNew ? (await folderOptions()).map(({ value, label, hint }) => to(value, `Folder: ${label}`, hint, () => (chooseFolder(value), focusPrompt()))) : [];
-	openPalette([...pages, ...modes, ...places, ...models], "Find a command, a model, a folder or a conversation", true);
+	openPalette([...pages, ...modes, ...models], "Find a command, a model, a folder or a conversation", true);
+	if (!conversation.isNew) return; // it stays where it began
+	folderOptions().then((found) => addOptions(found.map(({ value, label, hint }) => to(value, `Folder: ${label}`, hint, () => (chooseFolder(value), focusPrompt())))));
 }
 
 async function help() {

@@ -40,6 +40,12 @@ export function openPalette(offered, label, findsConversations = false) {
 	return new Promise((resolved) => (resolve = resolved));
 }
 
+/** To those that are offered: what took a while to find. */
+export function addOptions(found) {
+	options = [...options, ...found];
+	if (dialog.open) show();
+}
+
 function show() {
 	const words = box.value.trim();
 	const known = matching(options, words);
