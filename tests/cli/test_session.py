@@ -24,7 +24,7 @@ from tests.server.test_leaks import ended_agents
 CTRL_C, CTRL_D, UP, TAB, ALT_ENTER = "\x03", "\x04", "\x1b[A", "\t", "\x1b\r"
 _CODES = re.compile(r"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _LIMIT_SECONDS = 100  # for a red build only
-_READY = "Ask the agent."  # of an empty prompt
+_READY = "Ask the agent ·"  # of an empty prompt
 
 
 class Person:
@@ -32,7 +32,7 @@ class Person:
 
     def __init__(self, file: int, process: Process) -> None:
         self._file, self.process = file, process
-        self._seen = ""
+        self._seen = self.written = ""
 
     def sees(self, text: str) -> str:
         """Waits for it; returns what came up to its end. White space does not count: programs move the cursor."""
@@ -45,6 +45,7 @@ class Person:
             for _ in range(raw.count(b"\x1b[6n")):
                 os.write(self._file, b"\x1b[1;1R")
             self._seen += raw.decode("utf-8", "replace")
+            self.written += raw.decode("utf-8", "replace")
         plain = _CODES.sub("", self._seen)
         before, self._seen = plain[: found.end()], plain[found.end() :]
         return before
@@ -189,6 +190,14 @@ def test_a_terminal_that_can_do_nothing_has_a_prompt_too(home: Path) -> None:
         person.sees_a_prompt()
         person.types(CTRL_D)
         assert "\x1b" not in person.ended()
+
+
+def test_who_wants_no_colours_gets_none(home: Path) -> None:
+    with conversing(home, NO_COLOR="1") as person:
+        person.says("hello")
+        person.sees("You said: hello")
+        person.leaves()
+    assert not re.findall(r"\x1b\[[0-9;]*\b(?:3[0-7]|4[0-7]|9[0-7]|38|48)[;m]", person.written)
 
 
 # --- decisions and files ----------------------------------------------------------------------------

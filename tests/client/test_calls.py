@@ -18,6 +18,7 @@ from cursor_gateway.dialects.documents.request import (
     read_answer,
     read_chat_request,
 )
+from cursor_gateway.model.changes import RevertRequest
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.history import ConversationEntry
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
@@ -185,6 +186,28 @@ def test_deleting() -> None:
 
 def test_what_the_lost_reply_has_deleted_is_gone() -> None:
     Shell(LOST, NOT_FOUND).asked(calls.delete_conversation(LINK, "conv_1"))
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def test_changes_are_listed_and_reverted_and_files_found() -> None:
+    change = {"path": "a.txt", "operation": "edit", "language": "text", "diffs": []}
+    shell = Shell(*[answer(200, json.dumps({"files": [change], "notes": ["n"]}).encode())] * 2)
+    assert [file.path for file in shell.asked(calls.changes(LINK, "conv_1")).files] == ["a.txt"]
+    assert shell.asked(calls.changes(LINK, "conv_1", "chat_1")).notes == ["n"]
+    assert requested(shell) == [
+        "GET /v1/conversations/conv_1/changes",
+        "GET /v1/conversations/conv_1/changes chatId=chat_1",
+    ]
+    shell = Shell(answer(200, b'{"files": [{"path": "a.txt", "action": "restored"}], "token": "t"}'))
+    assert shell.asked(calls.revert(LINK, "conv_1", RevertRequest(chat_id="chat_1", preview=True))).token == "t"
+    assert requested(shell) == ["POST /v1/conversations/conv_1/revert"]
+    assert json.loads(shell.requests[0].body)["chatId"] == "chat_1"
+    shell = Shell(*[answer(200, b'{"files": ["src/price.py"]}')] * 2)
+    assert shell.asked(calls.files(LINK, "pri")) == ["src/price.py"]
+    assert shell.asked(calls.files(LINK, "pri", "/work")) == ["src/price.py"]
+    assert requested(shell) == ["GET /v1/workspace/files q=pri", "GET /v1/workspace/files q=pri workspace=/work"]
 
 
 # --- permissions ----------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -35,6 +36,7 @@ from cursor_gateway.model.documents import (
     ErrorMetadata,
     FileEditMetadata,
     Metadata,
+    PermissionRequest,
     PlanMetadata,
     PlanTodo,
     ResponseMetadata,
@@ -52,7 +54,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.render import terminal
-from cursor_gateway.render.cards import card
+from cursor_gateway.render.cards import card, changed_file
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.markdown import finished_blocks
 from cursor_gateway.render.terminal import TerminalView, make_console
@@ -283,6 +285,29 @@ def test_chosen_options_are_marked() -> None:
     shown = plain_text(whole(question(answers=[ClarificationAnswer(question_id="q2", selected_option_ids=["n", "?"])])))
     assert shown.count("●") == 1
     assert shown.endswith("○ Yes\n     ● No\n")
+
+
+def test_a_decision_takes_one_line() -> None:
+    permission = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    answers = [ClarificationAnswer(question_id="q1", selected_option_ids=["y"])]
+    assert plain_text(whole(question(permission=permission, answers=answers))) == "? Yes: npm test\n"
+    assert "○ No" in plain_text(whole(question(permission=permission)))
+
+
+def test_the_changes_of_a_file_have_their_lines_if_they_are_wanted() -> None:
+    diff = Diff(start_line=2, old_string="beta\n", new_string="gamma\n")
+    file = FileChange(path="a.txt", operation="edit", language="text", diffs=[diff], note="Not read.")
+    console = make_console(StringIO(), plain=True)
+    for with_lines, shown in (
+        (False, "✎ edit a.txt  +1 -1\n"),
+        (True, "✎ edit a.txt  +1 -1\n  2 - beta\n  2 + gamma\n  Not read.\n"),
+    ):
+        with console.capture() as captured:
+            console.print(changed_file(file, with_lines=with_lines))
+        assert captured.get() == shown
+    with console.capture() as captured:
+        console.print(changed_file(replace(file, added=7, removed=5), with_lines=False))
+    assert captured.get() == "✎ edit a.txt  +7 -5\n"
 
 
 def test_an_error_is_red_and_says_what_code_and_details() -> None:

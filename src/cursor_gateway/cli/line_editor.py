@@ -22,7 +22,7 @@ from cursor_gateway.render.visible import visible_line
 _MARK = "> "
 _MENU_LINES = 8
 _LEAVE = "Press Ctrl-C again to leave."
-_PLACEHOLDER = "Ask the agent. / for commands, @ for files, ! for the shell"
+_PLACEHOLDER = ["Ask the agent", "/ for commands", "@ for files", "! for the shell"]
 _STYLE = Style.from_dict(
     {
         "mark": "bold ansicyan",
@@ -79,7 +79,7 @@ class LineEditor:
             complete_while_typing=Condition(lambda: bool(completed_word(get_app().current_buffer.document))),
             reserve_space_for_menu=_MENU_LINES,
             prompt_continuation=" " * len(_MARK),
-            placeholder=lambda: FormattedText([("class:placeholder", "" if get_app().is_done else _PLACEHOLDER)]),
+            placeholder=_placeholder,
             bottom_toolbar=self._status,
             key_bindings=self._keys(),
             enable_suspend=True,
@@ -135,6 +135,12 @@ class LineEditor:
                 event.current_buffer.insert_text(name)
 
         return keys
+
+
+def _placeholder() -> FormattedText:
+    """Nothing once the prompt is over: it would stay on the screen."""
+    width = get_app().output.get_size().columns - len(_MARK) - 1
+    return FormattedText([("class:placeholder", "" if get_app().is_done else fitting(_PLACEHOLDER, width))])
 
 
 def fitting(parts: list[str], width: int) -> str:
