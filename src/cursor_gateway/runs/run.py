@@ -233,15 +233,18 @@ class Run(RunHandle):
                     self.faulted(error)
                     failure = _FAULT.failure()
                 self._uncancel()
-                commands = machine.agent_ended(failure, time())
-                if machine.stage is Stage.OVER:
-                    self._end_watch()
-                self._do(commands)
+                self._agent_ended(failure, time())
                 await self.log.flush()
         finally:
             self._end_watch()
             self._do(machine.broken_off(time()))
             await self.log.flush()
+
+    def _agent_ended(self, failure: Failure | None, now: float) -> None:
+        commands = self.machine.agent_ended(failure, now)
+        if self.machine.stage is Stage.OVER:
+            self._end_watch()
+        self._do(commands)
 
     def _end_watch(self) -> None:
         if self._watch is not None:
