@@ -13,8 +13,7 @@ from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.machine import (
     Append,
     Command,
-    Deliver,
-    EndAgent,
+    GiveAnswer,
     RunMachine,
     SetTimer,
     Start,
@@ -24,7 +23,7 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import OpenCalls
+from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.scripted import info
@@ -70,7 +69,7 @@ class Shell:
                     self.due = start
                 case EndAgent():
                     self.must_end = True
-                case Deliver(id=id, answer=answer):
+                case GiveAnswer(id=id, answer=answer):
                     if id in self.held:
                         self.held.remove(id)
                         self.answers[id] = answer

@@ -50,7 +50,6 @@ from cursor_gateway.runs.machine import (
     STOPPED,
     Append,
     Command,
-    EndAgent,
     RunMachine,
     SetTimer,
     Stage,
@@ -62,6 +61,7 @@ from cursor_gateway.runs.machine import (
     Terms,
     Timer,
 )
+from cursor_gateway.runs.open_calls import EndAgent
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.shell import LIMITS, TERMS, Shell, results_in
 
