@@ -289,13 +289,13 @@ class Questions:
     def call_for(self, answers: Sequence[ClarificationAnswer]) -> str | None:
         """None: no question is open. Raises `InvalidRequest` for answers that match no open question."""
         every: dict[str, ClarificationQuestion] = {}
-        for call_id, asked in self.asked.items():
+        for id, asked in self.asked.items():
             if isinstance(asked, Question):
                 questions = {question.id: question for question in asked.questions}
                 is_meant = any(answer.question_id in questions for answer in answers)
                 if is_meant and asked.permission is None:
                     check_answers(questions, answers)
-                    return call_id
+                    return id
                 every |= questions
         if every:
             check_answers(every, answers)
@@ -306,15 +306,15 @@ class Questions:
         """The calls that wait for permission, by the ids of their questions."""
         found = self.asked.items()
         return {
-            asked.questions[0].id: call_id
-            for call_id, asked in found
+            asked.questions[0].id: id
+            for id, asked in found
             if isinstance(asked, Question) and asked.permission is not None
         }
 
     @property
     def plan(self) -> str | None:
         """The call that waits for a decision on its plan."""
-        return next((call_id for call_id, asked in self.asked.items() if isinstance(asked, Plan)), None)
+        return next((id for id, asked in self.asked.items() if isinstance(asked, Plan)), None)
 
     @property
     def awaited(self) -> str:
