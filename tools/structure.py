@@ -18,8 +18,8 @@ _LIMITS = Path(__file__).with_suffix(".toml")
 
 # The objects of one run while it is driven.
 _LIVE_RUN = (
-    *("Run", "RunHandle", "Driver", "EventLog", "Journal", "Readers", "Wakeups", "Waiting", "OpenCalls"),
-    *("CallerTools", "Questions", "UsageTotal", "TimeoutWatch", "RunState"),
+    *("Run", "RunHandle", "RunMachine", "EventLog", "Journal", "Readers", "Wakeups", "OpenCalls"),
+    *("CallerTools", "Questions", "UsageTotal", "RunState"),
 )
 
 

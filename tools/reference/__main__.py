@@ -15,6 +15,7 @@ from tools.reference.index_pages import decisions_index, reference_index
 from tools.reference.man_page import man_page
 from tools.reference.modules_page import modules_page
 from tools.reference.open_calls_page import open_calls_page
+from tools.reference.run_page import run_page
 from tools.reference.structure_page import structure_page
 from tools.reference.table_pages import cli_page, errors_page, settings_page, tools_page
 from tools.reference.troubleshooting_page import troubleshooting_page
@@ -34,6 +35,7 @@ PAGES: Pages = {
     "failures.md": failures_page,
     "modules.md": modules_page,
     "open-calls.md": open_calls_page,
+    "run.md": run_page,
     "schema.json": lambda: msgspec.json.format(msgspec.json.encode(json_schema()), indent=2).decode() + "\n",
     "settings.md": settings_page,
     "structure.md": structure_page,

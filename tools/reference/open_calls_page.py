@@ -23,15 +23,15 @@ def open_calls_page() -> str:
         "What a run waits for",
         _INTRODUCTION,
         "## A call of one of the caller's tools",
-        _matrix(TOOL_CALLS),
+        matrix(TOOL_CALLS),
         "## A question, a plan or a permission",
-        _matrix(QUESTIONS),
+        matrix(QUESTIONS),
         "## The run",
-        _matrix(PHASES),
+        matrix(PHASES),
     )
 
 
-def _matrix(rows: Mapping[_State, Mapping[_Input, tuple[_State, Sequence[_Action]]]]) -> str:
+def matrix(rows: Mapping[_State, Mapping[_Input, tuple[_State, Sequence[_Action]]]]) -> str:
     """A row for each input, a column for each state that has any."""
     states = [state for state, row in rows.items() if row]
     inputs = list(dict.fromkeys(input for row in rows.values() for input in row))

@@ -1,4 +1,4 @@
-"""One run's calls of its caller's tools: what the agent asks for in; calls, and results for the agent, out.
+"""What one run's agent asks of others in; calls of the caller's tools, and questions to people, out.
 
     the agent calls (MCP, held open) ──┐                               ┌─▶ the held call is answered, the agent runs on
     a tool of its own was denied ──────┴─▶ quiet ─▶ pause ─▶ results ──┴─▶ the agent has gone: its next turn has them
@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
+from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question
 from cursor_gateway.model.agent_events import CallerToolAnswered, CallerToolAsked, ToolEnded
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -29,8 +29,10 @@ from cursor_gateway.model.caller_tools import (
     ToolResult,
     usable,
 )
+from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
 from cursor_gateway.model.images import Image
 from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
 from cursor_gateway.runs.open_calls import OpenCalls
@@ -276,6 +278,52 @@ class CallerTools:
             events.append(CallerToolAnswered(id, result, round(seconds * 1000)))
         self._also.setdefault(pause, []).extend(also)
         return events, given
+
+
+class Questions:
+    """One run's. If no answer arrives in time, the agent continues without one."""
+
+    def __init__(self) -> None:
+        self.asked: dict[str, Question | Plan] = {}  # and still open, by call
+
+    def call_for(self, answers: Sequence[ClarificationAnswer]) -> str | None:
+        """None: no question is open. Raises `InvalidRequest` for answers that match no open question."""
+        every: dict[str, ClarificationQuestion] = {}
+        for id, asked in self.asked.items():
+            if isinstance(asked, Question):
+                questions = {question.id: question for question in asked.questions}
+                is_meant = any(answer.question_id in questions for answer in answers)
+                if is_meant and asked.permission is None:
+                    check_answers(questions, answers)
+                    return id
+                every |= questions
+        if every:
+            check_answers(every, answers)
+        return None
+
+    @property
+    def permissions(self) -> dict[str, str]:
+        """The calls that wait for permission, by the ids of their questions."""
+        found = self.asked.items()
+        return {
+            asked.questions[0].id: id
+            for id, asked in found
+            if isinstance(asked, Question) and asked.permission is not None
+        }
+
+    @property
+    def plan(self) -> str | None:
+        """The call that waits for a decision on its plan."""
+        return next((id for id, asked in self.asked.items() if isinstance(asked, Plan)), None)
+
+    @property
+    def awaited(self) -> str:
+        """What to send; empty where nothing is asked."""
+        if any(isinstance(asked, Question) and asked.permission is None for asked in self.asked.values()):
+            return "send `answers` to its questions"
+        if self.plan is not None:
+            return "send `plan` to accept or reject its plan"
+        return "send `permissions` to allow or deny what it asks for" if self.permissions else ""
 
 
 def _call(call: CallerCall) -> Call:

@@ -57,9 +57,8 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import Message
 from cursor_gateway.runs import open_calls
-from cursor_gateway.runs.caller_tools import CallerTools, Denied, GivenUp
-from cursor_gateway.runs.open_calls import Call, Kind, OpenCalls
-from cursor_gateway.runs.questions import Questions
+from cursor_gateway.runs.caller_tools import CallerTools, Denied, GivenUp, Questions
+from cursor_gateway.runs.open_calls import Call, EndAgent, Kind, OpenCalls
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.usage import UsageTotal
@@ -174,11 +173,7 @@ class StartAgent(Struct, frozen=True):
     start: Start
 
 
-class EndAgent(Struct, frozen=True):
-    """Whatever it is doing; `agent_ended` is called when it is gone, also if there is none."""
-
-
-class Deliver(Struct, frozen=True):
+class GiveAnswer(Struct, frozen=True):
     """To the agent, which waits for the answer to this call. None: there will be none."""
 
     id: str
@@ -192,7 +187,8 @@ class SetTimer(Struct, frozen=True):
     seconds: float | None
 
 
-Command: TypeAlias = Append | StartAgent | EndAgent | Deliver | SetTimer
+# `EndAgent`: whatever the agent is doing; `agent_ended` is called when it is gone, also if there is none.
+Command: TypeAlias = Append | StartAgent | EndAgent | GiveAnswer | SetTimer
 
 _START = {start: StartAgent(start) for start in Start}
 _END = EndAgent()
@@ -519,10 +515,10 @@ class RunMachine:
                     commands += self._pause(fresh, shown, now)
                 case open_calls.Deliver(id=id):
                     assert answers is not None
-                    commands.append(Deliver(id, answers[id]))
+                    commands.append(GiveAnswer(id, answers[id]))
                 case open_calls.Release(id=id):
-                    commands.append(Deliver(id, None))
-                case open_calls.EndAgent():
+                    commands.append(GiveAnswer(id, None))
+                case EndAgent():
                     commands += self._ends_with_calls_open()
                 case open_calls.BeginTurn():
                     commands += self._move(StageInput.DUE)

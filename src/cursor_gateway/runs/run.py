@@ -24,8 +24,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.machine import (
     Append,
     Command,
-    Deliver,
-    EndAgent,
+    GiveAnswer,
     RunMachine,
     SetTimer,
     Stage,
@@ -36,7 +35,7 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import OpenCalls
+from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
 from cursor_gateway.runs.readers import Readers, wake
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.sources.base import Turn, never
@@ -315,7 +314,7 @@ class Run(RunHandle):
             match command:
                 case Append(events=events):
                     self.log.add(events)
-                case Deliver(id=id, answer=answer):
+                case GiveAnswer(id=id, answer=answer):
                     held = self._held.get(id)
                     if held is not None and not held.done():
                         held.set_result(answer)

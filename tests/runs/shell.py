@@ -1,0 +1,158 @@
+"""A machine's commands, carried out without an event loop: what `Run` does with a task, timers and futures."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from cursor_gateway.errors import Failure
+from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.caller_tools import Offer, ToolResult
+from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.messages import Message, ToolMessage
+from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.machine import (
+    Append,
+    Command,
+    GiveAnswer,
+    RunMachine,
+    SetTimer,
+    Start,
+    StartAgent,
+    Terms,
+    Timeouts,
+    Timer,
+    WaitLimits,
+)
+from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
+from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.run_state import RunState
+from tests.runs.scripted import info
+
+LIMITS = Timeouts(first_event_seconds=60, idle_seconds=100, run_seconds=1000)
+TERMS = Terms(limits=LIMITS, session_id="session-1", can_restart=True, fallback="other")
+
+
+class Shell:
+    """It asserts what holds for every command, whatever the machine decides."""
+
+    def __init__(
+        self, offer: Offer | None = None, terms: Terms = TERMS, log: Sequence[DocumentEvent] = (), **options: Any
+    ) -> None:
+        """`log` is that of a run that another process began."""
+        state, assembler, closing = RunState().push_all(log), Assembler(info()), list[DocumentEvent]()
+        if log:
+            assembler, closing = state.interrupt(info(), "Say it.", "(Another agent continues.)")
+        calls = OpenCalls()
+        caller = CallerTools(offer, calls, run_id="chat_1") if offer is not None else None
+        self.machine = RunMachine(state, assembler, WaitLimits(), calls=calls, caller=caller, **options)
+        self.log, self.now = list(log), 0.0
+        self.due: Start | None = None  # how an agent is to be started
+        self.works = False  # one does
+        self.must_end = False  # whatever there is
+        self.starts: list[Start] = []
+        self.held: set[str] = set()
+        self.answers: dict[str, object] = {}  # that were delivered
+        self.timers: dict[Timer, float] = {}  # and when they fire
+        self.do([Append(closing)] if closing else [])
+        self.do(self.machine.started(terms, self.now))
+
+    def do(self, commands: Sequence[Command]) -> Sequence[Command]:
+        for command in commands:
+            match command:
+                case Append(events=events):
+                    assert self.done is None, "nothing comes after the end"
+                    self.log += events
+                    self.machine.state.push_all(events)
+                case StartAgent(start=start):
+                    assert not self.works, "one agent at a time"
+                    assert self.due is None
+                    self.due = start
+                case EndAgent():
+                    self.must_end = True
+                case GiveAnswer(id=id, answer=answer):
+                    if id in self.held:
+                        self.held.remove(id)
+                        self.answers[id] = answer
+                    else:
+                        assert answer is None, "an answer is delivered once, to an agent that waits"
+                case SetTimer(timer=timer, seconds=None):
+                    self.timers.pop(timer, None)
+                case SetTimer(timer=timer, seconds=float() | int() as seconds):
+                    self.timers[timer] = self.now + seconds
+        return commands
+
+    @property
+    def done(self) -> Done | None:
+        return self.log[-1] if self.log and isinstance(self.log[-1], Done) else None
+
+    @property
+    def failure(self) -> Failure | None:
+        assert self.done is not None
+        return self.done.failure
+
+    # --- the agent ----------------------------------------------------------------------------------
+
+    def begin(self) -> list[Message]:
+        """The agent that is due. What it is told that is new to its session."""
+        if not self.starts and self.due is None:
+            self.do(self.machine.may_begin())
+        assert self.due is not None
+        start, self.due = self.due, None
+        self.starts.append(start)
+        news = list(self.machine.news()) if start is Start.RESUMED else []
+        self.works, self.must_end = True, False
+        self.machine.agent_started(start in (Start.FIRST, Start.RESUMED), self.now)
+        return news
+
+    def say(self, *events: AgentEvent) -> Sequence[Command]:
+        assert self.works
+        return self.do(self.machine.agent_said(events, self.now))
+
+    def gone(self, failure: Failure | None = None) -> None:
+        """Nothing is left of the agent, if there was one: neither does it wait for anything."""
+        for id in sorted(self.held):
+            self.give_up(id)
+        self.works = self.must_end = False
+        self.due = None
+        self.do(self.machine.agent_ended(failure, self.now))
+
+    def call(self, name: str, /, **arguments: Any) -> str | ToolResult:
+        made, commands = self.machine.tool_called(name, arguments, self.now)
+        if isinstance(made, str):
+            self.held.add(made)
+        self.do(commands)
+        return made
+
+    def ask(self, id: str, what: Question | Plan) -> None:
+        self.held.add(id)
+        self.do(self.machine.asked(id, what, self.now))
+
+    def give_up(self, id: str) -> None:
+        self.held.discard(id)
+        self.do(self.machine.gave_up(id, self.now))
+
+    # --- the others ---------------------------------------------------------------------------------
+
+    def send(self, *also: Message, offer: Offer | None = None, **results: str) -> int:
+        given = {id: ToolResult(text=text) for id, text in results.items()}
+        pause, commands = self.machine.caller_sent(given, also, offer, self.now)
+        self.do(commands)
+        return pause
+
+    def fire(self, timer: Timer) -> Sequence[Command]:
+        self.now = max(self.now, self.timers.pop(timer))
+        match timer:
+            case Timer.LIMITS:
+                return self.do(self.machine.limits_timer_fired(self.now))
+            case Timer.CALLS:
+                return self.do(self.machine.calls_timer_fired(self.now))
+            case Timer.READERS:
+                return self.do(self.machine.readers_left(0, 0))
+
+    @property
+    def texts(self) -> list[str]:
+        return self.machine.state.said
+
+
+def results_in(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    return [(message.call_id, message.text) for message in messages if isinstance(message, ToolMessage)]
