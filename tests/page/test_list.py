@@ -46,7 +46,7 @@ def test_conversations_are_grouped_by_their_folders(page: Page, gateway: Running
     expect(group).to_contain_text(title)
     page.get_by_label("Filter the list").click()
     page.get_by_label("Date", exact=True).check()
-    expect(page.locator("#conversations h2").first).to_have_text("Today")
+    expect(page.locator("#conversations h2:text-is('Today')")).to_have_count(1)
     page.keyboard.press("Escape")
     page.get_by_role("link", name="New conversation").click()
     page.get_by_role("button", name="Folder:").click()

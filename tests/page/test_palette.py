@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.page.conftest import both_sizes
-from tests.page.using import answer_menu, answers, ask_and_wait, expect_state, prompt_box
+from tests.page.using import answer_menu, answers, ask_and_wait, expect_state, menu, prompt_box
 from tests.server.conftest import unique
 
 
@@ -81,6 +81,7 @@ def test_arrow_up_brings_back_what_was_sent(page: Page) -> None:
 def test_versions_of_a_prompt_are_switched_in_place(page: Page) -> None:
     first, second = unique(), unique()
     ask_and_wait(page, first)
+    address = page.url
     page.locator(".turn").hover()
     page.get_by_role("button", name="Edit prompt").click()
     page.get_by_role("textbox", name="Edited prompt").fill(second)
@@ -94,6 +95,11 @@ def test_versions_of_a_prompt_are_switched_in_place(page: Page) -> None:
     expect(versions).to_have_text("1/2")
     versions.get_by_role("link", name="Next version").click()
     expect(page.locator(".asked")).to_have_text(second)
+    menu(page).get_by_role("button", name="Delete").click()
+    page.reload()  # ends the time in which it can be undone
+    page.goto(address)
+    expect(page.locator(".asked")).to_have_text(first)
+    expect(versions).to_have_count(0)
 
 
 def test_an_answer_is_asked_for_again_with_another_model(page: Page) -> None:

@@ -37,6 +37,10 @@ export function keepRecent(kind, value, most = 5) {
 
 export function forget(id) {
 	for (const name of [drafts, files, origins, queues]) localStorage.removeItem(name(id));
+	for (const name of Object.keys(localStorage).filter((one) => one.startsWith("variants:"))) {
+		const left = JSON.parse(localStorage.getItem(name)).filter(({ conversation }) => conversation !== id);
+		keep(name, left.length > 1 ? JSON.stringify(left) : "");
+	}
 }
 
 function keep(name, text) {
