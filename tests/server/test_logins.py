@@ -49,8 +49,7 @@ class Shared(Struct, frozen=True):
 
     def command(self, *arguments: str) -> "subprocess.CompletedProcess[bytes]":
         port = self.gateway.url.rpartition(":")[2]
-        settings = {"CURSOR_GATEWAY_DATA_DIR": str(self.gateway.data), "CURSOR_GATEWAY_PORT": port}
-        return finished(*arguments, **settings)
+        return finished(*arguments, CURSOR_GATEWAY_DATA_DIR=str(self.gateway.data), CURSOR_GATEWAY_PORT=port)
 
 
 @pytest.fixture(scope="module")

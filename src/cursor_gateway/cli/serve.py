@@ -255,7 +255,6 @@ async def _serve(
     from cursor_gateway.cli.dialects import dialects_of
     from cursor_gateway.cli.key_rings import key_ring
     from cursor_gateway.server.app import build_app
-    from cursor_gateway.server.logins import LoginEndpoints
     from cursor_gateway.server.rendering import Renderings
     from cursor_gateway.server.serving import serve_apps
 
@@ -266,6 +265,8 @@ async def _serve(
                 app = build_app(service, settings, metrics, dialects, renderings, keys, serves_clients=serves)
                 apps = {app: sockets}
             else:
+                from cursor_gateway.server.logins import LoginEndpoints
+
                 logins, others = LoginEndpoints(shared.sharing, settings), shared.sharing.keys
                 here = build_app(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
                 away = build_app(
