@@ -295,13 +295,11 @@ def test_a_decision_takes_one_line() -> None:
 
 
 def test_the_changes_of_a_file_have_their_lines_if_they_are_wanted() -> None:
-    diff = Diff(start_line=2, old_string="beta\n", new_string="gamma\n")
+    diff = Diff(start_line=2, end_line=2, old_string="beta\n", new_string="gamma\n")
     file = FileChange(path="a.txt", operation="edit", language="text", diffs=[diff], note="Not read.")
     console = make_console(StringIO(), plain=True)
-    for with_lines, shown in (
-        (False, "✎ edit a.txt  +1 -1\n"),
-        (True, "✎ edit a.txt  +1 -1\n  2 - beta\n  2 + gamma\n  Not read.\n"),
-    ):
+    head = "✎ edit a.txt  +1 -1\n"
+    for with_lines, shown in ((False, head), (True, f"{head}  2 - beta\n  2 + gamma\n  Not read.\n")):
         with console.capture() as captured:
             console.print(changed_file(file, with_lines=with_lines))
         assert captured.get() == shown
