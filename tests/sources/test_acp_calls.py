@@ -8,7 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.acp.calls import also_changed, call_of, denied, ended, has_made_up_id, learn, merge, started
+from cursor_gateway.sources.acp.calls import (
+    also_changed,
+    asked_call,
+    call_of,
+    denied,
+    ended,
+    has_made_up_id,
+    learn,
+    merge,
+    started,
+)
 from cursor_gateway.wire.payload import Fields
 
 PROPOSED = {"type": "diff", "path": "/f", "oldText": "a", "newText": "b"}
@@ -295,6 +305,7 @@ def test_several_diffs_of_a_file(texts: list[tuple[str | None, str]], expected: 
 
 def test_each_file_of_a_call_is_a_change() -> None:
     diffs = [diff_of("/b", "x", "y"), diff_of("/a", "1", "2"), diff_of("/c", None, "new"), diff_of("/b", "y", "z")]
+    diffs.append({"type": "content", "content": {"type": "text", "text": "Edited three files."}})
     call = call_of(Fields({"kind": "edit", "rawInput": {"path": "/a"}}))
     learn(call, Fields({"status": "completed", "content": diffs}))
     first, others = ended(call), also_changed(call)
@@ -338,6 +349,7 @@ def test_any_changes_of_any_files_lead_from_the_old_text_to_the_new(
     [
         ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": 30}, (30, 30)),
         ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": 0}, (1, 1)),
+        ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": 2**64}, (10**9, 10**9)),
         ("-- a//f\na", "++ b//f\nb", {"path": "/other", "line": 30}, (1, 1)),
         ("-- a//f\na", "++ b//f\nb", {"path": "/f", "line": None}, (1, 1)),
         ("a\nb\n", "a\nc\n", {"path": "/f", "line": 30}, (31, 31)),
@@ -454,6 +466,13 @@ def test_another_report_of_a_call_adds_what_it_contains() -> None:
         "completed",
     )
     assert action == OtherTool(tool="web_fetch", arguments={"url": "https://a.b/c"}, data="# C")
+
+
+def test_a_request_for_permission_names_the_files_of_its_diffs() -> None:
+    reason = {"type": "content", "content": {"type": "text", "text": "Not in allowlist"}}
+    requested = {"toolCallId": "1", "locations": [{"path": "/a"}], "content": [reason, diff_of("/b", "x", "y")]}
+    about = asked_call(Fields(requested))
+    assert about.all == {"toolCallId": "1", "locations": [{"path": "/a"}, {"path": "/b"}]}
 
 
 def test_a_call_that_was_denied_has_the_gateways_reason() -> None:

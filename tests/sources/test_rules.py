@@ -57,6 +57,11 @@ def test_tools_and_pages() -> None:
     assert is_allowed_tool("tracker", "get", ["Mcp(tracker:*)"])
     assert not is_allowed_tool("", "get", ["Mcp(tracker:get)"])
     assert is_allowed_tool("", "get", ["Mcp(*:get)"])
+    assert is_allowed_tool("tracker", "get", ["Mcp(*)"])
+    assert not is_allowed_tool("tracker:evil", "get", ["Mcp(tracker:*)"])
+    assert not is_allowed_tool("tracker", "evil:get", ["Mcp(*:get)"])
+    assert is_allowed_command("docker run a:b", ["Shell(docker run a:b)"])
+    assert not is_allowed_command("docker run a b", ["Shell(docker run a:b)"])
     assert is_allowed_page("https://example.com/a", ["WebFetch(*.com)"])
     assert not is_allowed_page("nonsense", ["WebFetch(*)"])
 

@@ -451,6 +451,11 @@ MUTATIONS: tuple[Mutation, ...] = (
             '_matches(f"{pattern} *", command, ".*")',
             '_matches(f"{pattern}*", command, ".*")',
         ),
+        (
+            "Rules: a server is named by the whole of its name",
+            'if _matches(its_server, server, ".*") and _matches(its_tool, tool, ".*")',
+            'if _matches(pattern, f"{server}:{tool}", ".*")',
+        ),
         ("Rules: an empty path is not allowed", "    if not path:\n        return False\n", ""),
     ),
     *_of(
@@ -461,6 +466,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "        case _:\n            return False",
             "        case _:\n            return True",
         ),
+        ("Rules: every file of a call", 'args.text("path"), *(path for path, _ in call.places)]', 'args.text("path")]'),
         ("Rules: never for always", 'kind = "allow_once" if allow', 'kind = "allow_always" if allow'),
     ),
     *_of(
@@ -492,6 +498,8 @@ MUTATIONS: tuple[Mutation, ...] = (
             "return None if call.server and call.server == offered.server else REJECTED",
             "return None",
         ),
+        ("ACP: rules judge what is asked for", 'for name in ("rawInput", "locations")', "for name in ()"),
+        ("ACP: links do not lead out of a rule", "call.places += _behind_links(", "_ = _behind_links("),
         (
             "ACP: nobody is asked unless the operator says so",
             "if person is None or not self._policy.ask:",
@@ -523,6 +531,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a hook: the gateway's files are not changed", "if is_own or not call.place", "if False"),
         ("a hook: a run that is not known may do nothing", "return Refusal(_UNKNOWN)", "return None"),
         ("a hook: an uncertain call needs what all allow", "in policies if", "in list(policies)[:1] if"),
+    ),
+    *_of(
+        "sources/cursor/hook_server.py",
+        "tests/sources/test_hook_server.py",
+        ("a hook: a sub-agent may be of each run of its workspace", "if len(found) != 1 or late:", "if not found:"),
+        ("a hook: a sub-agent may be of a run that has just ended", "if turn.had_tasks:", "if False:"),
+        ("a hook: a sub-agent is of its workspace", 'if call.workspace in ("", turn.workspace)}', "}"),
     ),
     *_of(
         "sources/cursor/hooks_file.py",

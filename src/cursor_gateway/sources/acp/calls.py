@@ -72,6 +72,7 @@ _SHARED_KINDS = {
 _BY_ARGUMENT = {"globPattern": "glob", "pattern": "grep", "searchTerm": "webSearch", "url": "webFetch"}
 _MCP_TOOLS = frozenset({"mcp", "mcpToolCall", "mcp_tool_call", "callMcpTool", "call_mcp_tool"})
 _MCP_NAMES = frozenset({"providerIdentifier", "serverIdentifier", "server", "toolName", "name"})
+_LAST_LINE = 10**9  # of any file
 _OUTCOMES = ("success", "error", *CODES)
 _TEXT_FIELDS = {"shell": "stdout", "webFetch": "markdown"}  # where a tool's text is read
 REJECTED: dict[str, Any] = {"rejected": {"reason": "The agent's configuration, a hook or its mode did not allow it."}}
@@ -325,15 +326,12 @@ def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
         action, outcome = read_result("edit", args, {"success": {"path": path}})
     line = next((line for place, line in call.places if place == path and line), 1)
     if not is_whole or line > old.count("\n") + 1:  # the text is a part of the file
-        action = _moved(action, line - 1)
+        assert isinstance(action, FileEdit)
+        assert action.diff is not None
+        before = min(line, _LAST_LINE) - 1
+        start, end = action.diff.start_line + before, action.diff.end_line + before
+        action = replace(action, diff=replace(action.diff, start_line=start, end_line=end))
     return action, outcome
-
-
-def _moved(action: Action, lines: int) -> Action:
-    if not isinstance(action, FileEdit) or action.diff is None:
-        return action
-    diff = action.diff
-    return replace(action, diff=replace(diff, start_line=diff.start_line + lines, end_line=diff.end_line + lines))
 
 
 def _without_headers(old: str, new: str, path: str) -> tuple[tuple[str | None, str], tuple[str | None, str]]:

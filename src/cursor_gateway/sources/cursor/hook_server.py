@@ -46,7 +46,7 @@ class HookServer:
             # Without `start_serving` it waits for nothing, so a cancelled start cannot lose the server.
             self._server = await asyncio.start_unix_server(self._connected, self.socket, start_serving=False)
             await self._server.start_serving()
-            await asyncio.to_thread(remove_left_folders, self._folder.parent)
+            await asyncio.to_thread(remove_left_folders, self._folder)
 
     def add(self, session: str, turn: Approvals) -> None:
         self._turns[session] = turn
@@ -144,12 +144,12 @@ def asked_call(told: object) -> AskedCall:
     return AskedCall(fields.text("conversation_id"), fields.text("tool_name"), args.all, place, workspace)
 
 
-def remove_left_folders(place: Path) -> None:
-    """Removes the folders of gateways that were killed: nobody listens at their sockets."""
-    for folder in place.glob(f"{_FOLDER}*"):
+def remove_left_folders(own: Path) -> None:
+    """Removes the folders beside it of gateways that were killed: nobody listens at their sockets."""
+    for folder in own.parent.glob(f"{_FOLDER}*"):
         with suppress(OSError):
             facts = folder.lstat()
-            if facts.st_uid == os.geteuid() and _is_left(folder, time.time() - facts.st_mtime):
+            if folder != own and facts.st_uid == os.geteuid() and _is_left(folder, time.time() - facts.st_mtime):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
