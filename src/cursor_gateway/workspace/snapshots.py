@@ -29,7 +29,25 @@ _END_SECONDS = 20.0  # that a reader waits for the tree after a turn
 _MOST_TREES = 8
 _MOST_FILES = 5_000  # that a turn's record has
 _READERS = frozenset(
-    ["read_file", "grep", "glob_file_search", "list_dir", "codebase_search", "read_lints", "todo_read", "web_search", "web_fetch", "fetch", "exa_search", "exa_fetch", "list_mcp_resources", "read_mcp_resource", "get_mcp_tools", "reflect", "switch_mode"]
+    [
+        "read_file",
+        "grep",
+        "glob_file_search",
+        "list_dir",
+        "codebase_search",
+        "read_lints",
+        "todo_read",
+        "web_search",
+        "web_fetch",
+        "fetch",
+        "exa_search",
+        "exa_fetch",
+        "list_mcp_resources",
+        "read_mcp_resource",
+        "get_mcp_tools",
+        "reflect",
+        "switch_mode",
+    ]
 )  # tools that change no files
 
 

@@ -28,6 +28,7 @@ from cursor_gateway.wire.surrogates import repair_json
 
 FOLDER = "runs"
 SUFFIX, ENDED = ".ndjson", ".ended.ndjson"
+SPARE = ".spare-"  # the beginning of the names of empty files
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _BATCH = re.compile(rb'\{"first":(\d{1,10}),"count":(\d{1,10}),"events":')
@@ -90,10 +91,11 @@ def name_of(run_id: str) -> str:
 class RunFile:
     """As the process has it that appends to it."""
 
-    __slots__ = ("count", "end", "is_created", "is_entered", "is_torn", "new", "path", "places", "size")
+    __slots__ = ("count", "end", "is_created", "is_entered", "is_torn", "new", "path", "places", "size", "spare")
 
-    def __init__(self, folder: str, new: NewRun, *, is_entered: bool) -> None:
-        self.new = new
+    def __init__(self, folder: str, new: NewRun, *, is_entered: bool, spare: str = "") -> None:
+        """`spare` is an empty file that can be renamed, in place of a new one."""
+        self.new, self.spare = new, spare
         self.path = f"{folder}/{name_of(new.id)}{SUFFIX}"
         self.is_entered = is_entered  # the database has the run's beginning
         self.end: RunEnd | None = None
@@ -129,6 +131,12 @@ class RunFile:
 
     def _create(self) -> int:
         try:
+            if self.spare and not os.path.exists(self.path):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    os.rename(self.spare, self.path)
+                    file = os.open(self.path, _EXISTING)
+                    self.is_created = True
+                    return file
             file = os.open(self.path, _NEW, 0o600)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
