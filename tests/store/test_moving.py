@@ -16,7 +16,7 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import Behind, Fenced, Idempotency, KeyTaken, NewRun, Stored
 from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
 from cursor_gateway.store.sqlite.opening import FILE, examine
-from cursor_gateway.store.sqlite.run_files import Batch, RunFile, begin_line
+from cursor_gateway.store.sqlite.run_files import EventBatch, RunFile, begin_line
 from tests.store.blocking import Database
 from tests.store.making import ME, deltas, envelope, lease, new_run, run_end
 from tests.store.test_connections import locked
@@ -179,7 +179,7 @@ def test_a_marked_file_is_not_written_to(
     assert store.append(lease("run"), 3, deltas(3)) == Fenced("claimed")
 
 
-def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[Batch]) -> None:
+def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventBatch]) -> None:
     list(rows)  # which marks the file
     raise KeyboardInterrupt
 

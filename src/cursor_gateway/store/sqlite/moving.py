@@ -39,10 +39,10 @@ from cursor_gateway.store.sqlite.run_files import (
     ENDED,
     SPARE,
     SUFFIX,
-    Batch,
     DamagedFile,
+    EventBatch,
+    FileSummary,
     RunFile,
-    Summary,
     batch_line,
     begin_line,
     end_line,
@@ -140,17 +140,17 @@ class RunFiles:
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def read(self, run_id: str, next: int, max_bytes: int = sys.maxsize) -> list[Batch]:
+    def read(self, run_id: str, next: int, max_bytes: int = sys.maxsize) -> list[EventBatch]:
         """Batches from this event on, of a running run of any process; none if it has just ended. Raises
         `DamagedFile`."""
         own = self._own.get(run_id)
         path, place = (self._path(run_id), 0) if own is None else (own.path, own.place_of(next))
-        found, size = list[Batch](), 0
+        found, size = list[EventBatch](), 0
         with suppress(FileNotFoundError), open(path, "rb") as file:
             try:
                 file.seek(place)
                 for line in lines_of(file, -1 if place else 0):
-                    if isinstance(line, Batch) and line.first + line.count > next:
+                    if isinstance(line, EventBatch) and line.first + line.count > next:
                         found.append(line)
                         size += len(line.data)
                         if size >= max_bytes:
@@ -297,7 +297,7 @@ class RunFiles:
     def _recover(self, name: str) -> str:
         path = f"{self._folder}/{name}"
         try:
-            found = Summary(path)
+            found = FileSummary(path)
             if found.new is None:
                 return self._set_aside(path, found.damage) if found.damage else _remove_empty(path)
             end = None if found.damage else found.end
@@ -335,9 +335,9 @@ class RunFiles:
     def _take(self, run_id: str, is_granted: Callable[[sqlite3.Connection], bool]) -> bool:
         path, damage = self._path(run_id), ""
 
-        def rows(file: int) -> Iterator[Batch]:
+        def rows(file: int) -> Iterator[EventBatch]:
             nonlocal damage
-            found = Summary(path)
+            found = FileSummary(path)
             damage = found.damage
             mark(file)
             yield from rows_of(path, found.count)
@@ -392,6 +392,6 @@ def _remove(path: str) -> None:
 def _remove_empty(path: str) -> str:
     """Its writer was killed before its first line, or is about to write it."""
     with suppress(StoreUnavailable), locked(path) as file:
-        if file is not None and Summary(path).new is None:
+        if file is not None and FileSummary(path).new is None:
             _remove(path)
     return ""
