@@ -189,6 +189,7 @@ def full_disk(place: Place) -> str:
         _elsewhere(disk, place.folder / "other")
         with running_gateway(home) as gateway, client(gateway) as http:
             before = chat(http, "before")
+            wait_until(lambda: not list(disk.glob("runs/*.ndjson")), what="an answer that is in the database")
             ballast = fill(disk)
             result = [chat(http, standin(scenario)) for scenario in ("tools", "fences", "text chunks=200 length=20000")]
             assert all(answer["metadata"].get("stored") is False for answer in result), result[0]["metadata"]
@@ -229,7 +230,7 @@ def files_may_not_grow(place: Place) -> str:
 @fault(
     "locked database",
     provoked="Another program holds an exclusive transaction for 5 s, far longer than the writer's timeout of 0.1 s.",
-    holds="Answers are complete, marked `stored: false`, delayed by the lock at most once, and stored later.",
+    holds="Answers are complete and stored: in their files, and in the database when it is free.",
 )
 def locked_database(place: Place) -> str:
     with place.gateway() as gateway, client(gateway) as http:
@@ -241,25 +242,26 @@ def locked_database(place: Place) -> str:
             while len(result) < 50 and time.monotonic() < until:
                 result.append(chat(http, standin("text chunks=20 length=200")))
             time.sleep(max(0.0, until - time.monotonic()))
-            assert all(answer["metadata"].get("stored") is False for answer in result)
+            assert not any("stored" in answer["metadata"] for answer in result)
+            assert len(list(gateway.data.glob("runs/*.ndjson"))) >= len(result)
             other.execute("ROLLBACK")
         for answer in result:
             _wait_stored(http, answer)
         assert is_healthy(gateway)
-    return f"{len(result)} answers were complete during the lock and stored after it."
+    return f"{len(result)} answers were complete and stored during the lock, and in the database after it."
 
 
 @fault(
     "database deleted",
     provoked="The database's files are deleted while an answer streams.",
-    holds="The answer is complete and says that it is not stored; a new history is created without a restart.",
+    holds="The answer, which is in a file of its own, is complete and stored in a new history, without a restart.",
 )
 def deleted_database(place: Place) -> str:
     def delete(data: Path) -> None:
         for file in data.glob("history.db*"):
             file.unlink()
 
-    return _hit_while_streaming(place, delete)
+    return _hit_while_streaming(place, delete, keeps=True)
 
 
 @fault(
@@ -274,7 +276,7 @@ def deleted_directory(place: Place) -> str:
 @fault(
     "database replaced",
     provoked="Another gateway's database replaces the one in use while an answer streams.",
-    holds="The answer is complete and says that it is not stored; the other database is then served and written to.",
+    holds="The answer is complete and stored in the other database, which is served and written to from then on.",
 )
 def replaced_database(place: Place) -> str:
     with place.gateway() as gateway, client(gateway) as http:
@@ -286,10 +288,13 @@ def replaced_database(place: Place) -> str:
             file.unlink()
         os.replace(other, data / "history.db")
 
-    return _hit_while_streaming(place, replace, known=theirs)
+    return _hit_while_streaming(place, replace, known=theirs, keeps=True)
 
 
-def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Json | None = None) -> str:
+def _hit_while_streaming(
+    place: Place, hit: Callable[[Path], object], known: Json | None = None, *, keeps: bool = False
+) -> str:
+    """`keeps`: the file of the running run is not hit."""
     proceed = place.folder / "go-on"
     with place.gateway() as gateway, client(gateway) as http:
         chat(http, "before")
@@ -298,14 +303,16 @@ def _hit_while_streaming(place: Place, hit: Callable[[Path], object], known: Jso
             hit(gateway.data)
             proceed.touch()
             assert is_whole(stream.rest()), stream.body[-500:]
-        assert b'"stored":false' in stream.body
+        assert (b'"stored":false' in stream.body) != keeps
         after = wait_until(lambda: _stored_answer(http), what="an answer that is stored") or {}
         listed = [entry["id"] for entry in http.get("/v1/conversations").json()["conversations"]]
         assert after["conversationId"] in listed
+        assert len(listed) >= 1 + keeps + (known is not None), listed
         if known is not None:
             assert http.get(f"/v1/chat/{known['id']}").json() == known
         assert b'"level": "error"' not in gateway.log.read_bytes(), gateway.log.read_text()[-2000:]
-    return f"The stream of {len(stream.body)} bytes was complete and marked; the next answers were stored and listed."
+    marked = "stored" if keeps else "marked"
+    return f"The stream of {len(stream.body)} bytes was complete and {marked}; the next answers were stored and listed."
 
 
 @fault(

@@ -150,7 +150,7 @@ def check_recovered(folder: Path) -> None:
                 raise AssertionError(f"the run {run} is {record}")
             if stored[:same] != expected[:same] or not isinstance(stored[-1], Done):
                 raise AssertionError(f"of the run {run}, this is left: {stored}")
-        if left := list((folder / "runs").iterdir()):
+        if left := list((folder / "runs").glob("*.ndjson")):
             raise AssertionError(f"{left} are left")
     finally:
         found.close()

@@ -16,7 +16,7 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import Behind, Fenced, Idempotency, KeyTaken, NewRun, Stored
 from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
 from cursor_gateway.store.sqlite.opening import FILE, examine
-from cursor_gateway.store.sqlite.run_files import Batch, RunFile, begin_line
+from cursor_gateway.store.sqlite.run_files import EventBatch, RunFile, begin_line
 from tests.store.blocking import Database
 from tests.store.making import ME, deltas, envelope, lease, new_run, run_end
 from tests.store.test_connections import locked
@@ -41,7 +41,7 @@ def first(run: str = "run", conversation: str = "conv") -> NewRun:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(file.name for file in (folder / "runs").iterdir())
+    return sorted(file.name for file in (folder / "runs").iterdir() if not file.name.startswith("."))
 
 
 def in_database(folder: Path, table: str = "runs") -> int:
@@ -179,7 +179,7 @@ def test_a_marked_file_is_not_written_to(
     assert store.append(lease("run"), 3, deltas(3)) == Fenced("claimed")
 
 
-def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[Batch]) -> None:
+def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventBatch]) -> None:
     list(rows)  # which marks the file
     raise KeyboardInterrupt
 
@@ -299,6 +299,43 @@ def test_closing_moves_them(tmp_path: Path) -> None:
     assert (files(tmp_path), in_database(tmp_path)) == (["live.ndjson"], 2)
     with pytest.raises(StoreUnavailable, match="closed"):
         store.append(lease("live"), 2, deltas(2))
+
+
+def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_path: Path) -> None:
+    ended(store, "one", "one")
+    inode = (tmp_path / "runs/one.ended.ndjson").stat().st_ino
+    store._files.settle()
+    (spare,) = (tmp_path / "runs").iterdir()
+    assert (spare.stat().st_ino, spare.stat().st_size) == (inode, 0)
+    store.begin_with(first("two", "two"), deltas(1), None)
+    assert (tmp_path / "runs/two.ndjson").stat().st_ino == inode
+    assert not spare.exists()
+    assert store.events("two", ME).events == deltas(1)
+    ended(store, "three", "three")
+    store._files.settle()
+    for file in (tmp_path / "runs").glob(".spare*"):
+        file.unlink()
+    assert isinstance(store.begin_with(first("four", "four"), deltas(1), None), Stored)
+    store.close()
+    assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["four.ndjson", "two.ndjson"]
+
+
+def test_a_reader_never_gets_the_events_of_the_next_run_in_a_file(
+    store: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.begin_with(first("one", "one"), deltas(1), None)
+    original = run_files.lines_of
+
+    def lines_of(*values: object) -> object:
+        monkeypatch.setattr(moving, "lines_of", original)
+        store.end_run(lease("one"), 2, [Done(envelope("one"))], run_end("one"))
+        store._files.settle()
+        store.begin_with(first("two", "two"), deltas(1, 2, 3), None)
+        return original(*values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(moving, "lines_of", lines_of)
+    assert store._files.read("one", 1) == []
+    assert store.events("one", ME).events == [*deltas(1), Done(envelope("one"))]
 
 
 # --- what a killed process left ---------------------------------------------------------------------

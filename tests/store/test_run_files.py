@@ -17,10 +17,10 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import NewMessage
 from cursor_gateway.store.sqlite import run_files
 from cursor_gateway.store.sqlite.run_files import (
-    Batch,
     DamagedFile,
+    EventBatch,
+    FileSummary,
     RunFile,
-    Summary,
     batch_line,
     begin_line,
     end_line,
@@ -173,7 +173,7 @@ def test_an_event_is_found_without_reading_all_before_it(file: RunFile) -> None:
     with open(file.path, "rb") as opened:
         opened.seek(place)
         first = next(lines_of(opened, -1))
-    assert isinstance(first, Batch)
+    assert isinstance(first, EventBatch)
     assert 30 < first.first <= 40
     assert file.place_of(1) == file.place_of(0) == 0
 
@@ -192,7 +192,10 @@ def test_every_run_has_a_file_in_the_folder() -> None:
 def test_the_lines_come_back_as_they_were() -> None:
     begun, first, second, end = lines_of(BytesIO(WHOLE))
     assert begun == NEW
-    assert (first, second) == (Batch(1, 2, batches.encode(deltas(1, 2))), Batch(3, 1, batches.encode(deltas(3))))
+    assert (first, second) == (
+        EventBatch(1, 2, batches.encode(deltas(1, 2))),
+        EventBatch(3, 1, batches.encode(deltas(3))),
+    )
     assert end == END
 
 
@@ -224,7 +227,7 @@ def test_a_damaged_line_ends_what_can_be_read(tmp_path: Path, wrong: bytes, why:
     with pytest.raises(DamagedFile, match=why):
         list(lines_of(BytesIO(begin_line(NEW) + wrong)))
     path = written(tmp_path, begin_line(NEW) + events_line(1, deltas(1)) + wrong + end_line(END))
-    found = Summary(path)
+    found = FileSummary(path)
     assert (found.new, found.count, found.end) == (NEW, 1, None)
     assert "events" in found.damage or "read" in found.damage
     assert [batches.decode(row.data) for row in rows_of(path, found.count)] == [deltas(1)]
@@ -232,7 +235,7 @@ def test_a_damaged_line_ends_what_can_be_read(tmp_path: Path, wrong: bytes, why:
 
 def test_events_that_are_not_as_many_as_they_should_be_are_damage(tmp_path: Path) -> None:
     line = batch_line(1, 2, batches.encode(deltas(1)))
-    assert Summary(written(tmp_path, begin_line(NEW) + line)).damage == "events are missing"
+    assert FileSummary(written(tmp_path, begin_line(NEW) + line)).damage == "events are missing"
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"first":4,"cou', b'{"first":4,"count":1,"events":["' + b"x" * 200_000])
@@ -242,7 +245,7 @@ def test_a_mark_is_no_line_of_the_run(tmp_path: Path, torn: bytes) -> None:
         assert file is not None
         mark(file)
     assert Path(path).read_bytes() == WHOLE + b'{"claimed":true}\n'
-    found = Summary(path)
+    found = FileSummary(path)
     assert (found.new, found.count, found.end, found.damage) == (NEW, 3, END, "")
 
 

@@ -12,6 +12,7 @@ writer left it, the database decides what that means.
 import logging
 import os
 import sqlite3
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -36,11 +37,12 @@ from cursor_gateway.store.sqlite.connections import Connections, unwritable
 from cursor_gateway.store.sqlite.indexing import Indexer
 from cursor_gateway.store.sqlite.run_files import (
     ENDED,
+    SPARE,
     SUFFIX,
-    Batch,
     DamagedFile,
+    EventBatch,
+    FileSummary,
     RunFile,
-    Summary,
     batch_line,
     begin_line,
     end_line,
@@ -66,6 +68,8 @@ class RunFiles:
         self._unknown: dict[str, RunFile] = {}  # those of them that the database does not have
         self._ended: dict[str, RunFile] = {}
         self._seen: set[str] = set()  # names of other processes' files that need not be read again
+        self._spares: list[str] = []  # empty files, for the next runs
+        self._spare_count = 0  # so far
         self._turn = threading.Lock()  # held while files are moved
         self._is_failing = False
         self.appended = 0  # batches
@@ -76,7 +80,8 @@ class RunFiles:
     def begin(self, new: NewRun, *, is_entered: bool) -> RunFile:
         file = self._own.get(new.id)
         if file is None:
-            file = self._own[new.id] = RunFile(self._folder, new, is_entered=is_entered)
+            spare = self._spares.pop() if self._spares else ""
+            file = self._own[new.id] = RunFile(self._folder, new, is_entered=is_entered, spare=spare)
         return file
 
     def of(self, lease: Lease) -> RunFile | None:
@@ -135,25 +140,36 @@ class RunFiles:
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def read(self, run_id: str, next: int) -> Iterator[Batch]:
-        """The batches from this event on, of a running run of any process. Raises `DamagedFile`."""
+    def read(self, run_id: str, next: int, max_bytes: int = sys.maxsize) -> list[EventBatch]:
+        """Batches from this event on, of a running run of any process; none if it has just ended. Raises
+        `DamagedFile`."""
         own = self._own.get(run_id)
         path, place = (self._path(run_id), 0) if own is None else (own.path, own.place_of(next))
+        found, size = list[EventBatch](), 0
         with suppress(FileNotFoundError), open(path, "rb") as file:
-            file.seek(place)
-            for line in lines_of(file, -1 if place else 0):
-                if isinstance(line, Batch) and line.first + line.count > next:
-                    yield line
+            try:
+                file.seek(place)
+                for line in lines_of(file, -1 if place else 0):
+                    if isinstance(line, EventBatch) and line.first + line.count > next:
+                        found.append(line)
+                        size += len(line.data)
+                        if size >= max_bytes:
+                            break
+            except DamagedFile:
+                if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                    raise
+            if os.path.samestat(os.stat(path), os.fstat(file.fileno())):
+                return found
+        return []  # it was moved meanwhile, and its file may be another run's by now
 
     def count(self, run_id: str) -> int:
         """How many events it has."""
         if (own := self._own.get(run_id)) is not None:
             return own.count
-        found = 0
         with suppress(DamagedFile):
-            for batch in self.read(run_id, 1):
-                found = batch.first + batch.count - 1
-        return found
+            if found := self.read(run_id, 1):
+                return found[-1].first + found[-1].count - 1
+        return 0
 
     def size(self) -> int:
         """In bytes."""
@@ -223,11 +239,34 @@ class RunFiles:
             file.is_entered = True
             self._unknown.pop(file.new.id, None)
             if end is not None:
-                _remove(file.path)
+                self._empty(file.path)
                 self.leave(file.new.id)
             if change.note is not None:
                 self._indexer.note(change.run, change.note)
         return sum(change.size for change in changes)
+
+    def _empty(self, path: str) -> None:
+        """Keeps the file for another run: creating one takes ext4 up to half a millisecond, and longer the more were
+        deleted in the last seconds."""
+        self._spare_count += 1
+        spare = f"{self._folder}/{SPARE}{os.getpid()}-{self._spare_count}"
+        try:
+            if len(self._spares) < _MANY:
+                os.truncate(path, 0)  # before it has another name: a file with this one is never shown
+                os.rename(path, spare)
+                self._spares.append(spare)
+                return
+        except OSError:
+            pass
+        _remove(path)
+
+    def remove_spares(self) -> None:
+        """Those of a process that has ended, and of this one. Others create files where theirs are missing."""
+        self._spares.clear()
+        with suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                if name.startswith(SPARE):
+                    _remove(f"{self._folder}/{name}")
 
     def _give_up(self, file: RunFile, error: Exception) -> None:
         """The next start recovers what can be read, if there is a file."""
@@ -258,7 +297,7 @@ class RunFiles:
     def _recover(self, name: str) -> str:
         path = f"{self._folder}/{name}"
         try:
-            found = Summary(path)
+            found = FileSummary(path)
             if found.new is None:
                 return self._set_aside(path, found.damage) if found.damage else _remove_empty(path)
             end = None if found.damage else found.end
@@ -296,9 +335,9 @@ class RunFiles:
     def _take(self, run_id: str, is_granted: Callable[[sqlite3.Connection], bool]) -> bool:
         path, damage = self._path(run_id), ""
 
-        def rows(file: int) -> Iterator[Batch]:
+        def rows(file: int) -> Iterator[EventBatch]:
             nonlocal damage
-            found = Summary(path)
+            found = FileSummary(path)
             damage = found.damage
             mark(file)
             yield from rows_of(path, found.count)
@@ -353,6 +392,6 @@ def _remove(path: str) -> None:
 def _remove_empty(path: str) -> str:
     """Its writer was killed before its first line, or is about to write it."""
     with suppress(StoreUnavailable), locked(path) as file:
-        if file is not None and Summary(path).new is None:
+        if file is not None and FileSummary(path).new is None:
             _remove(path)
     return ""

@@ -28,6 +28,7 @@ from cursor_gateway.wire.surrogates import repair_json
 
 FOLDER = "runs"
 SUFFIX, ENDED = ".ndjson", ".ended.ndjson"
+SPARE = ".spare-"  # the beginning of the names of empty files
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _BATCH = re.compile(rb'\{"first":(\d{1,10}),"count":(\d{1,10}),"events":')
@@ -44,27 +45,27 @@ class DamagedFile(ValueError):
     """With what was found."""
 
 
-class Batch(Struct, frozen=True, gc=False):
+class EventBatch(Struct, frozen=True, gc=False):
     first: int  # the number of its first event
     count: int
     data: bytes  # as by `batches.encode`
 
 
-class Begun(Struct, frozen=True):
+class _Begin(Struct, frozen=True):
     begin: NewRun
 
 
-class Ended(Struct, frozen=True):
+class _End(Struct, frozen=True):
     end: RunEnd
 
 
-Line: TypeAlias = Batch | NewRun | RunEnd
+Line: TypeAlias = EventBatch | NewRun | RunEnd
 
-_begun, _ended = msgspec.json.Decoder(Begun), msgspec.json.Decoder(Ended)
+_begun, _ended = msgspec.json.Decoder(_Begin), msgspec.json.Decoder(_End)
 
 
 def begin_line(new: NewRun) -> bytes:
-    return _encoded(Begun(new))
+    return _encoded(_Begin(new))
 
 
 def batch_line(first: int, count: int, data: bytes) -> bytes:
@@ -72,7 +73,7 @@ def batch_line(first: int, count: int, data: bytes) -> bytes:
 
 
 def end_line(end: RunEnd) -> bytes:
-    return _encoded(Ended(msgspec.structs.replace(end, begun=None)))
+    return _encoded(_End(msgspec.structs.replace(end, begun=None)))
 
 
 def _encoded(value: Struct) -> bytes:
@@ -90,10 +91,11 @@ def name_of(run_id: str) -> str:
 class RunFile:
     """As the process has it that appends to it."""
 
-    __slots__ = ("count", "end", "is_created", "is_entered", "is_torn", "new", "path", "places", "size")
+    __slots__ = ("count", "end", "is_created", "is_entered", "is_torn", "new", "path", "places", "size", "spare")
 
-    def __init__(self, folder: str, new: NewRun, *, is_entered: bool) -> None:
-        self.new = new
+    def __init__(self, folder: str, new: NewRun, *, is_entered: bool, spare: str = "") -> None:
+        """`spare` is an empty file that can be renamed, in place of a new one."""
+        self.new, self.spare = new, spare
         self.path = f"{folder}/{name_of(new.id)}{SUFFIX}"
         self.is_entered = is_entered  # the database has the run's beginning
         self.end: RunEnd | None = None
@@ -129,6 +131,12 @@ class RunFile:
 
     def _create(self) -> int:
         try:
+            if self.spare and not os.path.exists(self.path):
+                with suppress(FileNotFoundError):  # removed meanwhile
+                    os.rename(self.spare, self.path)
+                    file = os.open(self.path, _EXISTING)
+                    self.is_created = True
+                    return file
             file = os.open(self.path, _NEW, 0o600)
         except FileNotFoundError:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
@@ -174,7 +182,7 @@ def lines_of(file: Iterable[bytes], count: int = 0) -> Iterator[Line]:
             if count >= 0 and first != count + 1:
                 raise DamagedFile("events are missing")
             count = first + size - 1
-            yield Batch(first, size, line[found.end() : -2])
+            yield EventBatch(first, size, line[found.end() : -2])
         elif line != _CLAIMED:
             try:
                 yield _begun.decode(line).begin if line.startswith(b'{"begin"') else _ended.decode(line).end
@@ -202,7 +210,7 @@ def locked(path: str) -> Iterator[int | None]:
         os.close(file)
 
 
-class Summary:
+class FileSummary:
     """What a file says that its process may have left, up to the first line that cannot be read."""
 
     def __init__(self, path: str) -> None:
@@ -219,7 +227,7 @@ class Summary:
                             self.new = line
                         case RunEnd():
                             self.end = line
-                        case Batch(first, count, data):
+                        case EventBatch(first, count, data):
                             if len(batches.decode(data)) != count:
                                 raise DamagedFile("events are missing")
                             self.count = first + count - 1
@@ -227,7 +235,7 @@ class Summary:
                 self.damage = str(error)
 
 
-def rows_of(path: str, count: int) -> Iterator[Batch]:
+def rows_of(path: str, count: int) -> Iterator[EventBatch]:
     """The first `count` events, in few compressed batches. Raises `OSError`, and `DamagedFile`."""
     first, size, parts = 1, 0, list[bytes]()
     with open(path, "rb") as file:
@@ -236,12 +244,12 @@ def rows_of(path: str, count: int) -> Iterator[Batch]:
             line = next(lines, None)
             if line is None:
                 raise DamagedFile("events are missing")
-            if isinstance(line, Batch):
+            if isinstance(line, EventBatch):
                 parts.append(line.data[1:-1])
                 size += len(line.data)
                 last = line.first + line.count - 1
                 if size > _ROW_BYTES or last >= count:
-                    yield Batch(first, last + 1 - first, batches.compress(b"[%b]" % b",".join(parts)))
+                    yield EventBatch(first, last + 1 - first, batches.compress(b"[%b]" % b",".join(parts)))
                     first, size, parts = last + 1, 0, []
 
 
@@ -266,6 +274,6 @@ def damage_in(folder: str) -> str:
     """Empty: every file can be read."""
     for name in names(folder):
         with suppress(FileNotFoundError):  # moved meanwhile
-            if damage := Summary(f"{folder}/{name}").damage:
+            if damage := FileSummary(f"{folder}/{name}").damage:
                 return f"{name}: {damage}"
     return ""

@@ -120,6 +120,7 @@ class SqliteStore(SqlStore):
         damages: list[str] = []
         with suppress(StoreUnavailable):  # whoever asks for these runs tries again
             damages = await asyncio.to_thread(self._files.recover)
+        await asyncio.to_thread(self._files.remove_spares)
         self._maintenance.clean_up_soon()
         return " ".join([warning, *damages] if warning else damages) or None
 
@@ -129,6 +130,7 @@ class SqliteStore(SqlStore):
     def _close(self) -> None:
         self._files.is_closed = True
         self._maintenance.close()
+        self._files.remove_spares()
         self._connections.close()
 
     # --- runs, in the event loop --------------------------------------------------------------------
@@ -252,7 +254,8 @@ class SqliteStore(SqlStore):
                 rows = connection.execute(_EVENTS_AFTER, {"run": found[0], "next": next})
                 if events := _up_to(rows, next, max_bytes):
                     return events
-                return _up_to(((one.first, one.data) for one in self._files.read(run_id, next)), next, max_bytes)
+                in_file = self._files.read(run_id, next, max_bytes)
+                return _up_to(((batch.first, batch.data) for batch in in_file), next, max_bytes)
 
         return await asyncio.to_thread(read) or await asyncio.to_thread(read)  # its file may have moved in between
 

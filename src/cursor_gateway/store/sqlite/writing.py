@@ -23,7 +23,7 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.search import searchable
 from cursor_gateway.store.sqlite.indexing import Note
-from cursor_gateway.store.sqlite.run_files import Batch
+from cursor_gateway.store.sqlite.run_files import EventBatch
 from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.wire.surrogates import repair
 
@@ -147,7 +147,7 @@ def end(
 
 
 def move(
-    connection: sqlite3.Connection, new: NewRun, rows: Iterable[Batch], run_end: RunEnd | None
+    connection: sqlite3.Connection, new: NewRun, rows: Iterable[EventBatch], run_end: RunEnd | None
 ) -> Change[KeyTaken | Busy | Written]:
     """Enters a run that is in a file, if it is not entered yet, and with its end also its events. `Fenced`: its file
     does not count, and nothing was changed."""
@@ -177,7 +177,7 @@ def claim(connection: sqlite3.Connection, lease: Lease) -> bool:
     return connection.execute(_CLAIM, (lease.epoch, lease.run_id, lease.epoch - 1)).rowcount > 0
 
 
-def take_over(connection: sqlite3.Connection, run_id: str, rows: Iterable[Batch]) -> None:
+def take_over(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventBatch]) -> None:
     """Adds the events in the file of a run, unless the database has some."""
     row = connection.execute(_PLACE, (run_id,)).fetchone()
     if row is not None and not (place := Place._make(row)).last:
@@ -255,7 +255,7 @@ def _add_events(connection: sqlite3.Connection, place: Place, events: Sequence[D
     return len(data)
 
 
-def _add_rows(connection: sqlite3.Connection, place: Place, rows: Iterable[Batch]) -> int:
+def _add_rows(connection: sqlite3.Connection, place: Place, rows: Iterable[EventBatch]) -> int:
     size = 0
     for row in rows:
         connection.execute(_ADD_EVENTS, (place.run, row.first, row.count, row.data))
