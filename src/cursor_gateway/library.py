@@ -82,6 +82,16 @@ from cursor_gateway.model.history import ConversationDetail as ConversationDetai
 from cursor_gateway.model.history import ConversationEntry as ConversationEntry
 from cursor_gateway.model.history import MessageEntry as MessageEntry
 from cursor_gateway.model.history import RunEntry as RunEntry
+from cursor_gateway.model.changes import CommitRequest as CommitRequest
+from cursor_gateway.model.changes import CommitResult as CommitResult
+from cursor_gateway.model.changes import ConversationChanges as ConversationChanges
+from cursor_gateway.model.changes import FileChange as FileChange
+from cursor_gateway.model.changes import KeepRequest as KeepRequest
+from cursor_gateway.model.changes import KeptFiles as KeptFiles
+from cursor_gateway.model.changes import LineRange as LineRange
+from cursor_gateway.model.changes import RevertedFile as RevertedFile
+from cursor_gateway.model.changes import RevertedFiles as RevertedFiles
+from cursor_gateway.model.changes import RevertRequest as RevertRequest
 from cursor_gateway.model.permissions import PermissionEntry as PermissionEntry
 from cursor_gateway.model.permissions import PermissionList as PermissionList
 from cursor_gateway.model.run_info import Fences as Fences

@@ -1,6 +1,7 @@
 """Two versions of a file as hunks and as a patch: exact for any bytes, and accepted by git."""
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -37,9 +38,9 @@ def test_any_subset_of_hunks_is_applied_exactly(old: bytes, new: bytes, data: st
         expected += b"".join(side)
         at = hunk.old_end
     assert mixed == expected + b"".join(before[at:])
-    for one, next in zip(found, found[1:], strict=False):
-        assert one.old_end < next.old_start
-        assert one.new_end < next.new_start
+    for one, later in pairwise(found):
+        assert one.old_end < later.old_start
+        assert one.new_end < later.new_start
 
 
 def test_numbers_are_those_of_the_changed_lines() -> None:
