@@ -1,4 +1,4 @@
-"""The changed files of a conversation, at a gateway or in this machine's history: listed, restored, kept and committed."""
+"""List, restore, keep and commit the changed files of a conversation, at a gateway or in this machine's history."""
 
 import sys
 from collections.abc import Sequence
