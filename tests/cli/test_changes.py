@@ -19,7 +19,7 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def changes(*arguments: str, **environment: str) -> tuple[int, str, str]:
-    done = finished("conversations", "changes", *arguments, **environment)
+    done = finished("conversations", "changes", *arguments, stdin=b"", **environment)
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 

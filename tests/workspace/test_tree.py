@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.workspace import tree
-from cursor_gateway.workspace.tree import is_secret, scan
+from cursor_gateway.workspace.tree import TreeEntry, is_secret, scan
 from tests.workspace.repositories import git
 
 
@@ -43,7 +43,12 @@ def test_files_are_read_again_only_if_they_changed(root: Path, monkeypatch: pyte
     aged(root)
     known = scan(str(root))
     read: list[str] = []
-    monkeypatch.setattr(tree, "_read", lambda root, path, entry, at_ns, left: (read.append(path), entry)[1])
+
+    def note(root: str, path: str, entry: TreeEntry, at_ns: int | None, left: int) -> TreeEntry:
+        read.append(path)
+        return entry
+
+    monkeypatch.setattr(tree, "_read", note)
     scan(str(root), known)
     assert read == []
     (root / "a.txt").write_text("b\n")

@@ -262,7 +262,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     *_of(
         "workspace/review.py",
         "tests/workspace/test_review.py",
-        ("Reverting: nothing that changed meanwhile", "raise Refused(_CHANGED)", "pass"),
+        ("Reverting: nothing that changed meanwhile", "raise PathRefused(_CHANGED)", "pass"),
         (
             "Reverting: a limit of time",
             " if self._is_over() else self._hunks(file)",
