@@ -26,6 +26,16 @@ from cursor_gateway.dialects.documents.request import QuestionAnswer as Question
 from cursor_gateway.dialects.documents.request import ToolAnswer as ToolAnswer
 from cursor_gateway.dialects.text import TextEncoder as TextEncoder
 from cursor_gateway.errors import Failure as Failure
+from cursor_gateway.model.changes import CommitRequest as CommitRequest
+from cursor_gateway.model.changes import CommitResult as CommitResult
+from cursor_gateway.model.changes import ConversationChanges as ConversationChanges
+from cursor_gateway.model.changes import FileChange as FileChange
+from cursor_gateway.model.changes import KeepRequest as KeepRequest
+from cursor_gateway.model.changes import KeptFiles as KeptFiles
+from cursor_gateway.model.changes import LineRange as LineRange
+from cursor_gateway.model.changes import RevertedFile as RevertedFile
+from cursor_gateway.model.changes import RevertedFiles as RevertedFiles
+from cursor_gateway.model.changes import RevertRequest as RevertRequest
 from cursor_gateway.model.document_events import ContentDelta as ContentDelta
 from cursor_gateway.model.document_events import DocumentEnded as DocumentEnded
 from cursor_gateway.model.document_events import DocumentEvent as DocumentEvent

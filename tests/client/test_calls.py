@@ -18,7 +18,7 @@ from cursor_gateway.dialects.documents.request import (
     read_answer,
     read_chat_request,
 )
-from cursor_gateway.model.changes import RevertRequest
+from cursor_gateway.model.changes import CommitRequest, KeepRequest, RevertRequest
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.history import ConversationEntry
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
@@ -208,6 +208,26 @@ def test_changes_are_listed_and_reverted_and_files_found() -> None:
     assert shell.asked(calls.files(LINK, "pri")) == ["src/price.py"]
     assert shell.asked(calls.files(LINK, "pri", "/work")) == ["src/price.py"]
     assert requested(shell) == ["GET /v1/workspace/files q=pri", "GET /v1/workspace/files q=pri workspace=/work"]
+
+
+def test_changes_are_listed_reverted_kept_and_committed() -> None:
+    files = [{"path": "x", "action": "restored"}]
+    bodies: list[object] = [{"files": [], "notes": ["why"]}, {"files": files, "undo": "undo_1"}, {"files": ["x"]}]
+    bodies.append({"message": "m", "files": ["x"], "token": "t"})
+    replies = [answer(200, json.dumps(body).encode()) for body in bodies]
+    shell = Shell(replies[0], answer(200, b"diff --git a/x b/x\n"), *replies[1:])
+    assert shell.asked(calls.changes(LINK, "conv_1", "chat_1")).notes == ["why"]
+    assert shell.asked(calls.patch(LINK, "conv_1", path="x")) == b"diff --git a/x b/x\n"
+    assert shell.asked(calls.revert(LINK, "conv_1", RevertRequest(path="x"))).undo == "undo_1"
+    assert shell.asked(calls.keep(LINK, "conv_1", KeepRequest())).files == ["x"]
+    assert shell.asked(calls.commit(LINK, "conv_1", CommitRequest())).token == "t"
+    assert requested(shell) == [
+        "GET /v1/conversations/conv_1/changes chatId=chat_1",
+        "GET /v1/conversations/conv_1/changes dialect=patch path=x",
+        "POST /v1/conversations/conv_1/revert",
+        "POST /v1/conversations/conv_1/keep",
+        "POST /v1/conversations/conv_1/commit",
+    ]
 
 
 # --- permissions ----------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("actions", "answers", "history", "messages")),
+    *(f"model.{name}" for name in ("actions", "answers", "changes", "history", "messages")),
     *(f"model.{name}" for name in ("permissions", "requests", "run_info", "stream_events")),
     *(f"dialects.{name}" for name in ("base", "errors", "openapi")),
     *(f"dialects.{name}.openapi" for name in ("chat", "documents", "messages", "responses")),
@@ -171,7 +171,7 @@ PROPERTIES: dict[str, str] = {
     "dialects.documents.dialect": f"{_LAWS}:test_the_chunks_of_any_events_fold_to_their_completion",
     "stages.context_size": "stages.test_context_size:test_the_last_call_read_what_was_added_and_no_more_than_all",
     "stages.refusals": f"{_LAWS}:test_readable_text_has_blank_lines_between_tools",
-    "stages.reverting": "stages.test_reverting:test_what_was_edited_is_reverted_or_refused",
+    "stages.hunks": "stages.test_hunks:test_any_subset_of_hunks_is_applied_exactly",
     "stages.scratch_paths": "stages.test_scratch_paths:test_thinking_is_relative_however_it_is_cut",
     "stages.usage": f"{_LAWS}:test_any_recording_gives_a_well_formed_stream",
     "dialects.marked": "dialects.test_marked:test_the_agents_text_comes_back",

@@ -118,12 +118,12 @@ def see_what_changed(person: Person) -> None:
 
 def revert_one_file(person: Person) -> None:
     """From the open panel."""
-    person.button("Revert this file")
+    person.click(person.page.get_by_role("button", name=re.compile("^Undo file ")))
     dialog = person.page.get_by_role("dialog")
     expect(dialog).to_be_visible()
     person.picture("revert-one-file")
-    person.click(dialog.get_by_role("button", name="Revert"))
-    expect(person.page.get_by_role("alert")).to_contain_text("Reverted")
+    person.click(dialog.get_by_role("button", name="Restore"))
+    expect(person.page.locator("#toast")).to_contain_text("Restored")
 
 
 def find_yesterdays_conversation(person: Person) -> None:

@@ -1,13 +1,14 @@
 """Two versions of a file as hunks and as a patch: exact for any bytes, and accepted by git."""
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.stages.hunks import Hunk, Version, hunks_between, is_binary, lines_of, patch_of, with_hunks
+from cursor_gateway.stages.hunks import FileContent, Hunk, hunks_between, is_binary, lines_of, patch_of, with_hunks
 
 _LINES = st.sampled_from(
     [b"a", b"b", b"c", b"", b"\r", b"\xef\xbb\xbfx", b"\xff\xfe", b"+plus", b"-minus", b"@@ -1 +1 @@"]
@@ -37,9 +38,9 @@ def test_any_subset_of_hunks_is_applied_exactly(old: bytes, new: bytes, data: st
         expected += b"".join(side)
         at = hunk.old_end
     assert mixed == expected + b"".join(before[at:])
-    for one, next in zip(found, found[1:], strict=False):
-        assert one.old_end < next.old_start
-        assert one.new_end < next.new_start
+    for one, later in pairwise(found):
+        assert one.old_end < later.old_start
+        assert one.new_end < later.new_start
 
 
 def test_numbers_are_those_of_the_changed_lines() -> None:
@@ -97,7 +98,9 @@ _CASES: list[tuple[bytes | None, bytes | None]] = [
 @pytest.mark.parametrize("path", ["a.txt", "with space/ü ñ.txt", 'quo"te\\x.txt', "tab\tfile.txt"])
 def test_git_applies_the_patch(repository: Path, path: str) -> None:
     for old, new in _CASES:
-        patch = patch_of(path, Version(old) if old is not None else None, Version(new) if new is not None else None)
+        patch = patch_of(
+            path, FileContent(old) if old is not None else None, FileContent(new) if new is not None else None
+        )
         assert applied(repository, path, old, patch) == new
 
 
@@ -114,20 +117,20 @@ def test_git_applies_any_patch(repository: Path, seed: int) -> None:
             at = random.randrange(len(lines) + 1)
             lines[at : at + random.randint(0, 3)] = [b"new"] * random.randint(0, 3)
         new = b"\n".join(lines) + random.choice([b"", b"\n"])
-        patch = patch_of("f", Version(old), Version(new), random.randint(0, 4) or 1)
+        patch = patch_of("f", FileContent(old), FileContent(new), random.randint(0, 4) or 1)
         if old != new:
             assert applied(repository, "f", old, patch) == new
 
 
 def test_modes_and_binary_files_are_named(repository: Path) -> None:
-    patch = patch_of("run", Version(b"x\n", 0o644), Version(b"x\n", 0o755))
+    patch = patch_of("run", FileContent(b"x\n", 0o644), FileContent(b"x\n", 0o755))
     assert applied(repository, "run", b"x\n", patch) == b"x\n"
     assert (repository / "run").stat().st_mode & 0o100
-    assert b"new file mode 100755" in patch_of("run", None, Version(b"x\n", 0o755))
-    assert b"Binary files a/x and b/x differ" in patch_of("x", Version(b"\0"), Version(b"\0\0"))
-    assert b"Binary files a/x and /dev/null differ" in patch_of("x", Version(b"\0"), None)
-    assert b"Binary files /dev/null and b/x differ" in patch_of("x", None, Version(b"\0"))
-    assert patch_of("x", Version(b"a"), Version(b"a")) == b""
-    assert patch_of("x", Version(b"a", 0o644), Version(b"a", 0o600)) == b""
+    assert b"new file mode 100755" in patch_of("run", None, FileContent(b"x\n", 0o755))
+    assert b"Binary files a/x and b/x differ" in patch_of("x", FileContent(b"\0"), FileContent(b"\0\0"))
+    assert b"Binary files a/x and /dev/null differ" in patch_of("x", FileContent(b"\0"), None)
+    assert b"Binary files /dev/null and b/x differ" in patch_of("x", None, FileContent(b"\0"))
+    assert patch_of("x", FileContent(b"a"), FileContent(b"a")) == b""
+    assert patch_of("x", FileContent(b"a", 0o644), FileContent(b"a", 0o600)) == b""
     assert is_binary(b"a\0")
     assert not is_binary(b"a" * 9000 + b"\0")

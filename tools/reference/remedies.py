@@ -137,9 +137,8 @@ REQUESTS = {
         "Use a new key for each new request, and the same key only to repeat one.",
     ),
     "file_changed": Remedy(
-        "A file cannot be reverted: it was changed or deleted after the agent's edit, or its earlier text was not "
-        "recorded.",
-        "Undo the change with your version control, or by hand; the conversation's changes show the earlier lines.",
+        "A file cannot be reverted or committed: it was changed or deleted since, or its earlier content is not known.",
+        "Ask for a `preview`, look at it, and send its `token`; or undo the change with your version control.",
     ),
     "log_reset": Remedy(
         "The client has read events that the run does not have any more: the database was restored, or a standby that "

@@ -1,4 +1,4 @@
-"""`cursor-gateway conversations`: list, search, show, export and delete conversations."""
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes."""
 
 import asyncio
 import re
@@ -172,6 +172,73 @@ def written_conversation(conversation: "WholeConversation", form: _Form) -> str:
             return as_json(conversation)
         case "text":
             return as_text(conversation)
+
+
+@conversations.command(
+    short_help="Review the files that changed.",
+    epilog=f"""\b
+    Examples:
+      cursor-gateway conversations changes last
+      cursor-gateway conversations changes last --patch | git apply -R
+      cursor-gateway conversations changes last --file src/app.py --hunk 2 --revert
+      cursor-gateway conversations changes last --restore chat_7f3a2b1c
+
+    {_EXIT_STATUS}""",
+)
+@click.argument("id")
+@click.option("--turn", metavar="RUN", help="Only the changes of this run, by its id.")
+@click.option("--file", "path", metavar="PATH", help="Only this file; its changes are numbered.")
+@click.option("--hunk", "hunks", type=click.IntRange(min=1), multiple=True, metavar="N", help="Only this change of it.")
+@click.option("--patch", "as_patch", is_flag=True, help="Print a patch for `git apply`.")
+@click.option("--revert", "reverts", is_flag=True, help="Undo these changes, after a preview.")
+@click.option("--keep", "keeps", is_flag=True, help="Mark these changes as reviewed.")
+@click.option("--restore", "before", metavar="RUN", help="Restore all files as they were before this run.")
+@click.option("--undo", metavar="UNDO", help="Undo an earlier --revert or --restore.")
+@click.option("--commit", "commits", is_flag=True, help="Commit the changed files with git, after a question.")
+@click.option("--message", "-m", metavar="TEXT", help="The message of the commit; otherwise one is proposed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@where
+@_json
+def changes(
+    id: str,
+    turn: str | None,
+    path: str | None,
+    hunks: tuple[int, ...],
+    as_patch: bool,
+    reverts: bool,
+    keeps: bool,
+    before: str | None,
+    undo: str | None,
+    commits: bool,
+    message: str | None,
+    yes: bool,
+    place: Place,
+    as_json: bool,
+) -> int:
+    """List the files that changed in a conversation, as edits, commands and people changed them; restore, keep or
+    commit them.
+
+    Tab-separated: what happened, lines added and removed, path, state.
+    """
+    from cursor_gateway.cli.changes import Wanted, commit, keep, list_changes, restore
+    from cursor_gateway.model.changes import RevertRequest
+
+    if sum([reverts, keeps, before is not None, undo is not None, commits]) > 1:
+        raise Trouble("choose one of --revert, --keep, --restore, --undo and --commit.")
+    if hunks and path is None:
+        raise Trouble("--hunk is a change of one file; add --file.")
+    wanted = Wanted(turn, path, hunks, as_patch, as_json, yes)
+    name = valid_text(id)
+    if reverts and path is None and turn is None:
+        raise Trouble("--revert needs --file or --turn, to say what to undo.")
+    if reverts or before is not None or undo is not None:
+        request = RevertRequest(path=path, chat_id=turn, before=before, undo=undo)
+        return with_history(place, lambda history: restore(history, name, request, wanted))
+    if keeps:
+        return with_history(place, lambda history: keep(history, name, wanted))
+    if commits:
+        return with_history(place, lambda history: commit(history, name, message, wanted))
+    return with_history(place, lambda history: list_changes(history, name, wanted))
 
 
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)

@@ -12,8 +12,20 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.cli.remote import Place, Remote, open_gateway
-from cursor_gateway.errors import NotFound, StoreUnavailable
+from cursor_gateway.errors import NotFound, RequestError, StoreUnavailable
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    ConversationChanges,
+    KeepRequest,
+    ListedChanges,
+    ListRequest,
+    Patch,
+    PatchRequest,
+    RevertRequest,
+    ReviewRequest,
+    ReviewResult,
+)
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.settings import Settings
@@ -152,6 +164,20 @@ class RemoteHistory:
     async def answer(self, run_id: str) -> ChatResponse | None:
         return await _or_none(self._client.response(run_id))
 
+    async def review(self, detail: ConversationDetail, request: ReviewRequest) -> ConversationChanges | ReviewResult:
+        client = self._client
+        match request:
+            case ListRequest(chat_id=chat_id):
+                return await client.changes(detail.id, chat_id)
+            case PatchRequest(chat_id=chat_id, path=path):
+                return Patch(await client.patch(detail.id, chat_id, path))
+            case RevertRequest():
+                return await client.revert(detail.id, request)
+            case KeepRequest():
+                return await client.keep(detail.id, request)
+            case CommitRequest():
+                return await client.commit(detail.id, request)
+
     async def remove(self, id: str) -> bool:
         """With its folder. False: there was none."""
         return await _or_none(self._removed(id)) is not None
@@ -215,9 +241,25 @@ class LocalHistory:
         run = await self._store.run(run_id, self._owner)
         return None if run is None else await response_of(await StoredRun.open(self._store, run))
 
+    async def review(self, detail: ConversationDetail, request: ReviewRequest) -> ConversationChanges | ReviewResult:
+        from cursor_gateway.workspace.change_log import ChangeLog
+        from cursor_gateway.workspace.review import Review
+
+        if detail.is_running and not isinstance(request, ListRequest | PatchRequest):
+            raise Trouble("the agent is still working in this conversation; try again when it is done.")
+        review = Review(detail.workspace, ChangeLog(str(self._directory), detail.id), detail.title)
+        try:
+            done = await asyncio.to_thread(review.perform, request)
+        except RequestError as error:
+            raise Trouble(str(error)) from None
+        if isinstance(done, ListedChanges):
+            return ConversationChanges(done.files, sorted(set(done.problems.values())), detail.workspace)
+        return done
+
     async def remove(self, id: str) -> bool:
         from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
+        from cursor_gateway.workspace.change_log import ChangeLog
 
         found = await self._store.conversation(id, self._owner)
         if found is not None and found.is_running:  # its agent still needs its folder
@@ -227,6 +269,8 @@ class LocalHistory:
             await asyncio.to_thread(remove_offline, self._conversations.folder(id), self._directory, os.environ)
             with suppress(OSError):
                 Permissions(self._directory, lambda: 0).forget_conversation(id)
+            with suppress(OSError):
+                await asyncio.to_thread(ChangeLog(str(self._directory), id).remove)
         with suppress(StoreUnavailable):
             await self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
         return is_removed
@@ -255,6 +299,9 @@ class NoHistory:
 
     async def answer(self, run_id: str) -> ChatResponse | None:
         return None
+
+    async def review(self, detail: ConversationDetail, request: ReviewRequest) -> ConversationChanges | ReviewResult:
+        return ConversationChanges([])
 
     async def remove(self, id: str) -> bool:
         return False

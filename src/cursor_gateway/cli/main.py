@@ -14,7 +14,7 @@ _GROUPS = {
     "Use the agent": {
         "serve": "Run the gateway: the web page and the APIs.",
         "chat": "Talk to the agent, or send it one prompt.",
-        "conversations": "List, search, show, export and delete conversations.",
+        "conversations": "List, search, show, export and delete conversations, and review changes.",
         "permissions": "List and revoke what the agent may do.",
         "models": "List the models.",
         "demo": "Play a built-in recording.",

@@ -68,6 +68,11 @@ def write_text(text: str, *, raw: bool = False) -> None:
     _write(shown.encode("utf-8", "replace"))
 
 
+def write_bytes(data: bytes) -> None:
+    """As they are, except on a terminal, where they are shown as text."""
+    _write(visible(data.decode("utf-8", "replace")).encode() if sys.stdout.isatty() else data)
+
+
 def write_json(json: bytes, *, indented: bool | None = None) -> None:
     """On one line, or indented on a terminal."""
     if sys.stdout.isatty() if indented is None else indented:

@@ -33,7 +33,15 @@ from cursor_gateway.dialects.documents.request import (
     ToolAnswer,
 )
 from cursor_gateway.model.answers import Decision
-from cursor_gateway.model.changes import ConversationChanges, RevertedFiles, RevertRequest
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    CommitResult,
+    ConversationChanges,
+    KeepRequest,
+    KeptFiles,
+    RevertedFiles,
+    RevertRequest,
+)
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
 from cursor_gateway.model.logins import DeviceEntry, DeviceList, LoginLink
@@ -176,9 +184,27 @@ def changes(link: Link, id: str, chat_id: str | None = None) -> Call[Conversatio
     return read_value(link, (yield from ask(request, Tries(link))), ConversationChanges)
 
 
+def patch(link: Link, id: str, chat_id: str | None = None, path: str | None = None) -> Call[bytes]:
+    """What changed, for `git apply`."""
+    wanted = {"dialect": "patch", "chatId": chat_id, "path": path}
+    query = {name: value for name, value in wanted.items() if value is not None}
+    reply = yield from ask(Request(method="GET", path=("v1", "conversations", id, "changes"), query=query), Tries(link))
+    return reply.body
+
+
 def revert(link: Link, id: str, request: RevertRequest) -> Call[RevertedFiles]:
     """Restores files, or says what would change."""
     return (yield from _post(link, request, RevertedFiles, "v1", "conversations", id, "revert"))
+
+
+def keep(link: Link, id: str, request: KeepRequest) -> Call[KeptFiles]:
+    """Marks changes as reviewed."""
+    return (yield from _post(link, request, KeptFiles, "v1", "conversations", id, "keep"))
+
+
+def commit(link: Link, id: str, request: CommitRequest) -> Call[CommitResult]:
+    """Commits the changed files, or proposes a message."""
+    return (yield from _post(link, request, CommitResult, "v1", "conversations", id, "commit"))
 
 
 # --- the workspace ----------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ def _opcodes(group: list[Hunk], length: int) -> list[Opcode]:
     """With the equal lines around and between the hunks."""
     codes: list[Opcode] = []
     old_at = max(group[0].old_start - CONTEXT, 0)
+    new_at = 0
     for hunk in group:
         if hunk.old_start > old_at:
             codes.append(("equal", old_at, hunk.old_start, hunk.new_start - (hunk.old_start - old_at), hunk.new_start))

@@ -110,23 +110,61 @@ def _history() -> dict[str, Json]:
         ),
         "GET /v1/conversations/{id}/changes": api.operation(
             "getConversationChanges",
-            "List the files that the agent changed",
-            "All edits of a file are combined. Changes that the agent made by running commands are not included.",
+            "List the files that changed",
+            "The gateway compares the workspace before and after each turn, so this includes what commands changed. "
+            "Of turns that were not compared, it lists the edits that the agent reported.",
             replies=api.ok(
-                "The files.",
-                {**api.json_content(api.ref("ConversationChanges"), _CHANGES), "text/html": {"schema": api.TEXT}},
+                "The files, or a patch that `git apply` accepts.",
+                {**api.json_content(api.ref("ConversationChanges"), _CHANGES), "text/x-diff": {"schema": api.TEXT}},
             ),
             errors=api.OF_STORED,
-            parameters=[id, api.query("dialect", "`html` for an HTML fragment.", {"enum": ["json", "html"]})],
+            parameters=[
+                id,
+                api.query("dialect", "`patch` for a patch.", {"enum": ["json", "patch"]}),
+                api.query("chatId", "Only the changes of this run."),
+                api.query("path", "Only the patch of this file."),
+                api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),
+                api.query("open", "`true` for a patch without changes that were kept.", {"enum": ["true"]}),
+            ],
         ),
         "POST /v1/conversations/{id}/revert": api.operation(
             "revertChanges",
             "Revert files",
-            "Restores the text that files had before the agent changed them, and deletes files that it created. "
-            "Fails with 409, and changes nothing, if a file is no longer as the agent left it, or its earlier text is "
-            "not known.",
-            body=api.json_body("RevertRequest", file=("One file", {"path": "src/app.py"})),
+            "Restores the exact content that files had before: of one file, of some of its changes, of all files of a "
+            "turn (`chatId`), or of all files before a turn (`before`). Files that did not exist are deleted. With "
+            "`preview`, only says what would change. Fails with 409, and changes nothing, if a file is no longer as "
+            "the agent left it, unless `token` is that of a preview which showed the file as it is.",
+            body=api.json_body(
+                "RevertRequest",
+                file=("One file", {"path": "src/app.py"}),
+                preview=("A preview of a checkpoint", {"before": "chat_7f3a2b1c", "preview": True}),
+            ),
             replies=api.json_ok("The reverted files.", "RevertedFiles", _REVERTED),
+            errors=(
+                *api.OF_STORED,
+                *api.OF_BODIES,
+                errors.ConversationBusy,
+                errors.FileChanged,
+                errors.WorkspaceForbidden,
+            ),
+            parameters=[id],
+        ),
+        "POST /v1/conversations/{id}/keep": api.operation(
+            "keepChanges",
+            "Keep changes",
+            "Marks changes as reviewed: they are no longer listed, and reverting the file does not revert them.",
+            body=api.json_body("KeepRequest", file=("One file", {"path": "src/app.py"})),
+            replies=api.json_ok("The files.", "KeptFiles", {"files": ["src/app.py"]}),
+            errors=(*api.OF_STORED, *api.OF_BODIES, errors.ConversationBusy, errors.FileChanged),
+            parameters=[id],
+        ),
+        "POST /v1/conversations/{id}/commit": api.operation(
+            "commitChanges",
+            "Commit changed files",
+            "Without `message`, proposes one and lists the files. With it, commits them to the branch that is checked "
+            "out. No hook, filter or signing program of the repository is run.",
+            body=api.json_body("CommitRequest", proposal=("A proposal", {})),
+            replies=api.json_ok("The commit, or its proposal.", "CommitResult", _COMMIT),
             errors=(
                 *api.OF_STORED,
                 *api.OF_BODIES,
@@ -326,10 +364,28 @@ _CHANGES: Json = {
             "language": "python",
             "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
             "canRevert": True,
+            "hunks": [{"oldStart": 3, "oldLines": 1, "newStart": 3, "newLines": 1}],
+            "added": 1,
+            "removed": 1,
+            "version": "9f2c6a1d0e4b8c37",
+            "isKept": False,
+            "isEdit": True,
+            "note": "",
         }
-    ]
+    ],
+    "notes": [],
+    "workspace": "/home/ada/shop",
 }
-_REVERTED: Json = {"files": [{"path": "src/app.py", "action": "restored"}]}
+_REVERTED: Json = {
+    "files": [{"path": "src/app.py", "action": "restored", "added": 1, "removed": 1}],
+    "undo": "undo_5d1e0f7a2b3c4d6e",
+}
+_COMMIT: Json = {
+    "message": "Fix the failing tests",
+    "files": ["src/app.py"],
+    "token": "0a1b2c3d4e5f6071",
+    "branch": "main",
+}
 _RUN_ENTRY: Json = {
     "id": "chat_7f3a2b1c",
     "state": "completed",

@@ -75,7 +75,7 @@ def with_hunks(old: bytes, new: bytes, chosen: Collection[int]) -> bytes:
     return b"".join([*parts, *before[at:]])
 
 
-class Version(Struct, frozen=True):
+class FileContent(Struct, frozen=True):
     """A file's content and its mode."""
 
     data: bytes
@@ -86,7 +86,7 @@ class Version(Struct, frozen=True):
         return "100755" if self.mode & 0o100 else "100644"
 
 
-def patch_of(path: str, old: Version | None, new: Version | None, context: int = CONTEXT) -> bytes:
+def patch_of(path: str, old: FileContent | None, new: FileContent | None, context: int = CONTEXT) -> bytes:
     """For `git apply`; None is a file that does not exist. Empty if nothing differs."""
     if old == new:
         return b""

@@ -19,7 +19,7 @@ _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe mus
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Refused(Exception):
+class PathRefused(Exception):
     """Why the file is neither read nor written."""
 
 
@@ -32,39 +32,39 @@ class OnDisk(Struct, frozen=True):
 
 
 def path_below(workspace: str, path: str) -> str:
-    """Relative to the workspace; the path may be absolute. Raises `Refused`."""
+    """Relative to the workspace; the path may be absolute. Raises `PathRefused`."""
     whole = PurePosixPath(workspace) / path
     for root in (PurePosixPath(workspace), PurePosixPath(Path(workspace).resolve())):
         if whole.is_relative_to(root):
             parts = whole.relative_to(root).parts
             if parts and ".." not in parts and "\0" not in path:
                 return "/".join(parts)
-    raise Refused("it is not in the conversation's folder")
+    raise PathRefused("it is not in the conversation's folder")
 
 
 def read_below(workspace: str, path: str, largest: int) -> OnDisk | None:
-    """None: there is no such file. Raises `Refused`."""
+    """None: there is no such file. Raises `PathRefused`."""
     try:
         with _folder_of(workspace, path) as (folder, name):
             file = os.open(name, _FILE, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise Refused("it is a link, or cannot be read") from error
+        raise PathRefused("it is a link, or cannot be read") from error
     with open(file, "rb") as opened:
         facts = os.fstat(file)
         if not stat.S_ISREG(facts.st_mode):
-            raise Refused("it is not a regular file")
+            raise PathRefused("it is not a regular file")
         try:
             data = opened.read(largest + 1)
         except OSError as error:
-            raise Refused(f"it cannot be read ({error.strerror})") from error
+            raise PathRefused(f"it cannot be read ({error.strerror})") from error
     is_whole = len(data) <= largest
     return OnDisk(data if is_whole else None, len(data) if is_whole else facts.st_size, stat.S_IMODE(facts.st_mode))
 
 
 def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
-    """Under a new name first, so that readers see one version or the other. Raises `Refused`."""
+    """Under a new name first, so that readers see one version or the other. Raises `PathRefused`."""
     try:
         with _folder_of(workspace, path, makes=True) as (folder, name):
             temporary = f".{name[:60]}.{token_hex(8)}"
@@ -79,25 +79,25 @@ def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
                     os.unlink(temporary, dir_fd=folder)
                 raise
     except OSError as error:
-        raise Refused(f"it cannot be written ({error.strerror})") from error
+        raise PathRefused(f"it cannot be written ({error.strerror})") from error
 
 
 def make_below(workspace: str, path: str) -> None:
-    """An empty file. Raises `Refused`, also if something is there."""
+    """An empty file. Raises `PathRefused`, also if something is there."""
     try:
         with _folder_of(workspace, path, makes=True) as (folder, name):
             os.close(os.open(name, _NEW_FILE, 0o600, dir_fd=folder))
     except OSError as error:
-        raise Refused(f"`{path}` cannot be made ({error.strerror})") from error
+        raise PathRefused(f"`{path}` cannot be made ({error.strerror})") from error
 
 
 def remove_below(workspace: str, path: str) -> None:
-    """Raises `Refused`."""
+    """Raises `PathRefused`."""
     try:
         with _folder_of(workspace, path) as (folder, name):
             os.unlink(name, dir_fd=folder)
     except OSError as error:
-        raise Refused(f"it cannot be deleted ({error.strerror})") from error
+        raise PathRefused(f"it cannot be deleted ({error.strerror})") from error
 
 
 @contextmanager
@@ -115,7 +115,7 @@ def _folder_of(workspace: str, path: str, *, makes: bool = False) -> Iterator[tu
             except FileNotFoundError:
                 raise
             except OSError as error:
-                raise Refused("a folder on its path is a link, or cannot be read") from error
+                raise PathRefused("a folder on its path is a link, or cannot be read") from error
             os.close(folder)
             folder = below
         yield folder, name

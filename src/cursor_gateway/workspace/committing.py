@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import FileChanged, InvalidRequest, NotFound
 from cursor_gateway.model.changes import CommitRequest, CommitResult
-from cursor_gateway.workspace.beneath import Refused, make_below, read_below, remove_below, write_below
+from cursor_gateway.workspace.beneath import PathRefused, make_below, read_below, remove_below, write_below
 from cursor_gateway.workspace.files import repository_of
 from cursor_gateway.workspace.git_objects import changes_content
 
@@ -54,7 +54,7 @@ def commit(workspace: str, paths: Sequence[str], title: str, request: CommitRequ
         head = _head(workspace)
         base = os.path.relpath(os.path.realpath(workspace), head.top)
         files = [_file(head.top, os.path.normpath(f"{base}/{path}")) for path in wanted]
-    except Refused as refused:
+    except PathRefused as refused:
         raise InvalidRequest(f"The changes cannot be committed here: {refused}.", param="paths") from None
     token = _token(head, files)
     branch = head.ref.removeprefix("refs/heads/")
@@ -66,7 +66,7 @@ def commit(workspace: str, paths: Sequence[str], title: str, request: CommitRequ
         return CommitResult(
             message=request.message, files=wanted, commit=_committed(head, files, request.message), branch=branch
         )
-    except (Refused, OSError, subprocess.SubprocessError) as error:
+    except (PathRefused, OSError, subprocess.SubprocessError) as error:
         why = _last_line(error.stderr) if isinstance(error, subprocess.CalledProcessError) else str(error)
         raise FileChanged(f"Nothing was committed: {why}. Commit with git itself.", param="message") from error
 
@@ -83,24 +83,24 @@ def proposed(title: str, paths: Sequence[str]) -> str:
 
 
 def _head(workspace: str) -> _Head:
-    """Raises `Refused`."""
+    """Raises `PathRefused`."""
     found = repository_of(os.path.realpath(os.fsencode(workspace)))
     if found is None:
-        raise Refused("the folder is not in a git repository")
+        raise PathRefused("the folder is not in a git repository")
     top = os.fsdecode(found)
     if not os.path.isdir(f"{top}/.git") or os.path.islink(f"{top}/.git"):
-        raise Refused("its .git is not a folder (a worktree or a submodule)")
+        raise PathRefused("its .git is not a folder (a worktree or a submodule)")
     if any(os.path.lexists(f"{top}/.git/{name}") for name in _UNFINISHED):
-        raise Refused("a merge or rebase is not finished")
+        raise PathRefused("a merge or rebase is not finished")
     attributes = [read_below(top, name, _MOST_BYTES) for name in (".gitattributes", ".git/info/attributes")]
     if any(changes_content(file.data or b"") for file in attributes if file is not None):
-        raise Refused("the repository uses filters, which only git itself may run")
+        raise PathRefused("the repository uses filters, which only git itself may run")
     named = _BRANCH.fullmatch(_text(top, "HEAD"))
     if named is None or ".." in named[1]:
-        raise Refused("no branch is checked out")
+        raise PathRefused("no branch is checked out")
     hash = _text(top, named[1]).strip() or _packed(_text(top, "packed-refs"), named[1])
     if hash and not _HASH.fullmatch(hash):
-        raise Refused("its branch cannot be read")
+        raise PathRefused("its branch cannot be read")
     return _Head(top, named[1], hash)
 
 
@@ -118,7 +118,7 @@ def _file(top: str, path: str) -> _File:
     if file is None:
         return _File(path, None)
     if file.data is None:
-        raise Refused(f"{path} is too large")
+        raise PathRefused(f"{path} is too large")
     return _File(path, file.data, "100755" if file.mode & 0o100 else "100644")
 
 
@@ -134,10 +134,10 @@ def _token(head: _Head, files: Sequence[_File]) -> str:
 
 
 def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
-    """Raises `Refused`, `OSError`, `SubprocessError`."""
+    """Raises `PathRefused`, `OSError`, `SubprocessError`."""
     git = shutil.which("git", path=os.pathsep.join(part for part in _path() if os.path.isabs(part)))
     if git is None:
-        raise Refused("git is not installed")
+        raise PathRefused("git is not installed")
     person = _person(git)
     with TemporaryDirectory(prefix="cursor-gateway-commit-") as name, _lock(head):
         folder = Path(name)
@@ -152,7 +152,7 @@ def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
         run("update-index", "-z", "--index-info", given=changed)
         tree = run("write-tree")
         if head.commit and run("rev-parse", f"{head.commit}^{{tree}}") == tree:
-            raise Refused("the files are the same as in the last commit")
+            raise PathRefused("the files are the same as in the last commit")
         parents = ["-p", head.commit] if head.commit else []
         made = run("commit-tree", tree, *parents, given=message.encode("utf-8", "replace"))
         index = read_below(head.top, ".git/index", _MOST_BYTES)
@@ -209,9 +209,9 @@ def _quoted(path: str) -> str:
 
 
 def _person(git: str) -> dict[str, str]:
-    """The user's own name and address. Raises `Refused`."""
+    """The user's own name and address. Raises `PathRefused`."""
     environment = {"PATH": os.defpath, "HOME": os.path.expanduser("~"), "GIT_CONFIG_NOSYSTEM": "1"}
-    found = {}
+    found: dict[str, str] = {}
     for key, names in (
         ("user.name", ("AUTHOR_NAME", "COMMITTER_NAME")),
         ("user.email", ("AUTHOR_EMAIL", "COMMITTER_EMAIL")),
@@ -226,7 +226,7 @@ def _person(git: str) -> dict[str, str]:
         )
         value = done.stdout.decode("utf-8", "replace").strip()
         if not value:
-            raise Refused(f"git does not know who you are; set it with `git config --global {key}`")
+            raise PathRefused(f"git does not know who you are; set it with `git config --global {key}`")
         found |= {f"GIT_{name}": value for name in names}
     return found
 
@@ -236,7 +236,7 @@ def _person(git: str) -> dict[str, str]:
 
 @contextmanager
 def _lock(head: _Head) -> Iterator[None]:
-    """No other git writes to the index or the branch meanwhile. Raises `Refused`."""
+    """No other git writes to the index or the branch meanwhile. Raises `PathRefused`."""
     locks: list[str] = []
     try:
         for name in (".git/index.lock", f".git/{head.ref}.lock"):
@@ -245,14 +245,14 @@ def _lock(head: _Head) -> Iterator[None]:
         yield
     finally:
         for name in locks:
-            with suppress(Refused):
+            with suppress(PathRefused):
                 remove_below(head.top, name)
 
 
 def _publish(head: _Head, folder: Path, commit: str) -> None:
-    """The objects first: whatever is named later exists by then. Raises `Refused`."""
+    """The objects first: whatever is named later exists by then. Raises `PathRefused`."""
     if _head_of(head) != head.commit:
-        raise Refused("the branch has changed")
+        raise PathRefused("the branch has changed")
     for file in sorted((folder / "objects").glob("??/*")):
         path = f".git/objects/{file.parent.name}/{file.name}"
         if read_below(head.top, path, _MOST_BYTES) is None:

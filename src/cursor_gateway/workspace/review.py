@@ -28,9 +28,9 @@ from cursor_gateway.model.changes import (
     ReviewResult,
 )
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.stages.hunks import Hunk, Version, hunks_between, is_binary, lines_of, patch_of, with_hunks
+from cursor_gateway.stages.hunks import FileContent, Hunk, hunks_between, is_binary, lines_of, patch_of, with_hunks
 from cursor_gateway.stages.languages import language_of
-from cursor_gateway.workspace.beneath import Refused, path_below, read_below, remove_below, write_below
+from cursor_gateway.workspace.beneath import PathRefused, path_below, read_below, remove_below, write_below
 from cursor_gateway.workspace.change_log import (
     ChangeLog,
     FileStep,
@@ -55,7 +55,7 @@ _CHANGED = "it is no longer as the agent left it"
 _NO_SUCH = "Nothing is recorded of such a change; see GET /v1/conversations/{id}/changes."
 
 
-class Target(Struct, frozen=True):
+class RestoreTarget(Struct, frozen=True):
     """A file as it is, as it was left by what is to be reverted, and as it should be; None does not exist."""
 
     path: str
@@ -157,12 +157,12 @@ class Review:
                 parts.append(patch_of(file.path, old, new, min(request.context, _MOST_CONTEXT)))
         return b"".join(parts)
 
-    def _version(self, version: FileVersion | None) -> Version | str | None:
+    def _version(self, version: FileVersion | None) -> FileContent | str | None:
         """With its content; a text if that is unknown."""
         if version is None:
             return None
         data = self._content(version)
-        return _NOT_KNOWN if data is None else Version(data, version.mode)
+        return _NOT_KNOWN if data is None else FileContent(data, version.mode)
 
     # --- reverting ----------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Review:
         self._log.append(step)
         return RevertedFiles(files=[self._reverted(target) for target in targets], undo=step.id)
 
-    def _targets(self, request: RevertRequest) -> list[Target]:
+    def _targets(self, request: RevertRequest) -> list[RestoreTarget]:
         """What should be written: nothing else is."""
         if request.undo is not None:
             undone = [step for step in self._steps if isinstance(step, RevertStep) and step.id == request.undo]
@@ -220,7 +220,7 @@ class Review:
                 return self._steps[number:]
         raise NotFound(_NO_SUCH, param="before")
 
-    def _part(self, one: FileStep, request: RevertRequest) -> Target:
+    def _part(self, one: FileStep, request: RevertRequest) -> RestoreTarget:
         """The file without some of its changes."""
         if request.path is None or request.version is None:
             raise InvalidRequest("`hunks` also needs `path` and `version`.", param="hunks")
@@ -241,33 +241,33 @@ class Review:
             raise FileChanged("The file's earlier content is not known.", param="hunks")
         return before, after
 
-    def _target(self, file: KnownFile, wanted: FileVersion | None, data: bytes | None = None) -> Target:
+    def _target(self, file: KnownFile, wanted: FileVersion | None, data: bytes | None = None) -> RestoreTarget:
         try:
             now = self._now(file.path)
-        except Refused as refused:
-            return Target(file.path, None, file.last, wanted, problem=str(refused))
+        except PathRefused as refused:
+            return RestoreTarget(file.path, None, file.last, wanted, problem=str(refused))
         if wanted is not None and data is None:
             data = self._content(wanted)
         problem = _NOT_KNOWN if wanted is not None and data is None else ""
         if now is not None and not now.hash:
             problem = "it is too large"
-        return Target(file.path, now, file.last, wanted, data if wanted is not None else None, problem)
+        return RestoreTarget(file.path, now, file.last, wanted, data if wanted is not None else None, problem)
 
-    def _write(self, target: Target, done: str) -> None:
+    def _write(self, target: RestoreTarget, done: str) -> None:
         try:
             if not (
                 (target.now is None and self._now(target.path) is None) or is_same(self._now(target.path), target.now)
             ):
-                raise Refused(_CHANGED)
+                raise PathRefused(_CHANGED)
             if target.wanted is None:
                 if target.now is not None:
                     remove_below(self._workspace, target.path)
             elif target.data is not None:
                 write_below(self._workspace, target.path, target.data, target.wanted.mode)
-        except Refused as refused:
+        except PathRefused as refused:
             raise _refusal(target.path, str(refused), done) from refused
 
-    def _reverted(self, target: Target) -> RevertedFile:
+    def _reverted(self, target: RestoreTarget) -> RevertedFile:
         if target.problem:
             return RevertedFile(path=target.path, action="skipped", reason=target.problem)
         before, after = self._content(target.now), target.data
@@ -280,13 +280,13 @@ class Review:
             is_changed_since=target.is_changed_since or UNSET,
         )
 
-    def _preview(self, targets: Sequence[Target]) -> str:
+    def _preview(self, targets: Sequence[RestoreTarget]) -> str:
         parts = []
         for target in targets:
             now, wanted = self._version(target.now), target.wanted
             if target.problem or isinstance(now, str):
                 continue
-            parts.append(patch_of(target.path, now, Version(target.data or b"", wanted.mode) if wanted else None))
+            parts.append(patch_of(target.path, now, FileContent(target.data or b"", wanted.mode) if wanted else None))
         return b"".join(parts)[:_MOST_PATCH].decode("utf-8", "replace")
 
     # --- keeping ------------------------------------------------------------------------------------
@@ -315,11 +315,11 @@ class Review:
     def _named(self, path: str) -> str:
         try:
             return path_below(self._workspace, path)
-        except Refused:
+        except PathRefused:
             raise NotFound(_NO_SUCH, param="path") from None
 
     def _now(self, path: str) -> FileVersion | None:
-        """Raises `Refused`."""
+        """Raises `PathRefused`."""
         file = read_below(self._workspace, path, MOST_FILE_BYTES)
         if file is None:
             return None

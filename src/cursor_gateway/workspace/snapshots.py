@@ -20,9 +20,9 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
 from cursor_gateway.stages.diffs import line_diff
-from cursor_gateway.workspace.beneath import Refused, path_below, read_below
+from cursor_gateway.workspace.beneath import PathRefused, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
-from cursor_gateway.workspace.tree import MOST_FILE_BYTES, Entry, Tree, is_secret, scan
+from cursor_gateway.workspace.tree import MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
 
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
 _DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
@@ -158,11 +158,11 @@ class TurnSnapshots:
     async def _exact(self, action: FileEdit) -> FileEdit:
         try:
             path = path_below(self.workspace, action.path)
-        except Refused:
+        except PathRefused:
             self.edited[action.path] = ""
             return action
         self.edited[action.path] = path
-        with suppress(TimeoutError, Refused, OSError):
+        with suppress(TimeoutError, PathRefused, OSError):
             async with asyncio.timeout(_EDIT_SECONDS):
                 tree = await self.tree()
                 if tree.problem or is_secret(path):
@@ -186,10 +186,10 @@ def may_write(action: Action) -> bool:
 
 
 def _before(tree: Tree, path: str) -> bytes | None:
-    """None: it did not exist. Raises `Refused` if it is unknown."""
+    """None: it did not exist. Raises `PathRefused` if it is unknown."""
     content = tree.content(path)
     if content is None and path in tree.entries:
-        raise Refused("its earlier content is not known")
+        raise PathRefused("its earlier content is not known")
     return content
 
 
@@ -230,7 +230,7 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
     log.append(TurnStep(chat_id, steps, f"More than {_MOST_FILES:,} files changed." if is_cut else "", unread))
 
 
-def _may_differ(old: Entry | None, new: Entry | None) -> bool:
+def _may_differ(old: TreeEntry | None, new: TreeEntry | None) -> bool:
     if old is None or new is None or (old.facts, old.mode) != (new.facts, new.mode):
         return True
     return old.is_recent and old.kept is not None and old.kept != new.kept

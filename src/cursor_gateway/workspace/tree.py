@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from cursor_gateway.workspace.beneath import Refused, read_below
+from cursor_gateway.workspace.beneath import PathRefused, read_below
 from cursor_gateway.workspace.files import Incomplete, repository_of, text_of, walk
 from cursor_gateway.workspace.git_index import IndexEntry
 from cursor_gateway.workspace.git_objects import Repository, changes_content
@@ -34,7 +34,7 @@ _SECRETS = IgnoreRules(
 )
 
 
-class Entry(Struct, frozen=True):
+class TreeEntry(Struct, frozen=True):
     """A file. Its content is kept here or in git, or is unknown."""
 
     facts: tuple[int, int, int, int]  # size, times of the last change of its content and of its status, inode
@@ -46,7 +46,7 @@ class Entry(Struct, frozen=True):
 
 class Tree(Struct, frozen=True):
     root: str
-    entries: dict[str, Entry]
+    entries: dict[str, TreeEntry]
     repository: Repository | None = None
     problem: str = ""  # why there are no entries, as a sentence
 
@@ -77,7 +77,7 @@ def scan(
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
     index = _Index(root, known)
-    entries: dict[str, Entry] = {}
+    entries: dict[str, TreeEntry] = {}
     unread: list[str] = []
     try:
         for name, found in walk(os.fsencode(root), is_over, _IGNORE_FILES):
@@ -94,7 +94,7 @@ def scan(
                 entries[path] = before
                 continue
             hash = index.hash_of(name, facts)
-            entries[path] = Entry(facts, stat.S_IMODE(status.st_mode), in_git=hash, is_recent=hash is None)
+            entries[path] = TreeEntry(facts, stat.S_IMODE(status.st_mode), in_git=hash, is_recent=hash is None)
             unread += [path] if hash is None else []
             if len(entries) > _MOST_FILES:
                 return Tree(root, {}, None, f"The folder has more than {_MOST_FILES:,} files.")
@@ -114,20 +114,20 @@ def is_secret(path: str) -> bool:
     return _SECRETS.verdict(name, name) is True
 
 
-def _read(root: str, path: str, entry: Entry, at_ns: int | None, left: int) -> Entry:
+def _read(root: str, path: str, entry: TreeEntry, at_ns: int | None, left: int) -> TreeEntry:
     """With its content, if that is what it was at the time, and there is room for it."""
     size, _, changed_ns, _ = entry.facts
     is_later = at_ns is not None and changed_ns >= at_ns
     is_recent = is_later or changed_ns > time.time_ns() - _COARSE_NS
     if size > min(MOST_FILE_BYTES, left) or is_later:
-        return Entry(entry.facts, entry.mode, is_recent=is_recent)
+        return TreeEntry(entry.facts, entry.mode, is_recent=is_recent)
     try:
         file = read_below(root, path, MOST_FILE_BYTES)
-    except Refused:
+    except PathRefused:
         file = None
     if file is None or file.data is None or file.size != size:
         return entry
-    return Entry(entry.facts, entry.mode, zlib.compress(file.data, 1), is_recent=is_recent)
+    return TreeEntry(entry.facts, entry.mode, zlib.compress(file.data, 1), is_recent=is_recent)
 
 
 class _Index:
@@ -160,6 +160,6 @@ class _Index:
 def _text(top: str, path: bytes) -> bytes:
     try:
         file = read_below(top, os.fsdecode(path), MOST_FILE_BYTES)
-    except Refused:
+    except PathRefused:
         return b"filter="  # unknown
     return b"" if file is None else file.data or b"filter="
