@@ -30,7 +30,7 @@ from cursor_gateway.model.caller_tools import (
     usable,
 )
 from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
 from cursor_gateway.runs.open_calls import OpenCalls
@@ -278,8 +278,8 @@ class CallerTools:
         return events, given
 
 
-def _call(call: CallerCall) -> Call:
-    return Call(call.id, call.name, msgspec.json.encode(call.arguments).decode())
+def _call(call: CallerCall) -> ToolCall:
+    return ToolCall(call.id, call.name, msgspec.json.encode(call.arguments).decode())
 
 
 def _ran_here(action: Action, outcome: Outcome) -> bool:
