@@ -24,7 +24,7 @@ from benchmarks.field import Field
 from benchmarks.machine import busy, kind
 from benchmarks.processes import cpu_seconds
 from benchmarks.served import idle_kilobytes
-from cursor_gateway.store.postgres.connections import Connection, connect
+from cursor_gateway.store.postgres.connections import PostgresConnection, connect
 from cursor_gateway.store.postgres.schema import migrate
 from tools import postgres
 
@@ -167,7 +167,7 @@ async def _checks(url: str, flush: float) -> list[Check]:
     return found
 
 
-async def _commit(connection: Connection, until: float) -> int:
+async def _commit(connection: PostgresConnection, until: float) -> int:
     done = 0
     while time.perf_counter() < until:
         await connection.execute("INSERT INTO written VALUES (1)")

@@ -16,7 +16,7 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.prompt import render as render_with
 from tests.agent.caller import (
     SESSION,
@@ -533,7 +533,7 @@ def test_results_of_parallel_calls_find_their_calls(standin: Standin) -> None:
         connect(standin, server.url)
         both = {"parallel": [call("never", n=1), call("other"), call("never", n=2)]}
         chat = interrupted(standin, server, program(both, {"say": "$1 $2 $3"}), 3)
-        asked = [Call("c2", "never", '{"n":2}'), Call("c0", "other", "{}"), Call("c1", "never", '{"n":1}')]
+        asked = [ToolCall("c2", "never", '{"n":2}'), ToolCall("c0", "other", "{}"), ToolCall("c1", "never", '{"n":1}')]
         given = [ToolMessage(id.upper(), call_id=id) for id in ("c0", "c1", "c2")]
         named = [
             ToolMessage(message.text, call_id=message.call_id, name=one.name)
@@ -588,10 +588,13 @@ def test_an_own_tool_that_the_caller_carries_out_although_the_program_has_ended(
 def test_a_transcript_is_caught_up_with(standin: Standin) -> None:
     both = {"parallel": [call("add", a=2, b=2), call("never")]}
     steps = [{"say": "Go."}, call("never"), {"say": "no more"}, both, call("add", a="$1", b=""), {"say": "$all|$user"}]
-    conversation: list[Message] = [UserMessage(program(*steps)), AssistantMessage("Go.", (Call("a", "never", "{}"),))]
+    conversation: list[Message] = [
+        UserMessage(program(*steps)),
+        AssistantMessage("Go.", (ToolCall("a", "never", "{}"),)),
+    ]
     conversation += [
         ToolMessage("x", call_id="a", name="never"),
-        AssistantMessage("no more", (Call("b", "never", "{}"),)),
+        AssistantMessage("no more", (ToolCall("b", "never", "{}"),)),
     ]
     conversation += [ToolMessage("y", call_id="b", name="never"), UserMessage("quick")]
 

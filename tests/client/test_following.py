@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.client.calls import chat_request
 from cursor_gateway.client.failures import CallFailed, CannotReach
-from cursor_gateway.client.following import Following, Prose, Reading
+from cursor_gateway.client.following import BaseStream, Following, PrintableText
 from cursor_gateway.client.steps import Request
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.errors import AgentOverloaded
@@ -313,14 +313,14 @@ def test_leaving_what_is_not_ours_or_over() -> None:
     assert left(ended, shell) == []
     kept = Following(LINK, start=START)
     shell.next_batch(kept.follow())
-    Reading(kept).let_finish()
+    BaseStream(kept).let_finish()
     assert left(kept, shell) == []
 
 
 # --- what a stream knows without waiting ----------------------------------------------------------------
 
 
-class Read(Reading):
+class Read(BaseStream):
     """A shell of its own, without any waiting."""
 
     def __init__(self, following: Following, shell: Shell) -> None:
@@ -360,7 +360,7 @@ def test_a_stream_knows_its_place() -> None:
 
 
 def prose(events: Sequence[DocumentEvent]) -> Iterator[str]:
-    said = Prose()
+    said = PrintableText()
     return filter(None, map(said.push, events))
 
 

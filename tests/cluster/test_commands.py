@@ -5,7 +5,7 @@ import inspect
 import msgspec
 import pytest
 
-from cursor_gateway.cluster.commands import Call, arguments_of, call, command_of, encode
+from cursor_gateway.cluster.commands import MethodCall, arguments_of, call, command_of, encode
 from cursor_gateway.runs.image_files import AttachedImage
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run_service import RunService
@@ -26,9 +26,9 @@ CONVERSATION = ConversationRecord(
 )
 
 
-def sent(call: Call) -> Call:
+def sent(call: MethodCall) -> MethodCall:
     received = command_of(encode(call))
-    assert isinstance(received, Call)
+    assert isinstance(received, MethodCall)
     return received
 
 
@@ -52,18 +52,18 @@ def test_a_runner_has_each_method_with_the_same_arguments(method: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Call("drain", {"seconds": msgspec.Raw(msgspec.msgpack.encode(0))}),
-        Call("cancel", {"id": msgspec.Raw(msgspec.msgpack.encode("chat_1"))}),
+        MethodCall("drain", {"seconds": msgspec.Raw(msgspec.msgpack.encode(0))}),
+        MethodCall("cancel", {"id": msgspec.Raw(msgspec.msgpack.encode("chat_1"))}),
         call(RunService.cancel, 1, "me"),
     ],
     ids=["a method that runners do not carry out for others", "an argument is missing", "an argument of another type"],
 )
-def test_other_calls_are_refused(wrong: Call) -> None:
+def test_other_calls_are_refused(wrong: MethodCall) -> None:
     with pytest.raises(msgspec.DecodeError):
         arguments_of(sent(wrong))
 
 
 def test_arguments_of_a_newer_version_are_ignored() -> None:
     asked = call(RunService.cancel, "chat_1", "me")
-    newer = Call(asked.method, {**asked.arguments, "why": msgspec.Raw(msgspec.msgpack.encode("x"))})
+    newer = MethodCall(asked.method, {**asked.arguments, "why": msgspec.Raw(msgspec.msgpack.encode("x"))})
     assert arguments_of(sent(newer)) == {"id": "chat_1", "owner": "me"}

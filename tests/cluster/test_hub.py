@@ -10,7 +10,7 @@ from cursor_gateway.cluster import hub as module
 from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.store.base import RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Head
+from cursor_gateway.store.cluster import ClusterStore, LogHead
 from tests.store.making import ME, deltas
 
 
@@ -21,11 +21,11 @@ class _Cluster:
         self.events: dict[str, int] = {}
         self.is_away = False
 
-    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+    async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
         if self.is_away:
             raise StoreUnavailable("away")
         return {
-            id: Head(self.events[id], True, deltas(*range(known + 1, self.events[id] + 1)))
+            id: LogHead(self.events[id], True, deltas(*range(known + 1, self.events[id] + 1)))
             for id, known in after.items()
         }
 
@@ -106,8 +106,8 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
 
 def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None:
     class Ended(_Cluster):
-        async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
-            return {**await super().heads(after), **{id: Head(5, False, []) for id in after if id == "damaged"}}
+        async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
+            return {**await super().heads(after), **{id: LogHead(5, False, []) for id in after if id == "damaged"}}
 
     class Damaged:
         async def events(self, id: str, owner: str, *, after: int) -> object:

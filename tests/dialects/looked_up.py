@@ -11,9 +11,9 @@ from cursor_gateway.dialects.base import (
     ComputedRoute,
     Dialect,
     Encoder,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     StoredAnswers,
     StoredReply,
@@ -32,7 +32,7 @@ class Request(Struct, frozen=True):
 
 
 class Whole(PlainWhole):
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: ReplyStart) -> None:
         super().__init__(start.after)
         self._kept = start.kept
 
@@ -46,10 +46,10 @@ class Reply(PlainReply, frozen=True):
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {"x-turn": run.info.id}
 
-    def stream(self, run: RunView, start: Start) -> Encoder:
+    def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         return PlainEncoder(start.after)
 
-    def whole(self, run: RunView, start: Start) -> Whole:
+    def whole(self, run: RunView, start: ReplyStart) -> Whole:
         return Whole(start)
 
 

@@ -5,8 +5,19 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.base import SSE, AnswerId, Dialect, Encoder, Form, Replay, Route, RunView, Start, StartRun
-from cursor_gateway.dialects.deltas import AnswerFold, Content, Delta, Ended, Translator
+from cursor_gateway.dialects.base import (
+    SSE,
+    AnswerId,
+    Dialect,
+    Encoder,
+    JsonReply,
+    Replay,
+    ReplyStart,
+    Route,
+    RunView,
+    StartRun,
+)
+from cursor_gateway.dialects.deltas import AnswerFold, AnswerText, Delta, Ended, Translator
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -38,7 +49,7 @@ class PlainEncoder:
         return b"".join(map(self._frame, self._deltas.push(event)))
 
     def _frame(self, delta: Delta) -> bytes:
-        if isinstance(delta, Content):
+        if isinstance(delta, AnswerText):
             return frame(msgspec.json.encode(delta.text), id=str(self._number))
         if isinstance(delta, Ended):
             reason = delta.failure.code if delta.failure else "done"
@@ -46,41 +57,25 @@ class PlainEncoder:
         return b""
 
 
-class PlainWhole:
-    is_cut = False
-
+class PlainWhole(AnswerFold):
     def __init__(self, after: int) -> None:
-        self.after, self._fold = after, AnswerFold("", "none")
-        self.push = self._fold.push
-
-    @property
-    def is_over(self) -> bool:
-        return self._fold.is_over
-
-    @property
-    def failure(self) -> Failure | None:
-        return answer.end.failure if (answer := self._fold.answer()) else None
+        super().__init__("", "none")
+        self.after = after
 
     def body(self) -> bytes:
-        return answer.text.encode() if (answer := self._fold.answer()) else b""
+        return answer.text.encode() if (answer := self.answer()) else b""
 
     def error_body(self, failure: Failure) -> bytes | None:
         return None
 
 
-class PlainReply(Struct, frozen=True):
-    form: Form = SSE
+class PlainReply(JsonReply, Struct, frozen=True):
     media_type: str = "text/plain"
-    streams_failures: bool = False
-    is_resumable: bool = False
 
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
-
-    def stream(self, run: RunView, start: Start) -> Encoder:
+    def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         return PlainEncoder(start.after)
 
-    def whole(self, run: RunView, start: Start) -> PlainWhole:
+    def whole(self, run: RunView, start: ReplyStart) -> PlainWhole:
         return PlainWhole(start.after)
 
 

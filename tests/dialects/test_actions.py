@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects.actions import Action, action_of
+from cursor_gateway.dialects.actions import ToolAction, action_of
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
@@ -21,7 +21,7 @@ from cursor_gateway.model.documents import (
 )
 
 
-def action(metadata: Metadata, content: str | None = None) -> Action | None:
+def action(metadata: Metadata, content: str | None = None) -> ToolAction | None:
     return action_of(make_document("doc_001", 1, content, metadata))
 
 
@@ -57,9 +57,9 @@ def edit(operation: str, diff: Diff | None = None, old_path: str = "") -> FileEd
 
 
 def test_a_command_has_its_output_and_how_it_failed() -> None:
-    assert action(command()) == Action("run_terminal_cmd", {"command": "ls"}, "a\n")
-    assert action(command(2)) == Action("run_terminal_cmd", {"command": "ls"}, "a\n", "Exit status 2")
-    assert action(command(-1, state="rejected", reason="Not allowed.")) == Action(
+    assert action(command()) == ToolAction("run_terminal_cmd", {"command": "ls"}, "a\n")
+    assert action(command(2)) == ToolAction("run_terminal_cmd", {"command": "ls"}, "a\n", "Exit status 2")
+    assert action(command(-1, state="rejected", reason="Not allowed.")) == ToolAction(
         "run_terminal_cmd", {"command": "ls"}, "a\n", "Not allowed."
     )
     stopped = action(command(-1, state="timed_out"))
@@ -68,10 +68,12 @@ def test_a_command_has_its_output_and_how_it_failed() -> None:
 
 
 def test_the_result_of_a_tool_is_text_or_json() -> None:
-    assert action(tool(ToolCallResult(status="success", data="found"))) == Action("grep", {"query": "x"}, "found")
-    assert action(tool(ToolCallResult(status="success", data=None))) == Action("grep", {"query": "x"}, "")
-    assert action(tool(ToolCallResult(status="success", data=["a", 1]))) == Action("grep", {"query": "x"}, '["a",1]')
-    assert action(tool(ToolCallResult(status="error", data="no"))) == Action(
+    assert action(tool(ToolCallResult(status="success", data="found"))) == ToolAction("grep", {"query": "x"}, "found")
+    assert action(tool(ToolCallResult(status="success", data=None))) == ToolAction("grep", {"query": "x"}, "")
+    assert action(tool(ToolCallResult(status="success", data=["a", 1]))) == ToolAction(
+        "grep", {"query": "x"}, '["a",1]'
+    )
+    assert action(tool(ToolCallResult(status="error", data="no"))) == ToolAction(
         "grep", {"query": "x"}, "no", "The tool failed."
     )
 
@@ -83,7 +85,7 @@ def test_what_the_caller_ran_and_what_is_no_tool_is_no_action() -> None:
 
 def test_an_edit_has_its_diff() -> None:
     change = Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
-    assert action(edit("edit", change)) == Action(
+    assert action(edit("edit", change)) == ToolAction(
         "edit_file",
         {"target_file": "a.py", "old_string": "a\nb", "new_string": "c"},
         "--- a.py\n+++ a.py\n@@ -3,2 +3,1 @@\n-a\n-b\n+c\n",
@@ -99,33 +101,39 @@ def test_an_edit_has_its_diff() -> None:
         (
             edit("create"),
             "x\n",
-            Action(
+            ToolAction(
                 "write_file",
                 {"target_file": "a.py", "contents": "x\n"},
                 "--- /dev/null\n+++ a.py\n@@ -0,0 +1,1 @@\n+x\n",
             ),
         ),
-        (edit("create"), None, Action("write_file", {"target_file": "a.py"}, "")),
-        (edit("delete"), None, Action("delete_file", {"target_file": "a.py"}, "")),
+        (edit("create"), None, ToolAction("write_file", {"target_file": "a.py"}, "")),
+        (edit("delete"), None, ToolAction("delete_file", {"target_file": "a.py"}, "")),
         (
             edit("rename", old_path="b.py"),
             None,
-            Action("rename_file", {"target_file": "a.py", "old_path": "b.py"}, "rename from b.py\nrename to a.py\n"),
+            ToolAction(
+                "rename_file", {"target_file": "a.py", "old_path": "b.py"}, "rename from b.py\nrename to a.py\n"
+            ),
         ),
-        (edit("rename"), None, Action("rename_file", {"target_file": "a.py"}, "rename from \nrename to a.py\n")),
+        (edit("rename"), None, ToolAction("rename_file", {"target_file": "a.py"}, "rename from \nrename to a.py\n")),
     ],
 )
-def test_other_changes_of_files(metadata: Metadata, content: str | None, expected: Action) -> None:
+def test_other_changes_of_files(metadata: Metadata, content: str | None, expected: ToolAction) -> None:
     assert action(metadata, content) == expected
 
 
 def test_plans_questions_and_todos() -> None:
     plan = action(PlanMetadata(title="All", overview="", todos=[]), "# Do it")
-    assert plan == Action("create_plan", {"name": "All", "plan": "# Do it"}, "# Do it")
+    assert plan == ToolAction("create_plan", {"name": "All", "plan": "# Do it"}, "# Do it")
     question = ClarificationQuestion(id="q", text="Which?", options=[])
     answer = ClarificationAnswer(question_id="q", selected_option_ids=["o"])
     asked = action(ClarificationMetadata(questions=[question], answers=[answer]))
-    assert asked == Action("ask_question", {"questions": [question]}, '[{"questionId":"q","selectedOptionIds":["o"]}]')
-    assert action(ClarificationMetadata(questions=[question])) == Action("ask_question", {"questions": [question]}, "")
+    assert asked == ToolAction(
+        "ask_question", {"questions": [question]}, '[{"questionId":"q","selectedOptionIds":["o"]}]'
+    )
+    assert action(ClarificationMetadata(questions=[question])) == ToolAction(
+        "ask_question", {"questions": [question]}, ""
+    )
     todo = TodoChange(id="1", status="completed")
-    assert action(TodoUpdateMetadata(todos=[todo])) == Action("todo_write", {"todos": [todo]}, "")
+    assert action(TodoUpdateMetadata(todos=[todo])) == ToolAction("todo_write", {"todos": [todo]}, "")

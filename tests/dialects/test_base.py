@@ -8,9 +8,9 @@ from cursor_gateway.dialects.base import (
     Dialects,
     JsonReply,
     Replay,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     context_tokens,
     described_in,
@@ -32,9 +32,9 @@ IDS = {"answer-1": AnswerId("chat_1"), "answer-2": AnswerId("chat_1", 7)}
 
 def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None:
     run = RunView(RunInfo(id="chat_1", created="2026-01-01T00:00:00Z", known_tokens=7), 0, "x" * 12)
-    assert context_tokens(run, Start()) == 7 + estimate_tokens_by_sample("x" * 12)
+    assert context_tokens(run, ReplyStart()) == 7 + estimate_tokens_by_sample("x" * 12)
     usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
-    assert context_tokens(run, Start(3, usage)) == 15
+    assert context_tokens(run, ReplyStart(3, usage)) == 15
 
 
 def test_a_dialect_need_not_be_described() -> None:

@@ -7,17 +7,16 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.deltas import (
     AgentTools,
-    Answer,
     AnswerFold,
-    Asked,
-    Call,
+    AnswerText,
     Called,
-    Content,
     Delta,
     Ended,
     Noted,
+    OpenQuestion,
     Thought,
     Translator,
+    WholeAnswer,
     action_text,
     add_usage,
 )
@@ -47,6 +46,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
+from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from tests.dialects.runs import USAGE, done, ended, paused, words
 
@@ -62,8 +62,8 @@ def deltas(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning") -
 
 def test_the_agents_text_is_content_and_the_end_has_the_usage() -> None:
     assert deltas([*words("Hi ", "you"), ToolCallArguments("doc_002", {}), done()]) == [
-        Content("Hi "),
-        Content("you"),
+        AnswerText("Hi "),
+        AnswerText("you"),
         Ended(USAGE, USAGE),
     ]
 
@@ -87,7 +87,7 @@ def test_thinking_is_reasoning_in_blocks() -> None:
 
 def readable(*events: DocumentEvent) -> str:
     translator = Translator("run", "none", text="readable")
-    return "".join(delta.text for event in events for delta in translator.push(event) if isinstance(delta, Content))
+    return "".join(delta.text for event in events for delta in translator.push(event) if isinstance(delta, AnswerText))
 
 
 def test_readable_text_has_a_blank_line_where_a_tool_call_was() -> None:
@@ -106,8 +106,8 @@ def test_a_readable_text_ends_with_what_was_not_run() -> None:
     translator = Translator("run", "none", text="readable")
     said = [*words("Hi"), done(refused=[REFUSED])]
     end = Ended(USAGE, USAGE, refused_count=1, refused=(REFUSED,))
-    assert [delta for event in said for delta in translator.push(event)] == [Content("Hi"), Noted(NOTE), end]
-    assert deltas(said) == [Content("Hi"), end]  # data in any case
+    assert [delta for event in said for delta in translator.push(event)] == [AnswerText("Hi"), Noted(NOTE), end]
+    assert deltas(said) == [AnswerText("Hi"), end]  # data in any case
     failed = done(AgentCrashed("It crashed.").failure(), [REFUSED])
     assert not any(isinstance(delta, Noted) for delta in Translator("run", "none", text="readable").push(failed))
 
@@ -130,11 +130,11 @@ def test_an_open_question_is_the_last_line() -> None:
     asked = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="Which?", options=[])])
     translator = Translator("run", "none", notes=True)
     said = [delta for event in (ended(asked), done(refused=[REFUSED])) for delta in translator.push(event)]
-    assert [type(delta) for delta in said] == [Asked, Ended]
+    assert [type(delta) for delta in said] == [OpenQuestion, Ended]
 
 
 def test_a_pause_asks_for_its_calls_and_ends_the_reply() -> None:
-    call = Call("k", "look", '{"a":1}')
+    call = ToolCall("k", "look", '{"a":1}')
     assert deltas([paused("k")]) == [Called(0, call), Ended(USAGE, reason="tool_calls")]
     mixed = deltas([ended(COMMAND), paused("k")], "tool_calls")
     assert [delta.index for delta in mixed if isinstance(delta, Called)] == [0, 1]
@@ -214,7 +214,7 @@ def cut(events: list[DocumentEvent], cutter: Cutter) -> list[Delta]:
 
 def test_a_cut_answer_ends_at_once_with_an_estimate() -> None:
     content, end = cut([*words("one two three")[:2]], Cutter(("two",), None))
-    assert content == Content("one ")
+    assert content == AnswerText("one ")
     assert isinstance(end, Ended)
     assert (end.reason, end.usage.prompt_tokens, end.usage.estimated, end.total) == ("stop", 100, True, None)
 
@@ -222,8 +222,8 @@ def test_a_cut_answer_ends_at_once_with_an_estimate() -> None:
 def test_what_is_held_back_is_said_before_a_call_and_before_the_end() -> None:
     events: list[DocumentEvent] = [Reasoning("hm"), *words("one t"), ended(COMMAND), done()]
     said = cut(events, Cutter(("two",), None))
-    assert [type(delta) for delta in said] == [Thought, Content, Content, Called, Ended]
-    assert "".join(delta.text for delta in said if isinstance(delta, Content)) == "one t"
+    assert [type(delta) for delta in said] == [Thought, AnswerText, AnswerText, Called, Ended]
+    assert "".join(delta.text for delta in said if isinstance(delta, AnswerText)) == "one t"
     assert said[-1] == Ended(USAGE, USAGE)
 
 
@@ -239,9 +239,9 @@ QUESTION = ClarificationMetadata(questions=[ClarificationQuestion(id="q", text="
 
 def test_a_question_takes_the_place_of_text() -> None:
     ask = ended(QUESTION)
-    assert deltas([ask, ended(COMMAND), done()], "none") == [Asked("Which?"), Ended(USAGE, USAGE)]
-    assert deltas([*words("a"), ask, done()], "none") == [Content("a"), Ended(USAGE, USAGE)]
-    assert deltas([ask, *words("b"), done()], "none") == [Content("b"), Ended(USAGE, USAGE)]
+    assert deltas([ask, ended(COMMAND), done()], "none") == [OpenQuestion("Which?"), Ended(USAGE, USAGE)]
+    assert deltas([*words("a"), ask, done()], "none") == [AnswerText("a"), Ended(USAGE, USAGE)]
+    assert deltas([ask, *words("b"), done()], "none") == [AnswerText("b"), Ended(USAGE, USAGE)]
     failure = AgentCrashed("It crashed.").failure()
     assert deltas([ask, done(failure)], "none") == [Ended(USAGE, USAGE, failure)]
 
@@ -250,7 +250,7 @@ def test_a_question_is_not_cut_but_left_out_of_an_answer_that_is() -> None:
     ask, whole = ended(QUESTION), Translator("run", "none", Cutter(("x",), None))
     events: list[DocumentEvent] = [ask, done()]
     assert [delta for event in events for delta in whole.push(event)] == [
-        Asked("Which?"),
+        OpenQuestion("Which?"),
         Ended(USAGE, USAGE),
     ]
     cut = AnswerFold("run", "none", Cutter(("b",), None))
@@ -270,8 +270,8 @@ def test_a_fold_joins_the_deltas_up_to_the_end() -> None:
     assert (fold.is_over, fold.is_cut, fold.answer()) == (False, False, None)
     for event in [Reasoning("hm"), *words("a", "b"), ended(COMMAND), done(), *words("c")]:
         fold.push(event)
-    call = Call("call_run_1", "run_terminal_cmd", '{"command":"ls"}')
-    assert fold.answer() == Answer("ab", "hm", (call,), Ended(USAGE, USAGE))
+    call = ToolCall("call_run_1", "run_terminal_cmd", '{"command":"ls"}')
+    assert fold.answer() == WholeAnswer("ab", "hm", (call,), Ended(USAGE, USAGE))
     assert (fold.is_over, fold.is_cut) == (True, False)
 
 
@@ -303,10 +303,10 @@ def test_an_action_in_one_line() -> None:
 
 
 def test_an_answer_is_made_of_the_same_deltas_again() -> None:
-    call, end = Call("k", "look", "{}"), Ended(USAGE, reason="tool_calls")
-    answer = Answer("Hi", "Hm", (call,), end)
-    assert answer.deltas() == [Thought("Hm"), Content("Hi"), Called(0, call), end]
-    assert Answer("", "", (), end).deltas() == [end]
+    call, end = ToolCall("k", "look", "{}"), Ended(USAGE, reason="tool_calls")
+    answer = WholeAnswer("Hi", "Hm", (call,), end)
+    assert answer.deltas() == [Thought("Hm"), AnswerText("Hi"), Called(0, call), end]
+    assert WholeAnswer("", "", (), end).deltas() == [end]
 
 
 def test_a_reply_says_why_its_run_failed() -> None:
@@ -318,5 +318,5 @@ def test_a_reply_says_why_its_run_failed() -> None:
 
 def test_a_pause_for_others_says_nothing_and_the_reply_goes_on() -> None:
     others = replace(paused("k"), goes_on=True)
-    assert deltas([*words("Hi"), others, done()]) == [Content("Hi"), Ended(USAGE, USAGE)]
+    assert deltas([*words("Hi"), others, done()]) == [AnswerText("Hi"), Ended(USAGE, USAGE)]
     assert deltas([TerminalOutput("doc_001", "out")]) == []

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, TypeAlias, get_args
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.dialects.base import RunView, Start
+from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
@@ -15,8 +15,8 @@ from cursor_gateway.dialects.marked import refusal_line, without_marked
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.responses.encoder import ResponseStream
-from cursor_gateway.dialects.responses.output import Head
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
@@ -154,9 +154,9 @@ def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
         chunks = b"".join(map(ChunkEncoder(HEAD).push, reply.events))
         content = fold_chunks(chunks, include_usage=False)["choices"][0]["message"]["content"] or ""
         said += content.partition("▸\u2063 ")[0]  # an open question is not the agent's text
-        head = Head("chat_1", reply.after, HEAD.created, HEAD.model, Asked())
+        head = ResponseHead("chat_1", reply.after, HEAD.created, HEAD.model, KeptRequest())
         responded += responses_shapes.text_of(responses_shapes.read_stream(ResponseStream(head).push_all(reply.events)))
-        message = MESSAGES.stream(RunView(RUN, 0, ""), Start(reply.after)).push_all(reply.events)
+        message = MESSAGES.stream(RunView(RUN, 0, ""), ReplyStart(reply.after)).push_all(reply.events)
         written += anthropic_shapes.text_sent(message)
     assert said == text
     assert responded == text

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.base import RunView, Start
+from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.dialects.marked import MARK
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
@@ -34,7 +34,7 @@ def assert_the_events_fold_to_the_message(
     """Each reply of a run. `pings` come before the events of these numbers."""
     view, reply = RunView(run, 0, "A prompt."), MessagesReply(model="claude-x", display=display)
     for part in laws.replies(events):
-        start = Start(part.after)
+        start = ReplyStart(part.after)
         encoder, whole = reply.stream(view, start), reply.whole(view, start)
         stream = b""
         for number, event in enumerate(events[part.after :]):
@@ -110,7 +110,7 @@ def test_a_message_that_is_cut_folds_to_the_whole(
 ) -> None:
     view = RunView(run, 0, "")
     reply = MessagesReply(model="claude-x", display=display, stop=tuple(stop), max_tokens=limit)
-    encoder, whole = reply.stream(view, Start()), reply.whole(view, Start())
+    encoder, whole = reply.stream(view, ReplyStart()), reply.whole(view, ReplyStart())
     stream = b""
     for event in laws.assemble(events, run):
         stream += encoder.push_all([event])

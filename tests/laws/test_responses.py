@@ -5,9 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.responses.encoder import ResponseStream, WholeResponse
-from cursor_gateway.dialects.responses.output import Head
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseStream
+from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
@@ -27,8 +27,8 @@ from tests.responses_shapes import (
 from tests.responses_shapes import text_of as text_of_response
 
 FORMS = Forms({"bash": Declared("custom", "shell", "os")})
-asked_for: st.SearchStrategy[Asked] = st.builds(
-    Asked,
+asked_for: st.SearchStrategy[KeptRequest] = st.builds(
+    KeptRequest,
     model=st.just("auto"),
     forms=st.sampled_from([Forms(), FORMS]),
     is_codex=st.booleans(),
@@ -38,15 +38,15 @@ asked_for: st.SearchStrategy[Asked] = st.builds(
 )
 
 
-def head(asked: Asked, after: int = 0) -> Head:
-    return Head("chat_1", after, 1_771_842_600, "auto", asked)
+def head(asked: KeptRequest, after: int = 0) -> ResponseHead:
+    return ResponseHead("chat_1", after, 1_771_842_600, "auto", asked)
 
 
-def assert_lawful(events: list[DocumentEvent], asked: Asked) -> str:
+def assert_lawful(events: list[DocumentEvent], asked: KeptRequest) -> str:
     """Each reply of the run; the text of all of them."""
     said = ""
     for reply in replies(events):
-        stream, whole = ResponseStream(head(asked, reply.after)), WholeResponse(head(asked, reply.after))
+        stream, whole = ResponseStream(head(asked, reply.after)), ResponseFold(head(asked, reply.after))
         sent = b""
         for event in events[reply.after :]:
             assert whole.is_over == stream.is_over
@@ -70,20 +70,20 @@ def assert_lawful(events: list[DocumentEvent], asked: Asked) -> str:
 
 @examples(300)
 @given(agent_events, runs, asked_for)
-def test_any_events_give_a_lawful_response(events: list[AgentEvent], run: RunInfo, asked: Asked) -> None:
+def test_any_events_give_a_lawful_response(events: list[AgentEvent], run: RunInfo, asked: KeptRequest) -> None:
     assembled = assemble(events, run)
     assert assert_lawful(assembled, asked) == text_of(assembled)
 
 
 @examples(200)
 @given(recordings, runs, asked_for)
-def test_any_recording_gives_a_lawful_response(recording: Recording, run: RunInfo, asked: Asked) -> None:
+def test_any_recording_gives_a_lawful_response(recording: Recording, run: RunInfo, asked: KeptRequest) -> None:
     assert assert_lawful(read(recording.data, run), asked) == recording.text
 
 
 @examples(200)
 @given(stories, st.booleans(), runs, asked_for)
-def test_the_text_is_the_agents_to_the_byte(story: Story, partial: bool, run: RunInfo, asked: Asked) -> None:
+def test_the_text_is_the_agents_to_the_byte(story: Story, partial: bool, run: RunInfo, asked: KeptRequest) -> None:
     recording = play(story, partial=partial)
     assert assert_lawful(read(recording.data, run), asked).encode() == recording.text.encode()
 
@@ -91,20 +91,22 @@ def test_the_text_is_the_agents_to_the_byte(story: Story, partial: bool, run: Ru
 @examples(100)
 @given(torn_recordings, runs, asked_for, st.floats(0, 1))
 def test_a_run_that_is_cut_off_is_a_response_that_failed(
-    recording: Recording, run: RunInfo, asked: Asked, where: float
+    recording: Recording, run: RunInfo, asked: KeptRequest, where: float
 ) -> None:
     assert_lawful(read(recording.data[: int(where * len(recording.data))], run), asked)
 
 
 @examples(100)
 @given(agent_events, runs, asked_for)
-def test_one_character_at_a_time_gives_the_same_items(events: list[AgentEvent], run: RunInfo, asked: Asked) -> None:
+def test_one_character_at_a_time_gives_the_same_items(
+    events: list[AgentEvent], run: RunInfo, asked: KeptRequest
+) -> None:
     split: list[AgentEvent] = []
     for event in events:
         split += [TextDelta(character) for character in event.text] if isinstance(event, TextDelta) else [event]
     wholes = []
     for given_events in (events, split):
-        whole = WholeResponse(head(asked))
+        whole = ResponseFold(head(asked))
         for document_event in assemble(given_events, run):
             whole.push(document_event)
         wholes.append(read_response(whole.body()).output)
@@ -114,7 +116,7 @@ def test_one_character_at_a_time_gives_the_same_items(events: list[AgentEvent], 
 @examples(100)
 @given(agent_events, runs, asked_for, st.integers(-1, 60))
 def test_a_stream_from_any_event_on_is_the_rest_of_the_stream(
-    events: list[AgentEvent], run: RunInfo, asked: Asked, after: int
+    events: list[AgentEvent], run: RunInfo, asked: KeptRequest, after: int
 ) -> None:
     assembled = assemble(events, run)
     all_of_it = ResponseStream(head(asked)).push_all(assembled)
@@ -126,7 +128,7 @@ def test_a_stream_from_any_event_on_is_the_rest_of_the_stream(
 @examples(100)
 @given(agent_events, runs, asked_for, st.data())
 def test_known_items_are_left_out_and_nothing_else(
-    events: list[AgentEvent], run: RunInfo, asked: Asked, data: st.DataObject
+    events: list[AgentEvent], run: RunInfo, asked: KeptRequest, data: st.DataObject
 ) -> None:
     assembled = assemble(events, run)
     all_of_it = ResponseStream(head(asked)).push_all(assembled)
@@ -146,7 +148,7 @@ def test_a_reader_that_resumes_gets_what_it_lacks(events: list[AgentEvent], run:
     assembled = assemble(events, run)
 
     def make(pause: int) -> ResponseStream:
-        return ResponseStream(head(Asked(), pause))
+        return ResponseStream(head(KeptRequest(), pause))
 
     everything = b""
     for reply in replies(assembled):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import StartRun
 from cursor_gateway.dialects.responses.dialect import responses_dialect
-from cursor_gateway.dialects.responses.request import Asked, Body
+from cursor_gateway.dialects.responses.request import Body, KeptRequest
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import NOT_STORED
 from tests.laws.strategies import examples
@@ -136,7 +136,7 @@ def test_any_body_is_read_or_refused(body: dict[str, Any], sent: dict[str, str])
         assert hasattr(asked.messages[image.message], "images")
     assert (asked.kept == NOT_STORED) == (body.get("store") is False)
     if asked.kept != NOT_STORED:
-        kept = msgspec.json.decode(asked.kept, type=Asked)
+        kept = msgspec.json.decode(asked.kept, type=KeptRequest)
         assert msgspec.json.encode(kept) == asked.kept
 
 

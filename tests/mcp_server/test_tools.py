@@ -8,7 +8,15 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway.dialects.documents.request import PermissionAnswer
 from cursor_gateway.mcp_server.results import structured
-from cursor_gateway.mcp_server.tools import TOOLS, Answer, Ask, Run, input_schema, output_schema, read_arguments
+from cursor_gateway.mcp_server.tools import (
+    TOOLS,
+    AnswerArguments,
+    AskArguments,
+    RunArguments,
+    input_schema,
+    output_schema,
+    read_arguments,
+)
 from tests.mcp_server.responses import command, response
 
 
@@ -42,10 +50,12 @@ def test_the_output_schema_has_no_prose_but_all_properties() -> None:
 
 
 def test_arguments_are_read() -> None:
-    assert read_arguments(TOOLS["ask"], {"prompt": "x", "conversationId": "c"}) == Ask(prompt="x", conversation_id="c")
-    assert read_arguments(TOOLS["run"], {"prompt": "x"}) == Run(prompt="x")
+    assert read_arguments(TOOLS["ask"], {"prompt": "x", "conversationId": "c"}) == AskArguments(
+        prompt="x", conversation_id="c"
+    )
+    assert read_arguments(TOOLS["run"], {"prompt": "x"}) == RunArguments(prompt="x")
     permission = {"documentId": "doc_001", "decision": "once"}
-    assert read_arguments(TOOLS["answer"], {"runId": "r", "permissions": [permission]}) == Answer(
+    assert read_arguments(TOOLS["answer"], {"runId": "r", "permissions": [permission]}) == AnswerArguments(
         run_id="r", permissions=[PermissionAnswer(document_id="doc_001", decision="once")]
     )
 

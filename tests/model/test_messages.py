@@ -5,9 +5,9 @@ import pytest
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import (
     AssistantMessage,
-    Call,
     Instructions,
     Message,
+    ToolCall,
     ToolMessage,
     UserMessage,
     check_content,
@@ -19,8 +19,11 @@ from cursor_gateway.model.messages import (
 
 def test_calls_lose_their_ids() -> None:
     others: list[Message] = [Instructions("Be kind."), UserMessage("Hi")]
-    called: list[Message] = [AssistantMessage("", (Call("call_1", "look", "{}"),)), ToolMessage("ok", "call_1", "look")]
-    quoted: list[Message] = [AssistantMessage("", (Call("", "look", "{}"),)), ToolMessage("ok", "", "look")]
+    called: list[Message] = [
+        AssistantMessage("", (ToolCall("call_1", "look", "{}"),)),
+        ToolMessage("ok", "call_1", "look"),
+    ]
+    quoted: list[Message] = [AssistantMessage("", (ToolCall("", "look", "{}"),)), ToolMessage("ok", "", "look")]
     assert without_call_ids([*others, *called]) == [*others, *quoted]
 
 
@@ -29,7 +32,7 @@ def test_a_message_has_content_if_it_has_text_an_image_or_a_call() -> None:
         Instructions("Be kind."),
         UserMessage("", ("a.png",)),
         ToolMessage("", "call_1", "look", ("a.png",)),
-        AssistantMessage("", (Call("call_1", "look", "{}"),)),
+        AssistantMessage("", (ToolCall("call_1", "look", "{}"),)),
     ]
     assert all(map(has_content, full))
     empty: list[Message] = [

@@ -10,14 +10,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.chat.request import read_request
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 
 SCOPE = Scope(owner="a", workspace="/w", mode="agent")
 TALK: list[Message] = [
     Instructions("Be brief."),
     UserMessage("Hi", images=("1.png",)),
-    AssistantMessage("Hello.", (Call("c", "bash", "{}"),)),
+    AssistantMessage("Hello.", (ToolCall("c", "bash", "{}"),)),
     ToolMessage("done", "c", "bash"),
     AssistantMessage("Done."),
 ]
@@ -59,8 +59,8 @@ def test_a_session_is_found_in_its_own_scope_only(other: dict[str, object]) -> N
         [Instructions("Be long."), *TALK[1:]],
         [TALK[0], UserMessage("Hi"), *TALK[2:]],
         [TALK[0], UserMessage("Hi", images=("2.png",)), *TALK[2:]],
-        [*TALK[:2], AssistantMessage("Hello.", (Call("c", "bash", '{"a": 1}'),)), *TALK[3:]],
-        [*TALK[:2], AssistantMessage("Hello.", (Call("c", "bash", "no JSON"),)), *TALK[3:]],
+        [*TALK[:2], AssistantMessage("Hello.", (ToolCall("c", "bash", '{"a": 1}'),)), *TALK[3:]],
+        [*TALK[:2], AssistantMessage("Hello.", (ToolCall("c", "bash", "no JSON"),)), *TALK[3:]],
         [TALK[0], UserMessage("Hi", images=("1.png",), name="x"), *TALK[2:]],
         [*TALK[:2], AssistantMessage("Hello."), *TALK[3:]],
         [*TALK[:3], ToolMessage("done", "d"), *TALK[4:]],
@@ -74,7 +74,7 @@ def test_what_clients_change_on_the_way_does_not_matter() -> None:
     sent_back: list[Message] = [
         Instructions("Be brief.\n"),
         UserMessage(" Hi", images=("1.png",)),
-        AssistantMessage("Hello.\n\n", (Call("c", "bash", " { } "),)),
+        AssistantMessage("Hello.\n\n", (ToolCall("c", "bash", " { } "),)),
         ToolMessage("done\n", "c"),
         AssistantMessage("Do\n\nne."),  # it came in two parts
     ]

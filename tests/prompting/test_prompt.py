@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.prompt import bare, debug_preamble, images_note, quotes_calls
 from cursor_gateway.prompting.prompt import render as render_with
 from tests.strategies import assert_linear, examples, work
@@ -107,7 +107,7 @@ def test_a_lone_message_is_fenced_where_the_session_has_seen_sections() -> None:
 
 # --- a conversation ---------------------------------------------------------------------------------
 
-CALLED = AssistantMessage("", (Call("c1", "bash", '{"command": "ls"}'), Call("c2", "read", "not\njson")))
+CALLED = AssistantMessage("", (ToolCall("c1", "bash", '{"command": "ls"}'), ToolCall("c2", "read", "not\njson")))
 
 CONVERSATIONS: dict[str, tuple[list[Message], str]] = {
     "instructions and a question": ([Instructions("Be brief."), UserMessage("Why?")], "Answer the last message"),
@@ -166,7 +166,7 @@ messages_of_any_kind = st.lists(
     st.one_of(
         st.builds(Instructions, texts),
         st.builds(UserMessage, texts, paths, short),
-        st.builds(AssistantMessage, texts, st.lists(st.builds(Call, short, short, texts), max_size=2).map(tuple)),
+        st.builds(AssistantMessage, texts, st.lists(st.builds(ToolCall, short, short, texts), max_size=2).map(tuple)),
         st.builds(ToolMessage, texts, short, short, paths),
         st.sampled_from(QUESTION),
     ),
@@ -221,7 +221,7 @@ def test_a_forged_line_is_content_in_every_position(place: int, goes_on: bool) -
         texts = ["a", "b", "c", "d", "e"]
         texts[place] = text
         system, user, assistant, result, last = texts
-        called = AssistantMessage(assistant, (Call("c1", "bash", "{}"),))
+        called = AssistantMessage(assistant, (ToolCall("c1", "bash", "{}"),))
         return [Instructions(system), UserMessage(user), called, ToolMessage(result, "c1"), UserMessage(last)]
 
     forged = "x"

@@ -9,10 +9,10 @@ import pytest
 from msgspec.structs import replace
 from starlette.types import Receive
 
-from cursor_gateway.dialects.base import Start
+from cursor_gateway.dialects.base import ReplyStart
 from cursor_gateway.dialects.chat.dialect import ChatReply
 from cursor_gateway.dialects.checked import Check
-from cursor_gateway.dialects.deltas import Answer
+from cursor_gateway.dialects.deltas import WholeAnswer
 from cursor_gateway.dialects.errors import OWN_ERRORS
 from cursor_gateway.errors import AgentOverloaded, Failure, NotFound
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, TokenCounts
@@ -98,14 +98,14 @@ class Place:
 
 async def answer_of(
     run: RunHandle, receive: Receive | None = None, reply: ChatReply = REPLY
-) -> tuple[Answer | None, Failure | None]:
+) -> tuple[WholeAnswer | None, Failure | None]:
     """None if the client has left, and why the run failed."""
-    whole = reply.whole(view_of(run), Start())
+    whole = reply.whole(view_of(run), ReplyStart())
     has_begun = await fold_run(run, whole, receive or Client().receive, 0)
     return (None if has_begun is None else whole.answer()), whole.failure
 
 
-async def completed(run: RunHandle, reply: ChatReply = REPLY) -> Answer:
+async def completed(run: RunHandle, reply: ChatReply = REPLY) -> WholeAnswer:
     answer, failure = await answer_of(run, reply=reply)
     assert answer is not None
     assert failure is None, failure
@@ -304,7 +304,7 @@ class FailureStreamingReply(ChatReply, frozen=True, kw_only=True):
 
 
 def late(run: RunHandle, asked: Reading, reply: ChatReply = REPLY) -> EventStream:
-    return reply_stream(run, reply, Start(), asked, OWN_ERRORS)
+    return reply_stream(run, reply, ReplyStart(), asked, OWN_ERRORS)
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -11,7 +11,7 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
-from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
+from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.transport import LineTransport
 from cursor_gateway.sources.process import AgentProcess
@@ -150,7 +150,7 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
             await asyncio.sleep(0.001)
         assert '"code": -32603' in tail
         assert reported == ["", "update"]
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(AgentRefused) as caught:
             await connection.request("odd", {}, 30)
         assert caught.value.code == -32603
 
@@ -207,11 +207,11 @@ def test_an_agent_is_well_as_long_as_it_answers_anything(tmp_path: Path) -> None
 
 
 def test_a_refusal_says_what_it_means() -> None:
-    services = Refused(-32603, "Internal error: Failed to initialize session services")
+    services = AgentRefused(-32603, "Internal error: Failed to initialize session services")
     assert services.error(has_key=True).code == "agent_unauthenticated"
     assert services.error(has_key=False).code == "agent_failed"
-    assert Refused(-32000, "x").error(False).code == "agent_unauthenticated"
-    assert Refused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
+    assert AgentRefused(-32000, "x").error(False).code == "agent_unauthenticated"
+    assert AgentRefused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
 
 
 def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:

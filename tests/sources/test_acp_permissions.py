@@ -2,12 +2,12 @@
 
 import pytest
 
-from cursor_gateway.sources.acp.calls import ToolCall
+from cursor_gateway.sources.acp.calls import AcpCall
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 
 
 def allowed(tool: str, rules: list[str], **args: object) -> bool:
-    return is_allowed(ToolCall("1", tool, args=dict(args)), rules, "/w")
+    return is_allowed(AcpCall("1", tool, args=dict(args)), rules, "/w")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_files(path: str, rule: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(("tool", "kind"), [("edit", "Write"), ("read", "Read")])
 def test_every_file_of_a_call_needs_a_rule(tool: str, kind: str) -> None:
-    call = ToolCall("1", tool, args={"path": "src/a"}, places=[("/w/src/a", 1), ("/w/src/b", None)])
+    call = AcpCall("1", tool, args={"path": "src/a"}, places=[("/w/src/a", 1), ("/w/src/b", None)])
     assert is_allowed(call, [f"{kind}(src/**)"], "/w")
     call.places.append(("/etc/passwd", None))
     assert not is_allowed(call, [f"{kind}(src/**)"], "/w")

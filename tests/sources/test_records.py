@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
     Assistant,
-    Connection,
+    ConnectionRecord,
     Line,
-    Message,
-    Query,
-    Result,
+    MessageRecord,
+    QueryRecord,
+    ResultRecord,
     Retry,
     System,
     Thinking,
-    ToolCall,
+    ToolCallRecord,
     Torn,
     Unknown,
     Unreadable,
@@ -38,8 +38,8 @@ def read_line(line: bytes) -> Line | None:
         return read_again(line)
 
 
-def _text(text: str) -> Message:
-    return msgspec.convert({"content": [{"text": text}]}, Message)
+def _text(text: str) -> MessageRecord:
+    return msgspec.convert({"content": [{"text": text}]}, MessageRecord)
 
 
 PLAIN: dict[bytes, Line] = {
@@ -53,43 +53,49 @@ PLAIN: dict[bytes, Line] = {
     b'{"type":"thinking","subtype":"completed","timestamp_ms":7}': Thinking(subtype="completed", timestamp_ms=7),
     b'{"type":"thinking","content":"hm"}': Thinking(content="hm"),
     b'{"type":"tool_call","subtype":"started","call_id":"c","tool_call":{"readToolCall":{}}}': (
-        ToolCall(subtype="started", call_id="c", tool_call={"readToolCall": {}})
+        ToolCallRecord(subtype="started", call_id="c", tool_call={"readToolCall": {}})
     ),
-    b'{"type":"tool_call","name":"grep","arguments":"{}","id":"c"}': ToolCall(name="grep", arguments="{}", id="c"),
+    b'{"type":"tool_call","name":"grep","arguments":"{}","id":"c"}': ToolCallRecord(
+        name="grep", arguments="{}", id="c"
+    ),
     b'{"type":"interaction_query","subtype":"request","query_type":"q","query":{"id":0}}': (
-        Query(subtype="request", query_type="q", query={"id": 0})
+        QueryRecord(subtype="request", query_type="q", query={"id": 0})
     ),
     b'{"type":"system","subtype":"init","session_id":"s","model":"Auto"}': (
         System(subtype="init", session_id="s", model="Auto")
     ),
     b'{"type":"user","message":{"role":"user","content":[{"type":"text","text":"Hi"}]}}': User(_text("Hi")),
-    b'{"type":"connection","subtype":"reconnecting","attempt":2}': Connection(subtype="reconnecting", attempt=2),
+    b'{"type":"connection","subtype":"reconnecting","attempt":2}': ConnectionRecord(subtype="reconnecting", attempt=2),
     b'{"type":"retry","subtype":"starting","attempt":1,"is_resume":true}': Retry(subtype="starting", attempt=1),
     b'{"type":"result","result":"ok","duration_ms":5,"usage":{"inputTokens":1,"cacheReadTokens":2}}': (
-        Result(result="ok", duration_ms=5, usage=UsageFigures(input_tokens=1, cache_read_tokens=2))
+        ResultRecord(result="ok", duration_ms=5, usage=UsageFigures(input_tokens=1, cache_read_tokens=2))
     ),
-    b'{"type":"result","subtype":"error","is_error":true}': Result(subtype="error", is_error=True),
+    b'{"type":"result","subtype":"error","is_error":true}': ResultRecord(subtype="error", is_error=True),
 }
 
 LOOSE: dict[bytes, Line] = {
     # numbers as strings, strings of digits that are no numbers, fields that are null
-    b'{"type":"connection","subtype":"reconnecting","attempt":"2"}': Connection(subtype="reconnecting", attempt=2),
+    b'{"type":"connection","subtype":"reconnecting","attempt":"2"}': ConnectionRecord(
+        subtype="reconnecting", attempt=2
+    ),
     b'{"type":"result","result":"ok","duration_ms":"5","usage":{"inputTokens":"3"}}': (
-        Result(result="ok", duration_ms=5, usage=UsageFigures(input_tokens=3))
+        ResultRecord(result="ok", duration_ms=5, usage=UsageFigures(input_tokens=3))
     ),
     b'{"type":"system","subtype":"init","session_id":null,"model":null}': System(subtype="init"),
-    b'{"type":"tool_call","subtype":"started","call_id":null,"tool_call":null}': ToolCall(subtype="started"),
+    b'{"type":"tool_call","subtype":"started","call_id":null,"tool_call":null}': ToolCallRecord(subtype="started"),
     b'{"type":"result","result":"ok","usage":{"inputTokens":3,"outputTokens":null}}': (
-        Result(result="ok", usage=UsageFigures(input_tokens=3))
+        ResultRecord(result="ok", usage=UsageFigures(input_tokens=3))
     ),
     # a result is never lost for a figure
-    b'{"type":"result","subtype":"success","result":"ok","usage":"none"}': Result(result="ok"),
-    b'{"type":"result","subtype":"success","duration_ms":1e400}': Result(),
-    b'{"type":"result","subtype":"success","result":[]}': Result(),
+    b'{"type":"result","subtype":"success","result":"ok","usage":"none"}': ResultRecord(result="ok"),
+    b'{"type":"result","subtype":"success","duration_ms":1e400}': ResultRecord(),
+    b'{"type":"result","subtype":"success","result":[]}': ResultRecord(),
     b'{"type":"result","subtype":"success","is_error":true,"result":"boom","duration_ms":[]}': (
-        Result(is_error=True, result="boom")
+        ResultRecord(is_error=True, result="boom")
     ),
-    b'{"type":"result","subtype":"error","result":"boom","duration_ms":[]}': Result(subtype="error", result="boom"),
+    b'{"type":"result","subtype":"error","result":"boom","duration_ms":[]}': ResultRecord(
+        subtype="error", result="boom"
+    ),
     # content in several parts, as one string, the message itself a string, parts without text, no content at all
     b'{"type":"user","message":{"content":"Hi"}}': User(_text("Hi")),
     b'{"type":"user","message":"Hi"}': User(_text("Hi")),
@@ -102,12 +108,14 @@ LOOSE: dict[bytes, Line] = {
     b'{"type":"assistant","message":{"content":[{"text":"a\\ud83d"}]}}': Torn(Assistant(_text("a\ud83d"))),
     b'{"type":"thinking","text":"\\ude00"}': Torn(Thinking(text="\ude00")),
     b'{"type":"user","message":{"content":[{"text":"a\\ud83d"}]}}': User(_text("a\ufffd")),
-    b'{"type":"result","result":"\\ud83d\\ud83d\\ude00"}': Result(result="\ufffd\U0001f600"),
-    b'{"type":"tool_call","tool_call":{"x\\ud83d":["\\ude00",1]}}': ToolCall(tool_call={"x\ufffd": ["\ufffd", 1]}),
+    b'{"type":"result","result":"\\ud83d\\ud83d\\ude00"}': ResultRecord(result="\ufffd\U0001f600"),
+    b'{"type":"tool_call","tool_call":{"x\\ud83d":["\\ude00",1]}}': ToolCallRecord(
+        tool_call={"x\ufffd": ["\ufffd", 1]}
+    ),
     b'{"type":"assistant","message":{"content":[]},"timestamp_ms":"\\ud83d"}': Unknown("assistant"),
     # a number beyond 64 bits
     b'{"type":"tool_call","tool_call":{"n":123456789012345678901234567890}}': (
-        ToolCall(tool_call={"n": 123456789012345678901234567890})
+        ToolCallRecord(tool_call={"n": 123456789012345678901234567890})
     ),
 }
 

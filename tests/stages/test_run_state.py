@@ -55,7 +55,7 @@ from cursor_gateway.model.documents import (
     WaitingCall,
     make_document,
 )
-from cursor_gateway.model.messages import AssistantMessage, Call, ToolMessage
+from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
@@ -441,10 +441,10 @@ def test_which_pause_waited_for_it() -> None:
 def test_what_a_fresh_agent_is_given() -> None:
     result = fold(EVENTS).messages(results("a", "c"))
     assert result == [
-        AssistantMessage("I look. ", (Call("a", "t", '{"n":"a"}'), Call("b", "t", '{"n":"b"}'))),
+        AssistantMessage("I look. ", (ToolCall("a", "t", '{"n":"a"}'), ToolCall("b", "t", '{"n":"b"}'))),
         ToolMessage('{"sky":"blue"}', "a", "t"),  # what it gave then, not what is said of it now
         ToolMessage("two", "b", "t"),
-        AssistantMessage("And now. ", (Call("c", "t", '{"n":"c"}'),)),
+        AssistantMessage("And now. ", (ToolCall("c", "t", '{"n":"c"}'),)),
         ToolMessage("now c", "c", "t"),
     ]
     assert fold(EVENTS).messages({})[-1] == ToolMessage("There is no result: the run was interrupted.", "c", "t")
@@ -518,9 +518,9 @@ def test_a_run_from_its_start_to_its_end_by_its_events_alone() -> None:
     assert (state.open, state.are_missing(["l"]), state.pause_for(calls=["l"])) == ({}, True, second)
     late = state.messages({"l": ToolResult(text="sun")})
     assert late == [
-        AssistantMessage("I look. ", (Call("k", "weather", '{"place":"a"}'),)),
+        AssistantMessage("I look. ", (ToolCall("k", "weather", '{"place":"a"}'),)),
         ToolMessage("rain", "k", "weather"),
-        AssistantMessage("It rains. ", (Call("l", "weather", '{"place":"b"}'),)),
+        AssistantMessage("It rains. ", (ToolCall("l", "weather", '{"place":"b"}'),)),
         ToolMessage("sun", "l", "weather"),
     ]
 

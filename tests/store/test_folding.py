@@ -9,7 +9,7 @@ import psycopg
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres import folding
-from cursor_gateway.store.postgres.connections import Connections
+from cursor_gateway.store.postgres.connections import PostgresConnections
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.store.making import EVERY_EVENT, ME, deltas, envelope, lease, new_run, run_end
 
@@ -29,7 +29,7 @@ async def _run(
 
 
 async def _fold_all(url: str) -> int:
-    connections = Connections(url)
+    connections = PostgresConnections(url)
     try:
         folded = 0
         while await folding.fold_next(connections):

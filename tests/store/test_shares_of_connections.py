@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from cursor_gateway.store.base import OWNER
-from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, Connections
+from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, PostgresConnections
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.postgres import Databases
 from tests.store.making import deltas, lease, new_run
@@ -19,12 +19,12 @@ def database(postgres: Databases) -> Iterator[str]:
 
 
 def test_one_owners_searches_do_not_delay_another_owner(database: str) -> None:
-    async def select(connections: Connections, owner: str, statement: str) -> object:
+    async def select(connections: PostgresConnections, owner: str, statement: str) -> object:
         OWNER.set(owner)
         return await connections.select(statement)
 
     async def live() -> None:
-        connections = Connections(database)
+        connections = PostgresConnections(database)
         slow = "SELECT pg_sleep(9)"
         busy = [asyncio.create_task(select(connections, "greedy", slow)) for _ in range(3 * MOST_CONNECTIONS)]
         await asyncio.sleep(0.1)  # all of them have begun, or wait

@@ -17,7 +17,7 @@ from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
-    from cursor_gateway.mcp_server.calls import Gateway
+    from cursor_gateway.mcp_server.calls import ConnectedGateway
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -52,11 +52,11 @@ def mcp(config: str | None, url: str | None, workspace: str | None) -> int:
 
 async def _serve(settings: Settings, folder: str, url: str | None) -> None:
     """Until standard input ends. A signal ends the process, when the agents have been stopped."""
-    from cursor_gateway.mcp_server.server import McpServer
+    from cursor_gateway.mcp_server.server import StdioMcpServer
 
     stopped = StopSignal()
     gateways = Gateways(settings, folder, url, stopped)
-    server = McpServer(gateways.for_call, (click.ClickException,))
+    server = StdioMcpServer(gateways.for_call, (click.ClickException,))
     serving, signalled = asyncio.create_task(server.serve()), asyncio.create_task(stopped.wait())
     try:
         await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
@@ -102,21 +102,21 @@ class Gateways:
         self._starting, self._opened = asyncio.Lock(), AsyncExitStack()
 
     @asynccontextmanager
-    async def for_call(self) -> AsyncIterator["Gateway"]:
+    async def for_call(self) -> AsyncIterator["ConnectedGateway"]:
         """Raises `Trouble`, `GatewayError`."""
-        from cursor_gateway.mcp_server.calls import Gateway
+        from cursor_gateway.mcp_server.calls import ConnectedGateway
 
         if self._client is None:
             async with open_gateway(self._settings, self._url, folder=self._folder) as remote:
                 if remote is not None:
                     works_here = remote.works_in(self._folder)
                     if works_here or self._url or self._settings.url:
-                        yield Gateway(remote.client, self._folder if works_here else None)
+                        yield ConnectedGateway(remote.client, self._folder if works_here else None)
                         return
                     aside(
                         f"The gateway at {remote.url} is not allowed to work in {self._folder}; starting another one."
                     )
-        yield Gateway(await self._started())
+        yield ConnectedGateway(await self._started())
 
     async def _started(self) -> "AsyncClient":
         from cursor_gateway.cli.own_gateway import own_gateway

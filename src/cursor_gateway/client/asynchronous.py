@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
 from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
-from cursor_gateway.client.following import Following, Prose, Reading
+from cursor_gateway.client.following import BaseStream, Following, PrintableText
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
@@ -104,7 +104,7 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
         return await _Connection(self._http).run(steps)
 
 
-class AsyncStream(Reading):
+class AsyncStream(BaseStream):
     """A run's events, each once and in order, however often the connection breaks."""
 
     def __init__(self, http: "httpx2.AsyncClient", following: Following) -> None:
@@ -139,7 +139,7 @@ class AsyncStream(Reading):
     @property
     def text(self) -> AsyncIterator[str]:
         """The agent's text and code as it arrives, with an empty line between documents."""
-        prose = Prose()
+        prose = PrintableText()
         return (text async for event in self if (text := prose.push(event)))
 
     async def result(self) -> ChatResponse:

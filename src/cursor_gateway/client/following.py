@@ -176,7 +176,7 @@ class Following:
             yield Close()
 
 
-class Prose:
+class PrintableText:
     """The agent's text and code in the events, ready to print."""
 
     def __init__(self) -> None:
@@ -191,7 +191,7 @@ class Prose:
         return gap + text
 
 
-class Reading:
+class BaseStream:
     """The part of a stream that does no I/O; `Stream` and `AsyncStream` add it."""
 
     def __init__(self, following: Following) -> None:

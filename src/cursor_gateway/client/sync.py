@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack
 
 from cursor_gateway.client import calls
 from cursor_gateway.client.connection import BaseClient, ChatOptions, built, describe, lost, request_of
-from cursor_gateway.client.following import Following, Prose, Reading
+from cursor_gateway.client.following import BaseStream, Following, PrintableText
 from cursor_gateway.client.steps import Call, Close, Head, Link, Open, Pause, Read, Result, Step, next_batch
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
@@ -100,7 +100,7 @@ class Client(BaseClient["httpx2.Client"]):
         return _Connection(self._http).run(steps)
 
 
-class Stream(Reading):
+class Stream(BaseStream):
     """A run's events, each once and in order, however often the connection breaks."""
 
     def __init__(self, http: "httpx2.Client", following: Following) -> None:
@@ -135,7 +135,7 @@ class Stream(Reading):
     @property
     def text(self) -> Iterator[str]:
         """The agent's text and code as it arrives, with an empty line between documents."""
-        prose = Prose()
+        prose = PrintableText()
         return (text for event in self if (text := prose.push(event)))
 
     def result(self) -> ChatResponse:

@@ -10,9 +10,18 @@ from collections.abc import Iterable
 from contextlib import suppress
 from secrets import token_hex
 
-from cursor_gateway.cluster.commands import Outcome, outcome_in, outcome_of
+from cursor_gateway.cluster.commands import CommandOutcome, outcome_in, outcome_of
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.store.cluster import Alike, ClusterStore, Done, Hint, NewCommand, OverLimit, Queued, Submitted
+from cursor_gateway.store.cluster import (
+    Alike,
+    ClusterStore,
+    CommandDone,
+    Hint,
+    NewCommand,
+    OverLimit,
+    Queued,
+    Submitted,
+)
 
 _LOOK_SECONDS = 1.0
 _FIRST_SECONDS = 0.1  # until all runners are hinted, not only the first
@@ -27,7 +36,7 @@ class Withdrawn(Exception):
 class Asking:
     def __init__(self, cluster: ClusterStore) -> None:
         self._cluster = cluster
-        self._waiting: dict[str, asyncio.Future[Done]] = {}
+        self._waiting: dict[str, asyncio.Future[CommandDone]] = {}
         self._claimed: set[str] = set()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -49,13 +58,13 @@ class Asking:
         """Most hints have the outcome with them."""
         for id, outcome in map(outcome_in, outcomes):
             if outcome is not None:
-                self._note(id, Done(outcome))
+                self._note(id, CommandDone(outcome))
             elif id in self._waiting:
                 self.look()
 
     async def ask(
         self, command: NewCommand, queue_seconds: float, max_active: int = 0, first: str = ""
-    ) -> Outcome | OverLimit:
+    ) -> CommandOutcome | OverLimit:
         """If a runner is given, only that one is hinted at first: if each request woke all runners, a hundred of them
         would cost a hundred times as much as one. Raises `Withdrawn`, or `StoreUnavailable` if the database stays
         unavailable.
@@ -83,7 +92,7 @@ class Asking:
             raise Withdrawn
         return outcome_of(done.outcome)
 
-    async def _wait(self, id: str, queue_seconds: float | None) -> Done:
+    async def _wait(self, id: str, queue_seconds: float | None) -> CommandDone:
         """With a limit for the time until it is claimed."""
         loop = asyncio.get_running_loop()
         done = self._waiting.get(id)
@@ -94,7 +103,7 @@ class Asking:
         while not done.done():
             is_late = until is not None and loop.time() >= until and id not in self._claimed
             if is_late and await self._cluster.withdraw(id):
-                self._note(id, Done(None))
+                self._note(id, CommandDone(None))
                 break
             self._check_database(loop.time())
             if loop.time() - began > _LONGEST_SECONDS:
@@ -128,9 +137,9 @@ class Asking:
             for id, state in found.items():
                 self._note(id, state)
 
-    def _note(self, id: str, state: Queued | Done) -> None:
+    def _note(self, id: str, state: Queued | CommandDone) -> None:
         match state:
-            case Done():
+            case CommandDone():
                 self._claimed.discard(id)
                 waiting = self._waiting.pop(id, None)
                 if waiting is not None and not waiting.done():

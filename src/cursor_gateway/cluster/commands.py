@@ -26,7 +26,7 @@ class Take(Struct, frozen=True, tag="take"):
     request: RunRequest
 
 
-class Start(Struct, frozen=True, tag="start"):
+class StartCommand(Struct, frozen=True, tag="start"):
     request: RunRequest
 
 
@@ -36,7 +36,7 @@ class Resume(Struct, frozen=True, tag="resume"):
     request: RunRequest
 
 
-class Answer(Struct, frozen=True, tag="answer"):
+class AnswerCommand(Struct, frozen=True, tag="answer"):
     run_id: str
     asker: Asker
     given: RunAnswer
@@ -50,7 +50,7 @@ class Stop(Struct, frozen=True, tag="stop"):
     why: Failure
 
 
-class Call(Struct, frozen=True, tag="call"):
+class MethodCall(Struct, frozen=True, tag="call"):
     """Any other method of `RunService`, whose signature is the schema of its arguments and of its value."""
 
     method: str
@@ -73,7 +73,7 @@ class ReviewChanges(Struct, frozen=True, tag="review"):
         return msgspec.msgpack.decode(self.request, type=REVIEWS[self.kind][0])
 
 
-Command: TypeAlias = Take | Start | Resume | Answer | Stop | Call | ReviewChanges
+RunnerCommand: TypeAlias = Take | StartCommand | Resume | AnswerCommand | Stop | MethodCall | ReviewChanges
 
 _METHODS = frozenset(
     {
@@ -107,36 +107,36 @@ class Returned(Struct, frozen=True, tag="returned"):
     value: msgspec.Raw
 
 
-Outcome: TypeAlias = Replied | Failed | Returned
+CommandOutcome: TypeAlias = Replied | Failed | Returned
 
 _encoder = msgspec.msgpack.Encoder()
-_commands = msgspec.msgpack.Decoder(Command)
-_outcomes = msgspec.msgpack.Decoder(Outcome)
+_commands = msgspec.msgpack.Decoder(RunnerCommand)
+_outcomes = msgspec.msgpack.Decoder(CommandOutcome)
 
 
-def encode(value: Command | Outcome) -> bytes:
+def encode(value: RunnerCommand | CommandOutcome) -> bytes:
     return _encoder.encode(value)
 
 
-def command_of(data: bytes) -> Command:
+def command_of(data: bytes) -> RunnerCommand:
     """Raises `msgspec.DecodeError`, also for a command of a newer version."""
-    decoded: Command = _commands.decode(data)
+    decoded: RunnerCommand = _commands.decode(data)
     return decoded
 
 
-def outcome_of(data: bytes) -> Outcome:
-    decoded: Outcome = _outcomes.decode(data)
+def outcome_of(data: bytes) -> CommandOutcome:
+    decoded: CommandOutcome = _outcomes.decode(data)
     return decoded
 
 
-def call(method: Callable[..., object], *args: object, **kwargs: object) -> Call:
+def call(method: Callable[..., object], *args: object, **kwargs: object) -> MethodCall:
     """Of a method of `RunService`, without its `self`."""
     arguments = signature(method).bind(None, *args, **kwargs).arguments
     encoded = {name: msgspec.Raw(_encoder.encode(value)) for name, value in arguments.items() if name != "self"}
-    return Call(method.__name__, encoded)
+    return MethodCall(method.__name__, encoded)
 
 
-def arguments_of(call: Call) -> dict[str, Any]:
+def arguments_of(call: MethodCall) -> dict[str, Any]:
     """Raises `msgspec.DecodeError` for a call of another version. Arguments that this one does not know are ignored."""
     if call.method not in _METHODS:
         raise msgspec.ValidationError(f"unknown method {call.method!r}")
@@ -147,7 +147,7 @@ def arguments_of(call: Call) -> dict[str, Any]:
     return {name: msgspec.msgpack.decode(call.arguments[name], type=kind) for name, kind in kinds.items()}
 
 
-def hinted_outcome(command_id: str, outcome: Outcome) -> str:
+def hinted_outcome(command_id: str, outcome: CommandOutcome) -> str:
     """For a hint: the command, and its outcome if that is short and contains no content of a run."""
     if not isinstance(outcome, Replied):
         return command_id

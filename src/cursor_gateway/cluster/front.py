@@ -14,14 +14,14 @@ import msgspec
 
 from cursor_gateway.cluster.asking import Asking, Withdrawn, new_command_id
 from cursor_gateway.cluster.commands import (
-    Answer,
-    Command,
+    AnswerCommand,
+    CommandOutcome,
     Failed,
-    Outcome,
     Replied,
     Returned,
     ReviewChanges,
-    Start,
+    RunnerCommand,
+    StartCommand,
     Stop,
     Take,
     call,
@@ -115,10 +115,10 @@ class Front:
         self._deliveries.note(owner, key)
 
     async def start(self, request: RunRequest) -> RunHandle:
-        return (await self._started(Start(request), request, request.idempotency_key, None)).run
+        return (await self._started(StartCommand(request), request, request.idempotency_key, None)).run
 
     async def _started(
-        self, command: Take | Start, request: RunRequest, dedupe: str | None, waiting: RunRecord | None
+        self, command: Take | StartCommand, request: RunRequest, dedupe: str | None, waiting: RunRecord | None
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
@@ -134,7 +134,7 @@ class Front:
         volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
         to = Receiver(asker.owner, run, volume, dedupe=f"answer to {id}", starts=run_id, needs=needs)
         try:
-            outcome = await self._ask(Answer(id, asker, given), to)
+            outcome = await self._ask(AnswerCommand(id, asker, given), to)
         except (NoRunner, InvalidRequest) as error:
             if (repeated := await self._repeated(run, given)) is not None:
                 return repeated
@@ -203,7 +203,7 @@ class Front:
             raise no_run(id)
         return record
 
-    async def _continued(self, outcome: Outcome, owner: str, new_id: str) -> Continued:
+    async def _continued(self, outcome: CommandOutcome, owner: str, new_id: str) -> Continued:
         match outcome:
             case Replied(run_id=run_id, after=after, usage_before=usage, record=record, is_repeat=is_repeat):
                 run = await self._find(run_id, owner, is_counted=run_id == new_id, known=record)
@@ -338,7 +338,7 @@ class Front:
         returned: _T = await self._value(to, call(method, *args, **kwargs), get_type_hints(method)["return"])
         return returned
 
-    async def _value(self, to: Receiver, command: Command, type: Any) -> Any:
+    async def _value(self, to: Receiver, command: RunnerCommand, type: Any) -> Any:
         match await self._ask(command, to):
             case Returned(value=value):
                 return msgspec.msgpack.decode(value, type=type)
@@ -347,7 +347,7 @@ class Front:
             case Replied():
                 raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
-    async def _ask(self, command: Command, to: Receiver) -> Outcome:
+    async def _ask(self, command: RunnerCommand, to: Receiver) -> CommandOutcome:
         target = to.member.id if to.member is not None else None
         if to.run is not None and to.run.state == "running" and self._members.has(to.run.instance):
             target = to.run.instance

@@ -18,7 +18,7 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.readers import Reader, Readers, Wakeups
 from cursor_gateway.runs.recovery import run_info
 from cursor_gateway.store.base import RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Head, Hint, Watchers
+from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, Watchers
 
 _KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
@@ -52,7 +52,7 @@ class RemoteLog:
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
         await self._wakeups.wait(woken, seconds)
 
-    def advance(self, head: Head | None) -> bool:
+    def advance(self, head: LogHead | None) -> bool:
         """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
         if head is None:
             self.is_deleted = True
@@ -244,7 +244,7 @@ class Hub:
                 except HistoryDamaged:  # costs this run alone
                     log.end([])
                     continue
-                head = Head(head.last, False, found.events[log.count - after :])
+                head = LogHead(head.last, False, found.events[log.count - after :])
                 if after < log.count:
                     log.end(found.events)
                     continue

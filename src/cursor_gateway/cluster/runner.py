@@ -17,15 +17,15 @@ import msgspec
 from msgspec.structs import replace
 
 from cursor_gateway.cluster.commands import (
-    Answer,
-    Call,
-    Command,
+    AnswerCommand,
+    CommandOutcome,
     Failed,
-    Outcome,
+    MethodCall,
     Replied,
     Resume,
     ReviewChanges,
-    Start,
+    RunnerCommand,
+    StartCommand,
     Stop,
     Take,
     arguments_of,
@@ -193,7 +193,7 @@ class Runner:
             if self._may_be_more:
                 self._wanted.set()
 
-    async def _finish(self, claimed: ClaimedCommand, outcome: Outcome | _DrivenElsewhere) -> bool | None:
+    async def _finish(self, claimed: ClaimedCommand, outcome: CommandOutcome | _DrivenElsewhere) -> bool | None:
         """Whether the outcome is stored; None if it has to be tried again."""
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
         try:
@@ -209,8 +209,8 @@ class Runner:
         except StoreUnavailable:
             return None
 
-    async def _outcome(self, claimed: ClaimedCommand) -> Outcome | _DrivenElsewhere:
-        command: Command | None = None
+    async def _outcome(self, claimed: ClaimedCommand) -> CommandOutcome | _DrivenElsewhere:
+        command: RunnerCommand | None = None
         try:
             command = command_of(claimed.body)
             claim = Claim(claimed.id, claimed.epoch, claimed.run_id, _resumption(command), _outcome(command, claimed))
@@ -246,7 +246,7 @@ class Runner:
             if run is not None and is_own and self._runs.find(run.id, run.owner) is None:
                 await self._members.end(run, why)
 
-    async def _execute(self, command: Command, claim: Claim, front: str) -> Outcome:
+    async def _execute(self, command: RunnerCommand, claim: Claim, front: str) -> CommandOutcome:
         service = self._service
         match command:
             case Take(request=request):
@@ -255,12 +255,12 @@ class Runner:
                 continued = await service.take(replace(request, claim=claim))
                 is_stored = continued.key in ("", request.idempotency_key)
                 return _replied(continued, claim if is_stored else None)
-            case Start(request=request):
+            case StartCommand(request=request):
                 self._watch(claim.run_id, front)
                 return _replied(Continued(await service.start(replace(request, claim=claim)), 0), claim)
             case Resume(request=request):
                 return Replied((await self._resumed(request, claim)).id, 0)
-            case Answer(run_id=run_id, asker=asker, given=given):
+            case AnswerCommand(run_id=run_id, asker=asker, given=given):
                 await self._settle(run_id, asker.owner)
                 self._watch(claim.run_id, front)
                 return _replied(await service.answer(run_id, replace(asker, claim=claim), given))
@@ -268,7 +268,7 @@ class Runner:
                 if (run := self._runs.find(run_id, owner)) is not None:
                     run.stop(error_of(why))
                 return returned(None)
-            case Call(method=method):
+            case MethodCall(method=method):
                 arguments = arguments_of(command)
                 if method == "cancel":
                     await self._settle(**arguments, is_cancelled=True)
@@ -382,16 +382,16 @@ def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     return Replied(run.id, continued.after, continued.usage_before, record, continued.is_repeat)
 
 
-def _outcome(command: Command, claimed: ClaimedCommand) -> bytes:
+def _outcome(command: RunnerCommand, claimed: ClaimedCommand) -> bytes:
     """The outcome that is stored when a run begins with this command: no other outcome is possible then."""
-    return begun(claimed.run_id) if isinstance(command, Take | Start) else b""
+    return begun(claimed.run_id) if isinstance(command, Take | StartCommand) else b""
 
 
-def _resumption(command: Command) -> bytes:
+def _resumption(command: RunnerCommand) -> bytes:
     """The command that continues a run of this one, if it may be. The calls of a caller's tools belong to one agent,
     so another one could not wait for them."""
     match command:
-        case Take(request=request) | Start(request=request) if request.when_runner_lost == "resume":
+        case Take(request=request) | StartCommand(request=request) if request.when_runner_lost == "resume":
             return encode(Resume(request)) if request.offer is None else b""
         case _:
             return b""

@@ -30,7 +30,7 @@ ActionDisplay: TypeAlias = Literal["thinking", "text", "native", "none"]  # of t
 _FILE_TOOLS = {"create": "write_file", "edit": "edit_file", "delete": "delete_file", "rename": "rename_file"}
 
 
-class Action(Struct, frozen=True):
+class ToolAction(Struct, frozen=True):
     """A tool that the agent ran itself."""
 
     name: str
@@ -39,29 +39,29 @@ class Action(Struct, frozen=True):
     error: str | None = None  # why it did not complete
 
 
-def action_of(document: Document) -> Action | None:
+def action_of(document: Document) -> ToolAction | None:
     """None for documents that are no tool's, and for tools that the caller ran."""
     match document:
         case ToolCallDocument(metadata=metadata):
             if metadata.ran_by == "caller":
                 return None
             error = _error(metadata) or ("The tool failed." if metadata.result.status == "error" else None)
-            return Action(metadata.tool_name, metadata.arguments, _text(metadata.result.data), error)
+            return ToolAction(metadata.tool_name, metadata.arguments, _text(metadata.result.data), error)
         case TerminalCommandDocument(metadata=metadata):
             error = _error(metadata)
             if error is None and metadata.exit_code != 0:
                 error = f"Exit status {metadata.exit_code}"
-            return Action("run_terminal_cmd", {"command": metadata.command}, metadata.output, error)
+            return ToolAction("run_terminal_cmd", {"command": metadata.command}, metadata.output, error)
         case FileEditDocument(metadata=metadata, content=content):
             name = _FILE_TOOLS[metadata.operation]
-            return Action(name, _file_arguments(metadata, content), _changes(metadata, content), _error(metadata))
+            return ToolAction(name, _file_arguments(metadata, content), _changes(metadata, content), _error(metadata))
         case PlanDocument(metadata=metadata, content=content):
-            return Action("create_plan", {"name": metadata.title, "plan": content}, content, _error(metadata))
+            return ToolAction("create_plan", {"name": metadata.title, "plan": content}, content, _error(metadata))
         case ClarificationDocument(metadata=metadata):
             answers = _text(metadata.answers) if metadata.answers else ""
-            return Action("ask_question", {"questions": metadata.questions}, answers, _error(metadata))
+            return ToolAction("ask_question", {"questions": metadata.questions}, answers, _error(metadata))
         case TodoUpdateDocument(metadata=metadata):
-            return Action("todo_write", {"todos": metadata.todos}, "", _error(metadata))
+            return ToolAction("todo_write", {"todos": metadata.todos}, "", _error(metadata))
         case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
             return None
 

@@ -44,7 +44,7 @@ class RunView(Struct, frozen=True):
     prompt: str  # for estimates; may be empty
 
 
-class Start(Struct, frozen=True):
+class ReplyStart(Struct, frozen=True):
     """Where a reply begins. A run that pauses has several replies."""
 
     after: int = 0  # the number of the last event before it
@@ -53,7 +53,7 @@ class Start(Struct, frozen=True):
     request_id: str = ""  # of that request
 
 
-def context_tokens(run: RunView, start: Start) -> int:
+def context_tokens(run: RunView, start: ReplyStart) -> int:
     """About how many tokens the agent has before it when it begins this reply."""
     if start.usage is None:
         return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
@@ -100,7 +100,7 @@ class EventEncoder(ABC):
         return SSE.keep_alive
 
 
-class Whole(Protocol):
+class WholeReply(Protocol):
     """A whole answer in the making."""
 
     @property
@@ -169,9 +169,9 @@ class Reply(Protocol):
         """Whether a stream that ends early can be continued at `/v1/chat/{id}/events`, after its last event."""
         ...
 
-    def stream(self, run: RunView, start: Start) -> Encoder: ...
+    def stream(self, run: RunView, start: ReplyStart) -> Encoder: ...
 
-    def whole(self, run: RunView, start: Start) -> Whole: ...
+    def whole(self, run: RunView, start: ReplyStart) -> WholeReply: ...
 
 
 # --- requests ---------------------------------------------------------------------------------------

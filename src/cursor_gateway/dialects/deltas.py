@@ -2,7 +2,7 @@
 
 Six kinds: the agent's text, its reasoning, a tool call, a question that is left open, a line of the gateway's own, and
 the end. The end is where the run is done, where it pauses for its caller, or where a cutter says so. `Translator`
-makes deltas of events, and `AnswerFold` joins them into an `Answer`. A dialect only has to encode them.
+makes deltas of events, and `AnswerFold` joins them into an `WholeAnswer`. A dialect only has to encode them.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -30,6 +30,7 @@ from cursor_gateway.model.document_events import (
     source_text,
 )
 from cursor_gateway.model.documents import Document, PlanDocument, RefusedCall, ToolCallDocument, Usage
+from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -43,13 +44,7 @@ TextStyle: TypeAlias = Literal["exact", "readable"]
 _ID_CHARACTERS = 24  # of a run's name in the id of a call: such an id may have 40
 
 
-class Call(Struct, frozen=True):
-    id: str
-    name: str
-    arguments: str  # JSON
-
-
-class Content(Struct, frozen=True, gc=False):
+class AnswerText(Struct, frozen=True, gc=False):
     text: str
 
 
@@ -59,10 +54,10 @@ class Thought(Struct, frozen=True, gc=False):
 
 class Called(Struct, frozen=True):
     index: int
-    call: Call
+    call: ToolCall
 
 
-class Asked(Struct, frozen=True):
+class OpenQuestion(Struct, frozen=True):
     """The agent asked this and wrote no text at all. An empty answer would hide the question, and clients retry it."""
 
     text: str
@@ -83,7 +78,7 @@ class Ended(Struct, frozen=True):
     refused: tuple[RefusedCall, ...] = ()  # the first of them
 
 
-Delta: TypeAlias = Content | Thought | Called | Asked | Noted | Ended
+Delta: TypeAlias = AnswerText | Thought | Called | OpenQuestion | Noted | Ended
 
 
 class Translator:
@@ -124,7 +119,7 @@ class Translator:
     def push(self, event: DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
         if text := source_text(event):
-            deltas.append(Content(self._separated(text) if self._is_readable else text))
+            deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
         match event:
             case ContentDelta(id=id, text=text) if id == self._thinking:
                 deltas.append(self._thought(text))
@@ -151,7 +146,7 @@ class Translator:
             case Done(envelope=envelope, failure=failure):
                 refused = tuple(envelope.metadata.refused or ())
                 if self._question and not self._has_text and failure is None:
-                    deltas.append(Asked(self._question))
+                    deltas.append(OpenQuestion(self._question))
                 elif self._has_notes and failure is None and (line := refusal_line(refused)):
                     deltas.append(Noted(line))
                 count = envelope.metadata.refused_count or 0
@@ -209,9 +204,9 @@ class Translator:
         kept: list[Delta] = []
         for delta in deltas:
             match delta:
-                case Content(text=text):
+                case AnswerText(text=text):
                     kept += self._say(cutter.push(text))
-                case Called() | Asked() | Noted() | Ended():
+                case Called() | OpenQuestion() | Noted() | Ended():
                     kept += self._say(cutter.flush())
                     if cutter.reason is None:
                         kept.append(delta)
@@ -224,7 +219,7 @@ class Translator:
 
     def _say(self, text: str) -> list[Delta]:
         self._said.append(text)
-        return [Content(text)] if text else []
+        return [AnswerText(text)] if text else []
 
     def _cut_short(self, reason: FinishReason) -> Ended:
         said = estimate_tokens_by_sample("".join(self._said))
@@ -269,23 +264,23 @@ def action_text(document: Document) -> str | None:
             return one_line(document)
 
 
-def _call(id: str, name: str, arguments: dict[str, Any]) -> Call:
-    return Call(id, name, msgspec.json.encode(arguments).decode())
+def _call(id: str, name: str, arguments: dict[str, Any]) -> ToolCall:
+    return ToolCall(id, name, msgspec.json.encode(arguments).decode())
 
 
-class Answer(Struct, frozen=True):
+class WholeAnswer(Struct, frozen=True):
     """All deltas of one reply."""
 
     text: str
     reasoning: str
-    calls: tuple[Call, ...]
+    calls: tuple[ToolCall, ...]
     end: Ended
     question: str = ""  # that is open
 
     def deltas(self) -> list[Delta]:
         """The deltas of the same answer, joined. The question is not one of them."""
         deltas: list[Delta] = [Thought(self.reasoning)] if self.reasoning else []
-        deltas += [Content(self.text)] if self.text else []
+        deltas += [AnswerText(self.text)] if self.text else []
         return [*deltas, *(Called(index, call) for index, call in enumerate(self.calls)), self.end]
 
 
@@ -304,7 +299,7 @@ class AnswerFold(ReplyState):
         super().__init__(Translator(run, agent_tools, cutter, prompt_tokens, text))
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._calls: list[Call] = []
+        self._calls: list[ToolCall] = []
         self._question = ""
 
     def push(self, event: DocumentEvent, /) -> None:
@@ -312,25 +307,25 @@ class AnswerFold(ReplyState):
             return
         for delta in self.deltas.push(event):
             match delta:
-                case Content(text=text):
+                case AnswerText(text=text):
                     self._text.append(text)
                 case Thought(text=text):
                     self._reasoning.append(text)
                 case Called(call=call):
                     self._calls.append(call)
-                case Asked(text=text):
+                case OpenQuestion(text=text):
                     self._question = text
                 case Noted(text=text):
                     self._text.append(self.deltas.on_a_line(text))
                 case Ended():
                     pass
 
-    def answer(self) -> Answer | None:
+    def answer(self) -> WholeAnswer | None:
         """None until it is over."""
         end = self.deltas.end
         if end is None:
             return None
-        return Answer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
+        return WholeAnswer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
 
 
 def add_usage(first: Usage, second: Usage) -> Usage:

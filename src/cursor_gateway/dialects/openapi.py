@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway import errors
-from cursor_gateway.dialects.base import Reply, Sample, Start
+from cursor_gateway.dialects.base import Reply, ReplyStart, Sample
 from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_clients
 from cursor_gateway.dialects.options import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
@@ -177,7 +177,7 @@ def sse_event(data: Iterable[str], **fields: Json) -> Json:
 
 
 def whole_example(sample: Sample, reply: Reply) -> Json:
-    whole = reply.whole(sample.run, Start())
+    whole = reply.whole(sample.run, ReplyStart())
     for event in sample.events:
         whole.push(event)
     example: Json = msgspec.json.decode(whole.body())
@@ -185,7 +185,7 @@ def whole_example(sample: Sample, reply: Reply) -> Json:
 
 
 def stream_example(sample: Sample, reply: Reply) -> str:
-    return reply.stream(sample.run, Start()).push_all(sample.events).decode()
+    return reply.stream(sample.run, ReplyStart()).push_all(sample.events).decode()
 
 
 # --- errors -----------------------------------------------------------------------------------------

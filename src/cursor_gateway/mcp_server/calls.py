@@ -13,7 +13,14 @@ from msgspec import Struct
 from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.mcp_server.progress import progress_line
-from cursor_gateway.mcp_server.tools import Answer, Ask, Cancel, Run, Status, ToolArguments
+from cursor_gateway.mcp_server.tools import (
+    AnswerArguments,
+    AskArguments,
+    CancelArguments,
+    RunArguments,
+    StatusArguments,
+    ToolArguments,
+)
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.requests import INTERACTIVE
@@ -27,22 +34,22 @@ _LOOKS, _LOOK_SECONDS = 200, 0.05  # for an agent that takes its time with an an
 Report: TypeAlias = Callable[[str], Awaitable[None]]
 
 
-class Gateway(Struct, frozen=True):
+class ConnectedGateway(Struct, frozen=True):
     client: AsyncClient
     folder: str | None = None  # to work in by default; None: the gateway's own default
 
 
-async def perform(gateway: Gateway, arguments: ToolArguments, report: Report) -> ChatResponse:
+async def perform(gateway: ConnectedGateway, arguments: ToolArguments, report: Report) -> ChatResponse:
     """Raises `CallFailed`."""
     client = gateway.client
     match arguments:
-        case Ask() | Run():
+        case AskArguments() | RunArguments():
             return await _send(gateway, arguments, report)
-        case Status(run_id=id, wait_seconds=seconds):
+        case StatusArguments(run_id=id, wait_seconds=seconds):
             return await _status(client, id, seconds, report)
-        case Answer(run_id=id, background=True):
+        case AnswerArguments(run_id=id, background=True):
             return await client.response(await client.answer(id, **_fields(arguments)))
-        case Answer(run_id=id):
+        case AnswerArguments(run_id=id):
             async with _stopped_if_cancelled(client, id):
                 answered: Set[str] = frozenset()
                 with suppress(CallFailed):  # `answer` says what is wrong
@@ -50,12 +57,12 @@ async def perform(gateway: Gateway, arguments: ToolArguments, report: Report) ->
                 continued = await client.answer(id, **_fields(arguments))
             async with _stopped_if_cancelled(client, continued), client.events(continued) as stream:
                 return await _follow(client, stream, report, answered)
-        case Cancel(run_id=id):
+        case CancelArguments(run_id=id):
             await client.cancel(id)
             return await client.response(id)
 
 
-async def _send(gateway: Gateway, message: Ask | Run, report: Report) -> ChatResponse:
+async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments, report: Report) -> ChatResponse:
     # A conversation has its own folder.
     folder = message.workspace or (None if message.conversation_id else gateway.folder)
     options: ChatOptions = {
@@ -64,7 +71,7 @@ async def _send(gateway: Gateway, message: Ask | Run, report: Report) -> ChatRes
         "workspace": folder,
         "mode": "ask",
     }
-    if isinstance(message, Run):
+    if isinstance(message, RunArguments):
         options = {**options, "mode": message.mode, "may_ask": True, "source": INTERACTIVE}
         if message.background:
             return await gateway.client.response(await gateway.client.start(message.prompt, **options))
@@ -133,7 +140,7 @@ def _open_calls(response: ChatResponse) -> Set[str]:
     return frozenset(call.tool_call_id for call in response.metadata.waiting_for or ())
 
 
-def _fields(answer: Answer) -> "AnswerFields":
+def _fields(answer: AnswerArguments) -> "AnswerFields":
     return {
         "answers": answer.answers,
         "plan": answer.plan,

@@ -18,12 +18,12 @@ from mcp.server.stdio import stdio_server
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.mcp_server.calls import Gateway, perform
+from cursor_gateway.mcp_server.calls import ConnectedGateway, perform
 from cursor_gateway.mcp_server.lines import standard_input
 from cursor_gateway.mcp_server.results import structured, text_of
 from cursor_gateway.mcp_server.tools import (
     TOOLS,
-    Answer,
+    AnswerArguments,
     ToolArguments,
     input_schema,
     output_schema,
@@ -31,7 +31,7 @@ from cursor_gateway.mcp_server.tools import (
 )
 from cursor_gateway.model.documents import ChatResponse
 
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[Gateway]]
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ConnectedGateway]]
 Failures: TypeAlias = tuple[type[Exception], ...]
 
 _PROGRESS_SECONDS = 10.0  # while the agent says nothing: hosts give up on a silent tool
@@ -44,7 +44,7 @@ _INSTRUCTIONS = (
 )
 
 
-class McpServer:
+class StdioMcpServer:
     def __init__(self, connect: Connect, failures: Failures = ()) -> None:
         """`connect` gives the gateway for one call; it may raise `GatewayError` and `failures`, with a message for the
         user."""
@@ -153,7 +153,9 @@ class Progress:
 
 
 def _result(response: ChatResponse, arguments: ToolArguments) -> types.CallToolResult:
-    is_decided = isinstance(arguments, Answer) and arguments.plan is not None and arguments.run_id == response.id
+    is_decided = (
+        isinstance(arguments, AnswerArguments) and arguments.plan is not None and arguments.run_id == response.id
+    )
     return types.CallToolResult(
         content=[types.TextContent(text=text_of(response, is_plan_decided=is_decided))],
         structured_content=structured(response, is_plan_decided=is_decided),

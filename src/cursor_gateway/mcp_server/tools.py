@@ -20,7 +20,7 @@ class _Arguments(Struct, frozen=True, rename="camel", forbid_unknown_fields=True
     pass
 
 
-class Ask(_Arguments, frozen=True, kw_only=True):
+class AskArguments(_Arguments, frozen=True, kw_only=True):
     prompt: Annotated[str, Meta(min_length=1, description="The question or the task, with all that the agent needs.")]
     conversation_id: Annotated[
         str | None, Meta(description="The `conversationId` of an earlier result, to continue that conversation.")
@@ -29,7 +29,7 @@ class Ask(_Arguments, frozen=True, kw_only=True):
     workspace: Annotated[str | None, Meta(description="The folder to work in. Omit it for the default.")] = None
 
 
-class Run(Ask, frozen=True, kw_only=True):
+class RunArguments(AskArguments, frozen=True, kw_only=True):
     mode: Annotated[
         Literal["agent", "plan", "debug"],
         Meta(description="`agent` does the work, `plan` proposes a plan first, `debug` looks for the cause of a bug."),
@@ -37,14 +37,14 @@ class Run(Ask, frozen=True, kw_only=True):
     background: _Background = False
 
 
-class Status(_Arguments, frozen=True, kw_only=True):
+class StatusArguments(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
     wait_seconds: Annotated[
         int, Meta(ge=0, le=3600, description="How long to wait for the run to end or to ask something.")
     ] = 0
 
 
-class Answer(_Arguments, frozen=True, kw_only=True):
+class AnswerArguments(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
     answers: Annotated[
         list[QuestionAnswer] | None, Meta(description="Answers to the questions of a `clarification` document.")
@@ -60,7 +60,7 @@ class Answer(_Arguments, frozen=True, kw_only=True):
     background: _Background = False
 
 
-class Cancel(_Arguments, frozen=True, kw_only=True):
+class CancelArguments(_Arguments, frozen=True, kw_only=True):
     run_id: _RunId
 
 
@@ -69,7 +69,7 @@ _WORDS = {
     "nextStep": {"type": "string", "description": "What the agent needs, and which tool to call with which arguments."},
 }
 
-ToolArguments: TypeAlias = Ask | Run | Status | Answer | Cancel
+ToolArguments: TypeAlias = AskArguments | RunArguments | StatusArguments | AnswerArguments | CancelArguments
 
 
 class ToolDescription(Struct, frozen=True, kw_only=True):
@@ -89,7 +89,7 @@ TOOLS = {
             title="Ask Cursor's agent",
             description="Ask Cursor's agent a question about the project. It can read files, but changes nothing. "
             "Returns the answer.",
-            arguments=Ask,
+            arguments=AskArguments,
             is_read_only=True,
         ),
         ToolDescription(
@@ -97,14 +97,14 @@ TOOLS = {
             title="Give Cursor's agent a task",
             description="Let Cursor's agent work on a task: it can edit files and run permitted commands. Returns when "
             "it is done, or when it needs an answer; the result then says what to send with `answer`.",
-            arguments=Run,
+            arguments=RunArguments,
             is_destructive=True,
         ),
         ToolDescription(
             name="status",
             title="Look at a run",
             description="What a run has done so far, and whether it is done, still working, or waiting for an answer.",
-            arguments=Status,
+            arguments=StatusArguments,
             is_read_only=True,
         ),
         ToolDescription(
@@ -112,14 +112,14 @@ TOOLS = {
             title="Answer Cursor's agent",
             description="Answer what the agent asks: its questions (`answers`), its plan (`plan`) or its requests for "
             "permission (`permissions`). Send one of them. The agent then continues; returns like `run`.",
-            arguments=Answer,
+            arguments=AnswerArguments,
             is_destructive=True,
         ),
         ToolDescription(
             name="cancel",
             title="Stop a run",
             description="Stop a run. Returns what it has done until then.",
-            arguments=Cancel,
+            arguments=CancelArguments,
         ),
     )
 }

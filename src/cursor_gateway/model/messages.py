@@ -21,7 +21,7 @@ class UserMessage(Struct, frozen=True, tag=True):
     name: str = ""  # of one user among several
 
 
-class Call(Struct, frozen=True):
+class ToolCall(Struct, frozen=True):
     id: str
     name: str
     arguments: str  # as received: JSON, if the model wrote it correctly
@@ -32,7 +32,7 @@ class AssistantMessage(Struct, frozen=True, tag=True):
     of the answer, no model accepts it as text, and a model that sees it as its own words repeats it."""
 
     text: str
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
 
 class ToolMessage(Struct, frozen=True, tag=True):

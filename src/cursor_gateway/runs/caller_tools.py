@@ -31,7 +31,7 @@ from cursor_gateway.model.caller_tools import (
 )
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
 from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
@@ -326,8 +326,8 @@ class Questions:
         return "send `permissions` to allow or deny what it asks for" if self.permissions else ""
 
 
-def _call(call: CallerCall) -> Call:
-    return Call(call.id, call.name, msgspec.json.encode(call.arguments).decode())
+def _call(call: CallerCall) -> ToolCall:
+    return ToolCall(call.id, call.name, msgspec.json.encode(call.arguments).decode())
 
 
 def _ran_here(action: Action, outcome: Outcome) -> bool:

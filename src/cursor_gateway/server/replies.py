@@ -19,13 +19,13 @@ from cursor_gateway.dialects.base import (
     ContinueRun,
     Dialects,
     Reply,
+    ReplyStart,
     Route,
     RunAction,
-    Start,
     StartRun,
     StoredAnswers,
     StoredReply,
-    Whole,
+    WholeReply,
 )
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
@@ -154,7 +154,7 @@ class RouteEndpoint:
         self, request: Request, asked: RunAction, continued: Continued, reply: Reply, kept: bytes = b""
     ) -> ASGIApp:
         """Up to the end of the run, or to where it pauses."""
-        run, start = continued.run, Start(continued.after, continued.usage_before, kept, request.state.request_id)
+        run, start = continued.run, ReplyStart(continued.after, continued.usage_before, kept, request.state.request_id)
         if asked.responds_async:
             await run.entered()
             snapshot = await response_of(run)
@@ -219,7 +219,7 @@ class StoredAnswerEndpoints:
         continued, kept, stored = await self._find(request)
         if not stored.stream or request.method == "HEAD":
             return await answer_now(continued, stored.reply, kept)
-        start = Start(continued.after, continued.usage_before, kept)
+        start = ReplyStart(continued.after, continued.usage_before, kept)
         return reply_stream(continued.run, stored.reply, start, self._reading, self._errors, is_replay=True)
 
     async def _cancel(self, request: Request) -> ASGIApp:
@@ -282,7 +282,7 @@ class ComputedEndpoint:
 
 
 def reply_stream(
-    run: RunHandle, reply: Reply, start: Start, reading: Reading, errors: Errors, *, is_replay: bool = False
+    run: RunHandle, reply: Reply, start: ReplyStart, reading: Reading, errors: Errors, *, is_replay: bool = False
 ) -> EventStream:
     view = view_of(run)
     return EventStream(
@@ -302,7 +302,7 @@ def reply_stream(
 async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Response:
     """The answer in its current state."""
     run, view = continued.run, view_of(continued.run)
-    whole = reply.whole(view, Start(continued.after, continued.usage_before, kept))
+    whole = reply.whole(view, ReplyStart(continued.after, continued.usage_before, kept))
     async with aclosing(run.events(whole.after)) as batches:
         async for events in batches:
             for event in events:
@@ -313,7 +313,7 @@ async def answer_now(continued: Continued, reply: Reply, kept: bytes) -> Respons
     return Response(whole.body(), media_type=reply.media_type, headers=headers)
 
 
-async def fold_run(run: RunHandle, whole: Whole, receive: Receive, start: int) -> bool | None:
+async def fold_run(run: RunHandle, whole: WholeReply, receive: Receive, start: int) -> bool | None:
     """Waits for the answer after the event `start`. Returns whether the agent began to work; None: the client left."""
     has_begun = start > 0
 

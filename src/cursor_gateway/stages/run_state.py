@@ -47,7 +47,7 @@ from cursor_gateway.model.documents import (
     make_document,
     whole_response,
 )
-from cursor_gateway.model.messages import AssistantMessage, Call, Message, ToolMessage
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage
 from cursor_gateway.model.run_info import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
@@ -307,8 +307,8 @@ def _number(pause: RunPause) -> int:
     return pause.number
 
 
-def _call(metadata: ToolCallMetadata) -> Call:
-    return Call(metadata.tool_call_id, metadata.tool_name, msgspec.json.encode(metadata.arguments).decode())
+def _call(metadata: ToolCallMetadata) -> ToolCall:
+    return ToolCall(metadata.tool_call_id, metadata.tool_name, msgspec.json.encode(metadata.arguments).decode())
 
 
 def _is_tool(type: DocumentType) -> TypeGuard[ToolType]:

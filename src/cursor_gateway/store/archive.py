@@ -50,7 +50,9 @@ REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")
 REQUEST_COLUMNS = ("after", "data")
 
 Row: TypeAlias = Sequence[Any]
-Batch: TypeAlias = tuple[int, int, bytes]  # the number of its first event, their count, and `batches.encode`d events
+ArchivedBatch: TypeAlias = tuple[
+    int, int, bytes
+]  # the number of its first event, their count, and `batches.encode`d events
 
 
 class ArchivedRun(Struct, frozen=True):
@@ -59,7 +61,7 @@ class ArchivedRun(Struct, frozen=True):
     text: str  # the text that a search finds it by
     replies: Sequence[Row]
     requests: Sequence[Row]
-    batches: Callable[[], Iterator[Batch]]  # may be many megabytes
+    batches: Callable[[], Iterator[ArchivedBatch]]  # may be many megabytes
 
 
 class ArchivedConversation(Struct, frozen=True):

@@ -26,14 +26,14 @@ from cursor_gateway.store.health import StoreHealth
 
 OWNER = ContextVar("OWNER", default="")  # for whom a task works; empty: for the gateway itself
 
-Role: TypeAlias = Literal["user", "assistant"]
+MessageRole: TypeAlias = Literal["user", "assistant"]
 Milliseconds: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=253_402_300_800_000)]  # since 1970, until 9999
 
 # --- input ------------------------------------------------------------------------------------------
 
 
 class NewMessage(Struct, frozen=True):
-    role: Role
+    role: MessageRole
     text: str
     images: tuple[str, ...] = ()  # names of files in the conversation's folder
 
@@ -201,7 +201,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
     number: int
-    role: Role
+    role: MessageRole
     text: str
     run_id: str
     created_ms: Milliseconds

@@ -97,11 +97,11 @@ class Queued(Struct, frozen=True):
     is_claimed: bool
 
 
-class Done(Struct, frozen=True):
+class CommandDone(Struct, frozen=True):
     outcome: bytes | None  # None: withdrawn, or forgotten
 
 
-class Head(Struct, frozen=True):
+class LogHead(Struct, frozen=True):
     """How far a run is."""
 
     last: int
@@ -242,7 +242,7 @@ class ClusterStore(Protocol):
         """False: it has been claimed."""
         ...
 
-    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]: ...
+    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | CommandDone]: ...
 
     async def forget_old(self) -> None:
         """Removes commands that were done a while ago, resumptions that nobody took in time, and watchers of runs that
@@ -252,7 +252,7 @@ class ClusterStore(Protocol):
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+    async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
         """Of these runs, by the number of the last event that is known; one that is missing was deleted, or
         is unreadable, for example because a newer version wrote it.
 

@@ -13,7 +13,7 @@ from cursor_gateway.store.titles import title_of
 from cursor_gateway.wire.surrogates import repair
 
 
-class Place(NamedTuple):
+class RunPosition(NamedTuple):
     """How far a run is."""
 
     run: int  # keys
@@ -25,12 +25,12 @@ class Place(NamedTuple):
 
 def check_lease(
     lease: Lease, row: Sequence[Any] | None, first_number: int, events: Sequence[DocumentEvent]
-) -> tuple[Place, Sequence[DocumentEvent]] | Fenced | Behind:
+) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
     """Where the run is, and the first of the events, which are stored already: they must equal the stored ones, or the
-    log would lose its end. `row` has the fields of a `Place`; None: there is no such run."""
+    log would lose its end. `row` has the fields of a `RunPosition`; None: there is no such run."""
     if row is None:
         return Fenced("deleted")
-    place = Place._make(row)
+    place = RunPosition._make(row)
     if place.epoch != lease.epoch:
         return Fenced("claimed")
     repeated = place.last + 1 - first_number

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import SSE, AnswerId, RunView, Start, StartRun
+from cursor_gateway.dialects.base import SSE, AnswerId, ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.chat.dialect import ChatReply, answer_id, chat_dialect, completion_head
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion
 from cursor_gateway.dialects.checked import Check
@@ -68,8 +68,8 @@ def test_nothing_is_inserted_into_an_answer_in_a_format() -> None:
 
 
 def test_an_answer_whose_events_are_not_those_of_the_run_has_no_ids() -> None:
-    sent = ChatReply(agent_tools="none", has_ids=False).stream(RUN, Start()).push_all(EVENTS)
-    with_ids = ChatReply(agent_tools="none").stream(RUN, Start()).push_all(EVENTS)
+    sent = ChatReply(agent_tools="none", has_ids=False).stream(RUN, ReplyStart()).push_all(EVENTS)
+    with_ids = ChatReply(agent_tools="none").stream(RUN, ReplyStart()).push_all(EVENTS)
     assert b"id: " in with_ids
     assert sent == re.sub(rb"(?m)^id: \d+\n", b"", with_ids)
 
@@ -111,13 +111,13 @@ def test_ids_of_completions_lead_to_their_runs() -> None:
 def test_the_stream_is_of_chunks() -> None:
     reply = ChatReply(agent_tools="none", include_usage=True)
     expected = ChunkEncoder(completion_head(RUN, 3), include_usage=True, agent_tools="none", after=3)
-    stream = reply.stream(RUN, Start(3))
+    stream = reply.stream(RUN, ReplyStart(3))
     assert stream.push_all(EVENTS) == expected.push_all(EVENTS)
     assert (stream.keep_alive(), reply.headers(RUN)) == (SSE.keep_alive, {})
 
 
 def test_the_whole_is_a_completion() -> None:
-    whole, fold = ChatReply(agent_tools="none").whole(RUN, Start(3)), CompletionFold(completion_head(RUN, 3))
+    whole, fold = ChatReply(agent_tools="none").whole(RUN, ReplyStart(3)), CompletionFold(completion_head(RUN, 3))
     with pytest.raises(ValueError, match="not over"):
         whole.body()
     assert (whole.after, whole.is_over, whole.failure) == (3, False, None)
@@ -131,7 +131,7 @@ def test_the_whole_is_a_completion() -> None:
 
 def test_a_run_that_failed_is_its_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
-    whole = ChatReply(agent_tools="none").whole(RUN, Start())
+    whole = ChatReply(agent_tools="none").whole(RUN, ReplyStart())
     for event in [*words("Hi"), done(failure)]:
         whole.push(event)
     assert (whole.failure, whole.error_body(failure)) == (failure, None)
@@ -139,10 +139,10 @@ def test_a_run_that_failed_is_its_error() -> None:
 
 @pytest.mark.parametrize(
     ("start", "tokens"),
-    [(Start(), 7 + estimate_tokens_by_sample("x" * 12)), (Start(3, USAGE), 15)],
+    [(ReplyStart(), 7 + estimate_tokens_by_sample("x" * 12)), (ReplyStart(3, USAGE), 15)],
     ids=["of the prompt", "of the reply before"],
 )
-def test_the_context_of_a_cut_answer_is_estimated(start: Start, tokens: int) -> None:
+def test_the_context_of_a_cut_answer_is_estimated(start: ReplyStart, tokens: int) -> None:
     reply = ChatReply(agent_tools="none", stop=("two",), include_usage=True)
     run = RunView(RUN.info, RUN.created, "x" * 12)
     whole, stream = reply.whole(run, start), reply.stream(run, start)

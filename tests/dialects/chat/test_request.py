@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.dialects.chat.request import IGNORED, REFUSED, ChatRequest, read_request
+from cursor_gateway.dialects.chat.request import IGNORED, REFUSED, CompletionRequest, read_request
 from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import AutoTool, NamedTool, NoTool, Offer, RequiredTool, Tool, ToolChoice
 from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.prompt import render
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
 from tests.strategies import examples
@@ -26,7 +26,7 @@ PNG = base64.b64decode(
 URI = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 
-def read(**body: Any) -> ChatRequest:
+def read(**body: Any) -> CompletionRequest:
     return read_request(json.dumps({"messages": HI, **body}).encode())
 
 
@@ -237,7 +237,9 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], list[Message]]] = {
             {"role": "tool", "tool_call_id": "4"},
         ],
         [
-            AssistantMessage("", (Call("1", "bash", '{"command":"ls"}'), Call("2", "read", '{"command":"ls"}'))),
+            AssistantMessage(
+                "", (ToolCall("1", "bash", '{"command":"ls"}'), ToolCall("2", "read", '{"command":"ls"}'))
+            ),
             ToolMessage("x\ny", "2", "read"),
             ToolMessage("", "3", "known"),
             ToolMessage("", "4"),
@@ -248,7 +250,7 @@ MESSAGES: dict[str, tuple[list[dict[str, Any]], list[Message]]] = {
             {"role": "assistant", "content": None, "function_call": {"name": "now", "arguments": "{}"}},
             {"role": "function", "name": "now", "content": None},
         ],
-        [AssistantMessage("", (Call("", "now", "{}"),)), ToolMessage("", "", "now")],
+        [AssistantMessage("", (ToolCall("", "now", "{}"),)), ToolMessage("", "", "now")],
     ),
     "fields that nobody knows": (
         [{"role": "user", "content": [{**text("a"), "cache_control": {"type": "ephemeral"}}], "x": [1]}],
@@ -339,7 +341,7 @@ def test_an_image_of_anybody_else_is_refused(role: str) -> None:
 
 
 def test_a_request_needs_nothing_but_messages() -> None:
-    assert read() == ChatRequest(
+    assert read() == CompletionRequest(
         model=None,
         messages=(UserMessage("Hi"),),
         images=(),
@@ -354,7 +356,7 @@ def test_a_request_needs_nothing_but_messages() -> None:
 
 
 def test_null_is_the_same_as_nothing() -> None:
-    fields = [name for name in ChatRequest.__struct_fields__ if name not in ("messages", "cursor")]
+    fields = [name for name in CompletionRequest.__struct_fields__ if name not in ("messages", "cursor")]
     fields += ["stream_options", "max_completion_tokens", "response_format", "functions", "function_call", "cursor"]
     fields += ["tools", "tool_choice", "parallel_tool_calls"]
     fields += ["n", "logprobs", "top_logprobs", "modalities"]

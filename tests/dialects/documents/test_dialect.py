@@ -10,8 +10,8 @@ from cursor_gateway.dialects.base import (
     SSE,
     ContinueRun,
     Form,
+    ReplyStart,
     RunAction,
-    Start,
     StartRun,
 )
 from cursor_gateway.dialects.documents.dialect import DocumentsReply, documents_dialect
@@ -87,7 +87,7 @@ def test_a_run_is_continued_with_what_it_waits_for() -> None:
 @pytest.mark.parametrize(("form", "encoder"), [(SSE, SseEncoder), (NDJSON, NdjsonEncoder)])
 def test_a_stream_ends_where_the_run_pauses(form: Form, encoder: type[SseEncoder] | type[NdjsonEncoder]) -> None:
     events = [*words("Hi"), paused("k"), *words("more")]
-    streamed = DocumentsReply(form).stream(RUN, Start(4))
+    streamed = DocumentsReply(form).stream(RUN, ReplyStart(4))
     assert streamed.push_all(events) == encoder(4, until_pause=True).push_all(events)
     assert streamed.is_over
     assert (streamed.keep_alive(), DocumentsReply(form).headers(RUN)) == (form.keep_alive, {})
@@ -102,7 +102,7 @@ def test_a_reader_who_comes_back_is_not_stopped_by_a_pause() -> None:
 
 
 def test_the_whole_is_the_run_from_its_beginning() -> None:
-    whole = DocumentsReply(SSE).whole(RUN, Start(4))
+    whole = DocumentsReply(SSE).whole(RUN, ReplyStart(4))
     states = []
     for event in [*words("Hi"), paused("k"), *words("more"), done()][:4]:
         whole.push(event)
@@ -115,7 +115,7 @@ def test_the_whole_is_the_run_from_its_beginning() -> None:
 
 
 def test_the_whole_ends_where_the_run_pauses() -> None:
-    whole = DocumentsReply(SSE).whole(RUN, Start())
+    whole = DocumentsReply(SSE).whole(RUN, ReplyStart())
     for event in [*words("Hi"), paused("k")]:
         whole.push(event)
     assert whole.is_over
@@ -124,7 +124,7 @@ def test_the_whole_ends_where_the_run_pauses() -> None:
 
 def test_what_had_arrived_stands_beside_the_error() -> None:
     failure = AgentCrashed("It crashed.").failure()
-    whole, good = DocumentsReply(SSE).whole(RUN, Start()), DocumentsReply(SSE).whole(RUN, Start())
+    whole, good = DocumentsReply(SSE).whole(RUN, ReplyStart()), DocumentsReply(SSE).whole(RUN, ReplyStart())
     for event in words("Hi"):
         whole.push(event)
         good.push(event)

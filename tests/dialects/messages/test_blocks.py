@@ -8,14 +8,14 @@ from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.marked import MARK, refusal_line
 from cursor_gateway.dialects.messages.actions import NOTHING_SAID
 from cursor_gateway.dialects.messages.blocks import (
-    Closed,
+    BlockClosed,
+    BlockOpened,
+    BlockStep,
     Composer,
     Display,
     Finished,
     Grew,
-    Opened,
-    Step,
-    Whole,
+    WholeBlock,
 )
 from cursor_gateway.dialects.messages.message import MessageUsage, StopReason, ToolUseBlock, WebSearchResult
 from cursor_gateway.errors import AgentCrashed
@@ -53,7 +53,7 @@ def steps(
     actions: ActionDisplay = "none",
     cutter: Cutter | None = None,
     display: Display | None = None,
-) -> list[Step]:
+) -> list[BlockStep]:
     composer = Composer("chat_0a1b", display or Display(thinking=thinking, actions=actions), cutter, 3)
     found = [step for event in events for step in composer.push(event)]
     assert composer.is_over == isinstance(found[-1], Finished)
@@ -64,12 +64,12 @@ def finished(reason: StopReason = "end_turn", sequence: str | None = None) -> Fi
     return Finished(reason, sequence, TOKENS, None)
 
 
-def text(*pieces: str) -> list[Step]:
-    return [Opened("text"), *map(Grew, pieces), Closed()]
+def text(*pieces: str) -> list[BlockStep]:
+    return [BlockOpened("text"), *map(Grew, pieces), BlockClosed()]
 
 
-def thinking(*pieces: str) -> list[Step]:
-    return [Opened("thinking"), *map(Grew, pieces), Closed()]
+def thinking(*pieces: str) -> list[BlockStep]:
+    return [BlockOpened("thinking"), *map(Grew, pieces), BlockClosed()]
 
 
 # --- text and thinking ------------------------------------------------------------------------------
@@ -112,13 +112,13 @@ def test_white_space_belongs_to_the_text_that_follows() -> None:
         ([ASKED, *words("This one."), done()], text("This one.")),
     ],
 )
-def test_an_agent_that_says_nothing_is_spoken_for(events: list[DocumentEvent], said: list[Step]) -> None:
+def test_an_agent_that_says_nothing_is_spoken_for(events: list[DocumentEvent], said: list[BlockStep]) -> None:
     assert steps(events) == [*said, finished()]
 
 
 def test_a_call_needs_no_words() -> None:
     call = ToolUseBlock("call_1", "look", Raw(b'{"a":1}'))
-    assert steps([paused("call_1")]) == [Whole(call), finished("tool_use")]
+    assert steps([paused("call_1")]) == [WholeBlock(call), finished("tool_use")]
 
 
 # --- actions ----------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ def test_actions_are_blocks_of_text() -> None:
 
 def test_actions_are_server_tools_where_there_is_one() -> None:
     shown = steps([RAN, SEARCHED, ASKED, *words("There."), done()], actions="native")
-    blocks = [step.block for step in shown if isinstance(step, Whole)]
+    blocks = [step.block for step in shown if isinstance(step, WholeBlock)]
     ids = ["srvtoolu_0a1b_1", "srvtoolu_0a1b_1", "srvtoolu_0a1b_2", "srvtoolu_0a1b_2"]
     assert [getattr(block, "tool_use_id", None) or getattr(block, "id", None) for block in blocks] == ids
     assert [*text(f"{MARK}Asked Which?\n"), *text("There.")] == shown[4:-1]
@@ -154,8 +154,8 @@ def test_actions_are_server_tools_where_there_is_one() -> None:
 
 def test_only_web_searches_are_shown_to_who_wants_only_those() -> None:
     shown = steps([RAN, SEARCHED, *words("There."), done()], display=Display(actions="search"))
-    assert [type(step) for step in shown] == [Whole, Whole, Opened, Grew, Closed, Finished]
-    assert isinstance(shown[1], Whole)
+    assert [type(step) for step in shown] == [WholeBlock, WholeBlock, BlockOpened, Grew, BlockClosed, Finished]
+    assert isinstance(shown[1], WholeBlock)
     assert isinstance(shown[1].block, WebSearchResult)
 
 
@@ -169,7 +169,7 @@ def test_a_stop_sequence_is_named_and_ends_the_message() -> None:
     found = composer.push(words("x")[0])
     for event in words("a EN", "D b"):
         found += composer.push(event)
-    assert found[:-1] == [Opened("text"), Grew("a "), Closed()]
+    assert found[:-1] == [BlockOpened("text"), Grew("a "), BlockClosed()]
     assert found[-1] == Finished("stop_sequence", "END", MessageUsage(input_tokens=3, output_tokens=1), None)
     assert (composer.is_cut, composer.is_over, composer.push(RAN)) == (True, True, [])
 
@@ -193,7 +193,7 @@ def test_a_failure_ends_it_in_the_middle() -> None:
     composer = Composer("chat_0a1b", Display())
     assert (composer.is_plain, composer.failure) == (True, None)
     found = [step for event in [*words("Hel"), done(failure)] for step in composer.push(event)]
-    assert found == [Opened("text"), Grew("Hel"), Finished("end_turn", None, TOKENS, failure)]
+    assert found == [BlockOpened("text"), Grew("Hel"), Finished("end_turn", None, TOKENS, failure)]
     assert (composer.failure, composer.is_plain) == (failure, False)
 
 
@@ -204,10 +204,10 @@ def test_what_was_not_run_is_the_end_of_the_last_text() -> None:
     note, end = refusal_line([REFUSED]), done(refused=[REFUSED])
     display = Display(notes=True)
     *said, closed, finished = steps([*words("Hi"), end], display=display)
-    assert said == [Opened("text"), Grew("Hi"), Grew(f"\n\n{note}")]
-    assert closed == Closed()
+    assert said == [BlockOpened("text"), Grew("Hi"), Grew(f"\n\n{note}")]
+    assert closed == BlockClosed()
     assert isinstance(finished, Finished)
     assert finished.cursor
     assert finished.cursor.refused == [REFUSED]
     silent = steps([RAN, end], display=display)
-    assert silent[:-1] == [Opened("text"), Grew(note), Closed()]  # that is something to see
+    assert silent[:-1] == [BlockOpened("text"), Grew(note), BlockClosed()]  # that is something to see

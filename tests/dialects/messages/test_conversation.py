@@ -10,23 +10,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.marked import MARK
-from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
+from cursor_gateway.dialects.messages.conversation import (
+    MessageContent,
+    MessagesConversation,
+    WireMessage,
+    read_conversation,
+)
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 from tests.strategies import examples
 
 PNG = base64.b64encode(b"png").decode()
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}}
 CALL = {"type": "tool_use", "id": "call_1", "name": "look", "input": {"a": 1}}
-CALLED = AssistantMessage("", (Call("call_1", "look", '{"a":1}'),))
+CALLED = AssistantMessage("", (ToolCall("call_1", "look", '{"a":1}'),))
 
 
-def read(*messages: tuple[str, Any], system: Content | None = None, max_images: int = 5) -> Conversation:
+def read(*messages: tuple[str, Any], system: MessageContent | None = None, max_images: int = 5) -> MessagesConversation:
     wire = [WireMessage(role, content) for role, content in messages]  # type: ignore[arg-type] # each one of them
     return read_conversation(system, wire, max_images)
 
 
-def said(*messages: tuple[str, Any], system: Content | None = None) -> list[Message]:
+def said(*messages: tuple[str, Any], system: MessageContent | None = None) -> list[Message]:
     return list(read(*messages, system=system).messages)
 
 

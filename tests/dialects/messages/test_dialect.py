@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.base import AnswerId, RunView, Start, StartRun
+from cursor_gateway.dialects.base import AnswerId, ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.claude_code import CHEAPEST
 from cursor_gateway.dialects.messages.dialect import MessagesReply, messages_dialect
@@ -169,7 +169,7 @@ def test_ids_of_messages_lead_to_their_runs() -> None:
 REPLY = MessagesReply(model="claude-x", display=Display(thinking=True, actions="thinking"))
 
 
-def whole(events: list[DocumentEvent], reply: MessagesReply = REPLY, start: Start = Start()) -> Any:  # noqa: B008
+def whole(events: list[DocumentEvent], reply: MessagesReply = REPLY, start: ReplyStart = ReplyStart()) -> Any:  # noqa: B008
     found = reply.whole(RUN, start)
     for event in events:
         found.push(event)
@@ -177,10 +177,10 @@ def whole(events: list[DocumentEvent], reply: MessagesReply = REPLY, start: Star
 
 
 def test_the_stream_folds_to_the_whole() -> None:
-    stream = REPLY.stream(RUN, Start())
+    stream = REPLY.stream(RUN, ReplyStart())
     assert stream.keep_alive().endswith(PING)
     assert (REPLY.form.keep_alive, REPLY.headers(RUN), REPLY.streams_failures) == (PING, {}, False)
-    found = REPLY.stream(RUN, Start()).push_all(EVENTS)
+    found = REPLY.stream(RUN, ReplyStart()).push_all(EVENTS)
     message = whole(EVENTS)
     assert (message.is_over, message.is_cut, message.failure, message.after) == (True, False, None, 0)
     assert fold(events_of(found)) == read_message(message.body())
@@ -191,7 +191,7 @@ def test_the_stream_folds_to_the_whole() -> None:
 
 
 def test_a_reply_after_a_pause_has_its_own_id_and_the_context_before_it() -> None:
-    message = read_message(whole(EVENTS[1:2], start=Start(7, USAGE)).body())
+    message = read_message(whole(EVENTS[1:2], start=ReplyStart(7, USAGE)).body())
     assert (message.id, message.usage.input_tokens) == ("msg_0a1b-7", USAGE.total_tokens)
     first = read_message(whole([]).body())
     assert first.usage.input_tokens == 7 + estimate_tokens_by_sample(RUN.prompt)

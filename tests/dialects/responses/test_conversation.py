@@ -8,8 +8,8 @@ import pytest
 from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.responses.compaction import pack
 from cursor_gateway.dialects.responses.conversation import (
-    Conversation,
     Placed,
+    ResponsesConversation,
     compacted_response,
     declared_tools,
     read_conversation,
@@ -19,7 +19,7 @@ from cursor_gateway.dialects.responses.conversation import (
 from cursor_gateway.dialects.responses.ids import Prefix, item_id
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.messages import AssistantMessage, Call, Instructions, Message, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 
 RUN = f"chat_{'0a' * 16}"
 FORMS = Forms({"notes__add": Declared("custom", "add", "notes"), "weather": Declared("function", "weather")})
@@ -46,7 +46,7 @@ def gave(id: str, output: Any = "sunny") -> dict[str, Any]:
     return {"type": "function_call_output", "call_id": id, "output": output}
 
 
-def read(*items: Any, max_images: int = 5) -> Conversation:
+def read(*items: Any, max_images: int = 5) -> ResponsesConversation:
     return read_conversation(read_items(items), "", FORMS, max_images)
 
 
@@ -54,7 +54,7 @@ def messages(*items: Any) -> list[Message]:
     return list(read(*items).messages)
 
 
-WEATHER = Call("c1", "weather", "{}")
+WEATHER = ToolCall("c1", "weather", "{}")
 
 
 # --- items ------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_calls_belong_to_the_text_before_them() -> None:
 
 
 def test_calls_of_one_reply_stay_together_whatever_order_they_come_back_in() -> None:
-    second = Call("c2", "weather", "{}")
+    second = ToolCall("c2", "weather", "{}")
     assert messages(user("Hi"), called("c1", 0), gave("c1"), called("c2", 1), gave("c2")) == [
         UserMessage("Hi"),
         AssistantMessage("", (WEATHER, second)),
@@ -182,7 +182,7 @@ def test_custom_and_namespaced_calls_have_the_names_that_the_agent_knows() -> No
     custom = {"type": "custom_tool_call", "call_id": "c1", "name": "add", "namespace": "notes", "input": "x"}
     output = {"type": "custom_tool_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "ok"}]}
     assert messages(user("Hi"), custom, output)[1:] == [
-        AssistantMessage("", (Call("c1", "notes__add", '{"input":"x"}'),)),
+        AssistantMessage("", (ToolCall("c1", "notes__add", '{"input":"x"}'),)),
         ToolMessage("ok", "c1", "notes__add"),
     ]
 

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.base import SSE, Start, StartRun
+from cursor_gateway.dialects.base import SSE, ReplyStart, StartRun
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.dialect import ResponsesReply, responses_dialect
 from cursor_gateway.dialects.responses.ids import answer_id
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.errors import AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.model.requests import NOT_STORED
@@ -52,7 +52,7 @@ def test_a_request() -> None:
     assert (asked.model, asked.workspace, asked.include) == ("auto", "/w", {"thinking"})
     assert (asked.has_full_history, asked.has_own_tools, asked.mode) == (True, False, None)
     assert (asked.attempt, asked.question_id) == ("only", "")
-    assert msgspec.json.decode(asked.kept, type=Asked) == reply(asked).asked
+    assert msgspec.json.decode(asked.kept, type=KeptRequest) == reply(asked).asked
     assert start(store=False).kept == NOT_STORED
 
 
@@ -118,13 +118,13 @@ def test_a_summary_is_written_beside_the_conversation_in_the_mode_that_changes_n
 def test_streamed_and_whole() -> None:
     asked = reply(start(model="auto", metadata={"a": "b"}))
     events = [*words("Hello"), done()]
-    stream = read_stream(asked.stream(RUN, Start()).push_all(events))
-    whole = asked.whole(RUN, Start())
+    stream = read_stream(asked.stream(RUN, ReplyStart()).push_all(events))
+    whole = asked.whole(RUN, ReplyStart())
     for event in events:
         whole.push(event)
     assert read_response(whole.body()) == stream
     assert (text_of(stream), stream.metadata, stream.id) == ("Hello", {"a": "b"}, "resp_0a1b")
-    later = asked.whole(RUN, Start(7, USAGE))
+    later = asked.whole(RUN, ReplyStart(7, USAGE))
     assert later.after == 7
     assert read_response(later.body()).id == "resp_0a1b_7"
 

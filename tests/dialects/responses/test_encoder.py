@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.base import SSE
-from cursor_gateway.dialects.deltas import Answer, Call, Ended
+from cursor_gateway.dialects.deltas import Ended, WholeAnswer
 from cursor_gateway.dialects.marked import refusal_line
 from cursor_gateway.dialects.responses.compaction import unpack
 from cursor_gateway.dialects.responses.encoder import (
+    ResponseFold,
     ResponseStream,
-    WholeResponse,
     failure_frames,
 )
-from cursor_gateway.dialects.responses.output import Head
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
@@ -30,6 +30,7 @@ from cursor_gateway.model.documents import (
     RefusedCall,
     TerminalCommandMetadata,
 )
+from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.wire.sse import SseDecoder
 from tests.dialects.runs import USAGE, done, ended, paused, words
 from tests.responses_shapes import (
@@ -51,13 +52,13 @@ ACTION: list[DocumentEvent] = [DocumentStarted("doc_002", "terminal_command", 2,
 RUN: list[DocumentEvent] = [Reasoning("Hm.", opens=True), *words("Hel", "lo"), *ACTION, *words(" you"), done()]
 
 
-def head(**asked: Any) -> Head:
-    return Head("chat_0a1b", 0, 1_771_842_600, "auto", Asked(**asked))
+def head(**asked: Any) -> ResponseHead:
+    return ResponseHead("chat_0a1b", 0, 1_771_842_600, "auto", KeptRequest(**asked))
 
 
 def both(events: list[DocumentEvent], prompt_tokens: int = 0, **asked: Any) -> Response:
     """Streamed and whole, which must be the same."""
-    stream, whole = ResponseStream(head(**asked), prompt_tokens), WholeResponse(head(**asked), prompt_tokens)
+    stream, whole = ResponseStream(head(**asked), prompt_tokens), ResponseFold(head(**asked), prompt_tokens)
     sent = stream.push_all(events)
     for event in events:
         whole.push(event)
@@ -104,13 +105,13 @@ def test_a_failure_is_reported_in_the_stream_and_is_an_error_of_the_whole() -> N
     failure = AgentCrashed("It broke.").failure()
     response = both([*words("Hel"), done(failure)])
     assert (response.status, text_of(response)) == ("failed", "Hel")
-    whole = WholeResponse(head())
+    whole = ResponseFold(head())
     whole.push(done(failure))
     assert (whole.failure, whole.error_body(failure)) == (failure, None)
 
 
 def test_the_answer_so_far() -> None:
-    whole = WholeResponse(head())
+    whole = ResponseFold(head())
     assert read_response(whole.body()).status == "queued"
     for event in RUN[:-1]:
         whole.push(event)
@@ -172,10 +173,10 @@ def test_events_are_numbered_for_readers_that_resume() -> None:
 
 
 def test_an_answer_that_is_there_already() -> None:
-    answer = Answer("Hello", "Hm.", (Call("c1", "f", "{}"),), Ended(USAGE))
+    answer = WholeAnswer("Hello", "Hm.", (ToolCall("c1", "f", "{}"),), Ended(USAGE))
     stream = read_stream(ResponseStream(head()).answer(answer))
     assert [type(item) for item in stream.output] == [ReasoningItem, Message, FunctionCall]
-    assert text_of(read_stream(ResponseStream(head()).answer(Answer("", "", (), Ended(USAGE))))) == ""
+    assert text_of(read_stream(ResponseStream(head()).answer(WholeAnswer("", "", (), Ended(USAGE))))) == ""
     failed = read_stream(failure_frames(head(), AgentCrashed("It broke.").failure()))
     assert (failed.status, failed.output) == ("failed", [])
 

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.dialects.deltas import Call, Ended, FinishReason
-from cursor_gateway.dialects.responses.output import Head, Output
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.deltas import Ended, FinishReason
+from cursor_gateway.dialects.responses.output import Output, ResponseHead
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import Echo, Event, ItemEvent
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled, ShuttingDown
@@ -24,6 +24,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
+from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.wire.sse import frame
 from tests.dialects.runs import USAGE
 from tests.responses_shapes import (
@@ -52,8 +53,8 @@ FORMS = Forms(
 DONE = Ended(USAGE, USAGE)
 
 
-def head(**asked: Any) -> Head:
-    return Head("chat_0a1b", 0, 1_771_842_600, "auto", Asked(forms=FORMS, **asked))
+def head(**asked: Any) -> ResponseHead:
+    return ResponseHead("chat_0a1b", 0, 1_771_842_600, "auto", KeptRequest(forms=FORMS, **asked))
 
 
 def sent(events: list[Event]) -> Response:
@@ -138,8 +139,10 @@ def test_calls_have_the_form_in_which_they_were_declared() -> None:
     output = Output(head())
     long = '{"city":"' + "x" * 3000 + '"}'
     events = output.begin() + output.say("I look.")
-    events += output.call(Call("c1", "weather", long)) + output.call(Call("c2", "notes__find", "{}"))
-    events += output.call(Call("c3", "notes__add", '{"input":"a\\nb"}')) + output.call(Call("c4", "other", "{}"))
+    events += output.call(ToolCall("c1", "weather", long)) + output.call(ToolCall("c2", "notes__find", "{}"))
+    events += output.call(ToolCall("c3", "notes__add", '{"input":"a\\nb"}')) + output.call(
+        ToolCall("c4", "other", "{}")
+    )
     _, weather, find, add, other = sent(events + output.end(Ended(USAGE, reason="tool_calls"))).output
     assert isinstance(weather, FunctionCall)
     assert (weather.call_id, weather.name, weather.namespace, weather.arguments) == (

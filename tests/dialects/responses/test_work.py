@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects.actions import Action
+from cursor_gateway.dialects.actions import ToolAction
 from cursor_gateway.dialects.responses.shapes import OpenPage, Search, WebSource
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
@@ -28,18 +28,20 @@ def test_a_line_says_what_goes_on(type: DocumentType, known: KnownMetadata | Non
 
 def test_searches_and_pages_of_the_web() -> None:
     found = '[{"url":"https://a.example","title":"A"},{"url":7},"x"]'
-    assert web_action(Action("web_search", {"search_term": "x"}, found)) == Search(
+    assert web_action(ToolAction("web_search", {"search_term": "x"}, found)) == Search(
         query="x", queries=("x",), sources=(WebSource(url="https://a.example"),)
     )
-    assert web_action(Action("web_search", {"search_term": 7}, "{}")) == Search(query="", queries=("",))
-    assert web_action(Action("exa_search", {"query": "x"}, "no JSON")) == Search(query="x", queries=("x",))
-    assert web_action(Action("web_fetch", {"url": "https://a.example"}, "")) == OpenPage(url="https://a.example")
-    assert web_action(Action("grep", {"query": "x"}, "")) is None
+    assert web_action(ToolAction("web_search", {"search_term": 7}, "{}")) == Search(query="", queries=("",))
+    assert web_action(ToolAction("exa_search", {"query": "x"}, "no JSON")) == Search(query="x", queries=("x",))
+    assert web_action(ToolAction("web_fetch", {"url": "https://a.example"}, "")) == OpenPage(url="https://a.example")
+    assert web_action(ToolAction("grep", {"query": "x"}, "")) is None
 
 
 def test_pages_have_titles() -> None:
     found = '[{"url":"https://a.example","title":"A"},{"url":"https://b.example"},{"title":"C"}]'
     pages = {"https://a.example": "A", "https://b.example": "https://b.example"}
-    assert pages_of(Action("web_search", {}, found)) == pages
-    assert pages_of(Action("web_fetch", {"url": "https://a.example"}, "")) == {"https://a.example": "https://a.example"}
-    assert pages_of(Action("web_fetch", {}, "")) == pages_of(Action("grep", {}, found)) == {}
+    assert pages_of(ToolAction("web_search", {}, found)) == pages
+    assert pages_of(ToolAction("web_fetch", {"url": "https://a.example"}, "")) == {
+        "https://a.example": "https://a.example"
+    }
+    assert pages_of(ToolAction("web_fetch", {}, "")) == pages_of(ToolAction("grep", {}, found)) == {}

@@ -13,15 +13,15 @@ from cursor_gateway.dialects.base import (
     Encoder,
     JsonReply,
     Replay,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     context_tokens,
     described_in,
 )
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
-from cursor_gateway.dialects.chat.request import ChatRequest, read_request
+from cursor_gateway.dialects.chat.request import CompletionRequest, read_request
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
@@ -78,7 +78,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     text: TextStyle = "exact"
     has_ids: bool = True
 
-    def stream(self, run: RunView, start: Start) -> ChunkEncoder:
+    def stream(self, run: RunView, start: ReplyStart) -> ChunkEncoder:
         return ChunkEncoder(
             completion_head(run, start.after),
             include_usage=self.include_usage,
@@ -90,7 +90,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
             has_ids=self.has_ids,
         )
 
-    def whole(self, run: RunView, start: Start) -> CompletionFold:
+    def whole(self, run: RunView, start: ReplyStart) -> CompletionFold:
         return CompletionFold(
             completion_head(run, start.after),
             agent_tools=self.agent_tools,
@@ -103,7 +103,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
     def cutter(self) -> Cutter | None:
         return Cutter(self.stop, self.max_tokens) if self._is_limited else None
 
-    def prompt_tokens(self, run: RunView, start: Start) -> int:
+    def prompt_tokens(self, run: RunView, start: ReplyStart) -> int:
         """For the usage of an answer that is cut, which the agent does not report."""
         return context_tokens(run, start) if self._is_limited else 0
 
@@ -113,7 +113,7 @@ class ChatReply(JsonReply, Struct, frozen=True, kw_only=True):
 
 
 def _resumed(run: RunView, after: int, shown: ChatReply) -> tuple[Encoder, int]:
-    return Resumed(lambda pause: shown.stream(run, Start(pause)), after, has_numbers=True), 0
+    return Resumed(lambda pause: shown.stream(run, ReplyStart(pause)), after, has_numbers=True), 0
 
 
 # --- requests ---------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def _read(body: bytes, headers: Mapping[str, str], max_images: int, shown: ChatR
     )
 
 
-def _reply(asked: ChatRequest, text: TextStyle, shown: ChatReply) -> ChatReply:
+def _reply(asked: CompletionRequest, text: TextStyle, shown: ChatReply) -> ChatReply:
     """Nothing is inserted into an answer that must have a format, and its events are not those of the run."""
     is_free = asked.format is None
     return replace(

@@ -13,20 +13,19 @@ from msgspec import UNSET, Struct, UnsetType
 from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import (
     AgentTools,
-    Answer,
     AnswerFold,
-    Asked,
-    Call,
+    AnswerText,
     Called,
-    Content,
     Delta,
     Ended,
     FinishReason,
     Noted,
+    OpenQuestion,
     ReplyState,
     TextStyle,
     Thought,
     Translator,
+    WholeAnswer,
     cached_tokens,
 )
 from cursor_gateway.dialects.errors import ErrorBody, error_in_stream
@@ -35,6 +34,7 @@ from cursor_gateway.dialects.resuming import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import RefusedCall, Usage
+from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import frame
 
@@ -64,23 +64,23 @@ class Function(Struct, frozen=True):
     arguments: str
 
 
-class ToolCall(Struct, frozen=True):
+class CompletionToolCall(Struct, frozen=True):
     id: str
     function: Function
     type: Literal["function"] = "function"
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class CompletionMessage(Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
     reasoning_content: str | UnsetType = UNSET
-    tool_calls: list[ToolCall] | UnsetType = UNSET
+    tool_calls: list[CompletionToolCall] | UnsetType = UNSET
 
 
-class Choice(Struct, frozen=True, kw_only=True):
+class CompletionChoice(Struct, frozen=True, kw_only=True):
     index: int = 0
-    message: Message
+    message: CompletionMessage
     logprobs: None = None
     finish_reason: FinishReason
 
@@ -102,7 +102,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
     estimated: bool | UnsetType = UNSET  # gateway extension: these are not the agent's own figures
 
 
-class CursorFields(Struct, frozen=True, kw_only=True):
+class CompletionCursorFields(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
     usage: CompletionUsage | UnsetType = UNSET  # all model calls of the run added up, as the agent reports it
@@ -115,16 +115,16 @@ class ChatCompletion(Struct, frozen=True, kw_only=True):
     object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
-    choices: list[Choice]
+    choices: list[CompletionChoice]
     usage: CompletionUsage  # of this reply; its total is the size of the conversation
-    cursor: CursorFields | UnsetType = UNSET
+    cursor: CompletionCursorFields | UnsetType = UNSET
     error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 
 
-def _cursor(end: Ended) -> CursorFields | UnsetType:
+def _cursor(end: Ended) -> CompletionCursorFields | UnsetType:
     if end.total is None:
         return UNSET
-    return CursorFields(
+    return CompletionCursorFields(
         usage=_usage(end.total), refused_count=end.refused_count or UNSET, refused=list(end.refused) or UNSET
     )
 
@@ -134,20 +134,20 @@ def error_frames(failure: Failure) -> bytes:
     return frame(msgspec.json.encode({"error": error_in_stream(failure)})) + _DONE
 
 
-def completion_of(head: CompletionHead, answer: Answer) -> ChatCompletion:
+def completion_of(head: CompletionHead, answer: WholeAnswer) -> ChatCompletion:
     """A failed run's says `length` (it is cut short) and carries the error. An open question takes the place of a
     text; before it there is white space at most."""
     end, text = answer.end, answer.text + (marked(answer.question) if answer.question else "")
-    message = Message(
+    message = CompletionMessage(
         content=text or (None if answer.calls else ""),
         reasoning_content=answer.reasoning or UNSET,
-        tool_calls=[ToolCall(call.id, Function(call.name, call.arguments)) for call in answer.calls] or UNSET,
+        tool_calls=[CompletionToolCall(call.id, Function(call.name, call.arguments)) for call in answer.calls] or UNSET,
     )
     return ChatCompletion(
         id=head.id,
         created=head.created,
         model=head.model,
-        choices=[Choice(message=message, finish_reason="length" if end.failure else end.reason)],
+        choices=[CompletionChoice(message=message, finish_reason="length" if end.failure else end.reason)],
         usage=_usage(end.usage),
         cursor=_cursor(end),
         error=error_in_stream(end.failure) if end.failure else UNSET,
@@ -240,13 +240,13 @@ class ChunkEncoder(ReplyState, EventEncoder):
 
     def _frames(self, delta: Delta) -> bytes:
         match delta:
-            case Content(text=text):
+            case AnswerText(text=text):
                 return self._content + _encode(text) + self._content_end
             case Thought(text=text):
                 return self._reasoning + _encode(text) + self._content_end
             case Called(index=index, call=call):
                 return self._call(index, call)
-            case Asked(text=text):
+            case OpenQuestion(text=text):
                 return self._content + _encode(marked(text)) + self._content_end
             case Ended(failure=Failure() as failure):
                 return error_frames(failure)
@@ -255,14 +255,16 @@ class ChunkEncoder(ReplyState, EventEncoder):
             case Ended(usage=usage, reason=reason, refused_count=count, refused=refused):
                 told = b""
                 if count:
-                    told = b',"cursor":%b' % _encode(CursorFields(refused_count=count, refused=list(refused) or UNSET))
+                    told = b',"cursor":%b' % _encode(
+                        CompletionCursorFields(refused_count=count, refused=list(refused) or UNSET)
+                    )
                 finish = b'%b{},"finish_reason":%b}]%b}\n\n' % (self._before, _encode(reason), told)
                 cursor = _cursor(delta)
                 extension = b',"cursor":%b' % _encode(cursor) if cursor else b""
                 counted = b'%b],"usage":%b%b}\n\n' % (self._envelope, _encode(_usage(usage)), extension)
                 return finish + (counted if self._include_usage else b"") + _DONE
 
-    def _call(self, index: int, call: Call) -> bytes:
+    def _call(self, index: int, call: ToolCall) -> bytes:
         function = {"name": call.name, "arguments": ""}
         deltas: list[dict[str, object]] = [{"index": index, "id": call.id, "type": "function", "function": function}]
         for at in range(0, len(call.arguments), _PIECE):

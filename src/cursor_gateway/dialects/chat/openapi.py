@@ -7,7 +7,7 @@ from msgspec import UNSET, Struct, UnsetType
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Description, Sample
 from cursor_gateway.dialects.chat.dialect import ChatReply
-from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionUsage, CursorFields
+from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionCursorFields, CompletionUsage
 from cursor_gateway.dialects.chat.request import IGNORED, _Request
 from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.openapi import Json, Meanings
@@ -130,7 +130,7 @@ class Chunk(Struct, frozen=True):  # the encoder writes it from templates
     model: str
     choices: list[ChunkChoice]
     usage: CompletionUsage | UnsetType = UNSET
-    cursor: CursorFields | UnsetType = UNSET
+    cursor: CompletionCursorFields | UnsetType = UNSET
 
 
 def _schemas() -> dict[str, Json]:
@@ -151,7 +151,10 @@ _NAMES = {
     "_Function": "ChatCompletionRequestFunction",
     "ChatCompletion": "ChatCompletion",
     "CompletionUsage": "ChatCompletionUsage",
-    "CursorFields": "ChatCompletionCursor",
+    "CompletionChoice": "ChatCompletionChoice",
+    "CompletionMessage": "ChatCompletionMessage",
+    "CompletionToolCall": "ChatCompletionToolCall",
+    "CompletionCursorFields": "ChatCompletionCursor",
 }
 _TEXT_PARTS = {
     "type": "array",

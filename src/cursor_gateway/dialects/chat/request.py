@@ -25,9 +25,9 @@ from cursor_gateway.model.caller_tools import (
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
-    Call,
     Instructions,
     Message,
+    ToolCall,
     ToolMessage,
     UserMessage,
     check_content,
@@ -78,7 +78,7 @@ REFUSED: dict[str, str] = {
 # --- what is asked for ------------------------------------------------------------------------------
 
 
-class ChatRequest(Struct, frozen=True, kw_only=True):
+class CompletionRequest(Struct, frozen=True, kw_only=True):
     model: str | None
     messages: tuple[Message, ...]  # with the names of their images
     images: tuple[Image, ...]
@@ -91,7 +91,7 @@ class ChatRequest(Struct, frozen=True, kw_only=True):
     cursor: CursorOptions
 
 
-def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
+def read_request(body: bytes, max_images: int = 50) -> CompletionRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
     wire = read_json(body, _Request, _HINTS)
     _check_refused(wire)
@@ -99,7 +99,7 @@ def read_request(body: bytes, max_images: int = 50) -> ChatRequest:
     check_images(_count_images(wire.messages), max_images, "messages")
     messages, images = _conversation(wire.messages)
     limits = [limit for limit in (wire.max_tokens, wire.max_completion_tokens) if limit is not None]
-    return ChatRequest(
+    return CompletionRequest(
         model=wire.model,
         messages=tuple(messages),
         images=tuple(images),
@@ -308,9 +308,9 @@ def _conversation(wire: list[_WireMessage]) -> tuple[list[Message], list[Image]]
             case _UserMessage(name=name):
                 messages.append(UserMessage(text, names, name or ""))
             case _AssistantMessage(refusal=refusal, tool_calls=tool_calls, function_call=function_call):
-                calls = [Call(call.id, call.function.name, call.function.arguments) for call in tool_calls or ()]
+                calls = [ToolCall(call.id, call.function.name, call.function.arguments) for call in tool_calls or ()]
                 if function_call is not None:
-                    calls.append(Call("", function_call.name, function_call.arguments))
+                    calls.append(ToolCall("", function_call.name, function_call.arguments))
                 called |= {call.id: call.name for call in calls}
                 messages.append(AssistantMessage(without_marked(text or refusal or ""), tuple(calls)))
             case _ToolMessage(tool_call_id=call_id, name=name):

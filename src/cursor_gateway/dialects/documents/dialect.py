@@ -16,9 +16,9 @@ from cursor_gateway.dialects.base import (
     Form,
     JsonReply,
     Replay,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     described_in,
 )
@@ -74,11 +74,11 @@ class DocumentsReply(JsonReply, Struct, frozen=True):
     live: bool = False  # with what running commands write
     is_resumable: bool = True
 
-    def stream(self, run: RunView, start: Start) -> Encoder:
+    def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         """Up to the end of the run, or to where it pauses."""
         return _ENCODERS[self.form](start.after, until_pause=True, live=self.live)
 
-    def whole(self, run: RunView, start: Start) -> "WholeResponse":
+    def whole(self, run: RunView, start: ReplyStart) -> "WholeResponse":
         return WholeResponse(run, start)
 
 
@@ -88,7 +88,7 @@ class WholeResponse:
     after = 0
     is_cut = False
 
-    def __init__(self, run: RunView, start: Start) -> None:
+    def __init__(self, run: RunView, start: ReplyStart) -> None:
         self.is_over = False
         self.failure: Failure | None = None
         self._run, self._start = run, start.after

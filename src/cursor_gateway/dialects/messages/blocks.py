@@ -15,12 +15,12 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import (
     AgentTools,
-    Asked,
+    AnswerText,
     Called,
-    Content,
     Delta,
     Ended,
     Noted,
+    OpenQuestion,
     ReplyState,
     Thought,
     Translator,
@@ -37,7 +37,7 @@ from cursor_gateway.dialects.messages.actions import (
 from cursor_gateway.dialects.messages.ids import server_tool_id
 from cursor_gateway.dialects.messages.message import (
     ContentBlock,
-    CursorFields,
+    MessageCursorFields,
     MessageUsage,
     StopReason,
     ToolUseBlock,
@@ -59,7 +59,7 @@ class Display(Struct, frozen=True, kw_only=True):
     notes: bool = False  # a last line about what was not run
 
 
-class Opened(Struct, frozen=True):
+class BlockOpened(Struct, frozen=True):
     kind: Growing
 
 
@@ -67,11 +67,11 @@ class Grew(Struct, frozen=True, gc=False):
     text: str
 
 
-class Closed(Struct, frozen=True):
+class BlockClosed(Struct, frozen=True):
     pass
 
 
-class Whole(Struct, frozen=True):
+class WholeBlock(Struct, frozen=True):
     block: ContentBlock
 
 
@@ -80,10 +80,10 @@ class Finished(Struct, frozen=True):
     stop_sequence: str | None
     usage: MessageUsage
     failure: Failure | None
-    cursor: CursorFields | UnsetType = UNSET
+    cursor: MessageCursorFields | UnsetType = UNSET
 
 
-Step: TypeAlias = Opened | Grew | Closed | Whole | Finished
+BlockStep: TypeAlias = BlockOpened | Grew | BlockClosed | WholeBlock | Finished
 
 
 class Composer(ReplyState):
@@ -107,7 +107,7 @@ class Composer(ReplyState):
         """What is pushed grows the open block as it is."""
         return self.deltas.cutter is None and not self.is_over
 
-    def push(self, event: DocumentEvent, /) -> list[Step]:
+    def push(self, event: DocumentEvent, /) -> list[BlockStep]:
         if self.deltas.end is not None:
             return []
         steps = [step for delta in self.deltas.push(event) for step in self._take(delta)]
@@ -120,16 +120,16 @@ class Composer(ReplyState):
                 pass
         return steps
 
-    def _take(self, delta: Delta) -> list[Step]:
+    def _take(self, delta: Delta) -> list[BlockStep]:
         match delta:
-            case Content(text=text):
+            case AnswerText(text=text):
                 return self._say(text)
             case Thought(text=text):
                 return self._think(text) if self._display.thinking else []
             case Called(call=call):
                 self._is_visible = True
-                return [*self._close(), Whole(ToolUseBlock(call.id, call.name, Raw(call.arguments.encode())))]
-            case Asked(text=text):
+                return [*self._close(), WholeBlock(ToolUseBlock(call.id, call.name, Raw(call.arguments.encode())))]
+            case OpenQuestion(text=text):
                 self._is_visible = True
                 steps = self._write_space()
                 return [*steps, *self._begin("text"), Grew(marked(text)), *self._close()]
@@ -139,7 +139,7 @@ class Composer(ReplyState):
             case Ended():
                 return self._finish(delta)
 
-    def _say(self, text: str) -> list[Step]:
+    def _say(self, text: str) -> list[BlockStep]:
         if self.open == "text":
             return [Grew(text)]
         self._space.append(text)
@@ -148,18 +148,18 @@ class Composer(ReplyState):
         self._is_visible = True
         return self._write_space()
 
-    def _write_space(self) -> list[Step]:
+    def _write_space(self) -> list[BlockStep]:
         text = "".join(self._space)
         self._space.clear()
         return [*self._begin("text"), Grew(text)] if text else []
 
-    def _think(self, text: str) -> list[Step]:
+    def _think(self, text: str) -> list[BlockStep]:
         if self.open == "thinking":
             return [Grew(text)]
         text = text.lstrip("\n")  # which separates it from earlier thinking, in a block of its own
         return [*self._begin("thinking"), Grew(text)] if text else []
 
-    def _acted(self, document: Document) -> list[Step]:
+    def _acted(self, document: Document) -> list[BlockStep]:
         self._closing_text = closing_text(document) or self._closing_text
         id = server_tool_id(self._run_id, self._server_tools + 1)
         match self._display.actions:
@@ -172,22 +172,22 @@ class Composer(ReplyState):
             case "thinking" | "none":
                 return []
 
-    def _server_tool(self, blocks: ServerToolBlocks | None) -> list[Step]:
+    def _server_tool(self, blocks: ServerToolBlocks | None) -> list[BlockStep]:
         if blocks is None:
             return []
         self._server_tools += 1
-        return [*self._close(), *map(Whole, blocks)]
+        return [*self._close(), *map(WholeBlock, blocks)]
 
-    def _line(self, line: str | None) -> list[Step]:
+    def _line(self, line: str | None) -> list[BlockStep]:
         """A block of the gateway's own, which begins a line also where a client joins the texts."""
         if line is None:
             return []
         line = f"\n{line}" if self._has_text else line
         return [*self._begin("text"), Grew(line), *self._close()]
 
-    def _finish(self, end: Ended) -> list[Step]:
+    def _finish(self, end: Ended) -> list[BlockStep]:
         reason, sequence = self._reason(end)
-        steps: list[Step] = []
+        steps: list[BlockStep] = []
         if end.failure is None:
             steps += self._write_space()
             is_silent = reason == "end_turn" and not self._is_visible  # clients ask again when nothing is visible
@@ -195,12 +195,12 @@ class Composer(ReplyState):
                 steps += self._line(f"{MARK}{self._closing_text}")
             steps += self._end_note()
             steps += self._close()
-        cursor: CursorFields | UnsetType = UNSET
+        cursor: MessageCursorFields | UnsetType = UNSET
         if end.refused_count:
-            cursor = CursorFields(refused_count=end.refused_count, refused=list(end.refused) or UNSET)
+            cursor = MessageCursorFields(refused_count=end.refused_count, refused=list(end.refused) or UNSET)
         return [*steps, Finished(reason, sequence, message_usage(end.usage), end.failure, cursor)]
 
-    def _end_note(self) -> list[Step]:
+    def _end_note(self) -> list[BlockStep]:
         """In the last block of text: some clients print only that one."""
         if not self._note:
             return []
@@ -218,14 +218,14 @@ class Composer(ReplyState):
             case "tool_calls":
                 return "tool_use", None
 
-    def _begin(self, kind: Growing) -> list[Step]:
-        steps = [*self._close(), Opened(kind)]
+    def _begin(self, kind: Growing) -> list[BlockStep]:
+        steps = [*self._close(), BlockOpened(kind)]
         self.open = kind
         self._has_text = self._has_text or kind == "text"
         return steps
 
-    def _close(self) -> list[Step]:
+    def _close(self) -> list[BlockStep]:
         if self.open is None:
             return []
         self.open = None
-        return [Closed()]
+        return [BlockClosed()]

@@ -17,9 +17,9 @@ from cursor_gateway.dialects.marked import without_marked
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
-    Call,
     Instructions,
     Message,
+    ToolCall,
     ToolMessage,
     UserMessage,
     check_content,
@@ -28,7 +28,7 @@ from cursor_gateway.model.messages import (
 from cursor_gateway.wire.payload import Fields
 
 Block: TypeAlias = dict[str, Any]
-Content: TypeAlias = str | list[Block]
+MessageContent: TypeAlias = str | list[Block]
 
 _BILLING = "x-anthropic-billing-header:"  # Claude Code's; it varies from request to request
 _REMINDER = "<system-reminder>"
@@ -36,15 +36,17 @@ _REMINDER = "<system-reminder>"
 
 class WireMessage(Struct, frozen=True):
     role: Literal["user", "assistant", "system"]
-    content: Content
+    content: MessageContent
 
 
-class Conversation(Struct, frozen=True):
+class MessagesConversation(Struct, frozen=True):
     messages: tuple[Message, ...]
     images: tuple[Image, ...]
 
 
-def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_images: int) -> Conversation:
+def read_conversation(
+    system: MessageContent | None, wire: Sequence[WireMessage], max_images: int
+) -> MessagesConversation:
     """Raises `InvalidRequest`."""
     check_length(sum(1 + sum(1 for _ in _inner_blocks(message.content)) for message in wire))
     check_images(sum(map(_count_images, wire)), max_images, "messages")
@@ -54,10 +56,10 @@ def read_conversation(system: Content | None, wire: Sequence[WireMessage], max_i
     for number, message in enumerate(wire):
         reader.read(message, f"messages[{number}].content")
     check_content(reader.messages)
-    return Conversation(tuple(reader.messages), tuple(reader.images))
+    return MessagesConversation(tuple(reader.messages), tuple(reader.images))
 
 
-def texts_of(content: Content) -> list[str]:
+def texts_of(content: MessageContent) -> list[str]:
     """The texts of its blocks."""
     return [text for block in _blocks(content) if (text := _text_of(Fields(block)))]
 
@@ -89,16 +91,16 @@ class _Reader:
         if not self._add_to_result(f"{_REMINDER}\n{text}\n</system-reminder>"):
             self.messages.append(Instructions(text))
 
-    def _assistant(self, content: Content) -> None:
+    def _assistant(self, content: MessageContent) -> None:
         """Its texts are one, as they were streamed; those of the gateway's own are not the agent's."""
         texts = map(without_marked, texts_of(content))
         uses = [Fields(block) for block in _blocks(content) if block.get("type") == "tool_use"]
         inputs = [msgspec.json.encode(use.all.get("input", {})).decode() for use in uses]
-        calls = [Call(use.text("id"), use.text("name"), input) for use, input in zip(uses, inputs, strict=True)]
+        calls = [ToolCall(use.text("id"), use.text("name"), input) for use, input in zip(uses, inputs, strict=True)]
         self._names |= {call.id: call.name for call in calls}
         self.messages.append(AssistantMessage("".join(texts), tuple(calls)))
 
-    def _user(self, content: Content, param: str) -> None:
+    def _user(self, content: MessageContent, param: str) -> None:
         texts: list[str] = []
         images: list[Image] = []
         results = 0
@@ -140,7 +142,7 @@ class _Reader:
 # --- blocks -----------------------------------------------------------------------------------------
 
 
-def _blocks(content: Content) -> list[Block]:
+def _blocks(content: MessageContent) -> list[Block]:
     """A string is one block of text."""
     return [{"type": "text", "text": content}] if isinstance(content, str) else [*filter(_is_object, content)]
 
@@ -149,7 +151,7 @@ def _is_object(block: object) -> bool:
     return isinstance(block, dict)
 
 
-def _text(content: Content) -> str:
+def _text(content: MessageContent) -> str:
     return "\n\n".join(text for text in texts_of(content) if not text.startswith(_BILLING))
 
 
@@ -205,7 +207,7 @@ def _count_images(message: WireMessage) -> int:
     return sum(1 for block in _inner_blocks(message.content) if block.get("type") == "image")
 
 
-def _inner_blocks(content: Content) -> Iterator[Block]:
+def _inner_blocks(content: MessageContent) -> Iterator[Block]:
     """With those inside results."""
     for block in _blocks(content):
         yield block

@@ -16,16 +16,16 @@ from cursor_gateway.dialects.base import (
     Form,
     JsonReply,
     Replay,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     context_tokens,
     described_in,
 )
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import ReplyState, TextStyle
-from cursor_gateway.dialects.messages.blocks import Composer, Display, Step
+from cursor_gateway.dialects.messages.blocks import BlockStep, Composer, Display
 from cursor_gateway.dialects.messages.claude_code import (
     CHEAPEST,
     Side,
@@ -78,13 +78,13 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     form: Form = MESSAGE_STREAM
 
-    def stream(self, run: RunView, start: Start) -> Encoder:
+    def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         return MessageEncoder(_head(run, start, self.model), self.composer(run, start))
 
-    def whole(self, run: RunView, start: Start) -> "WholeMessage":
+    def whole(self, run: RunView, start: ReplyStart) -> "WholeMessage":
         return WholeMessage(self, run, start)
 
-    def composer(self, run: RunView, start: Start) -> Composer:
+    def composer(self, run: RunView, start: ReplyStart) -> Composer:
         return Composer(run.info.id, self.display, self._cutter(), context_tokens(run, start))
 
     def _cutter(self) -> Cutter | None:
@@ -92,11 +92,11 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
 
 
 class WholeMessage(ReplyState):
-    def __init__(self, reply: MessagesReply, run: RunView, start: Start) -> None:
+    def __init__(self, reply: MessagesReply, run: RunView, start: ReplyStart) -> None:
         self.after = start.after
         self._head, self._composer = _head(run, start, reply.model), reply.composer(run, start)
         super().__init__(self._composer.deltas)
-        self._steps: list[Step] = []
+        self._steps: list[BlockStep] = []
 
     def push(self, event: DocumentEvent, /) -> None:
         self._steps += self._composer.push(event)
@@ -108,7 +108,7 @@ class WholeMessage(ReplyState):
         return msgspec.json.encode(message_of(self._head, self._steps))
 
 
-def _head(run: RunView, start: Start, model: str) -> MessageHead:
+def _head(run: RunView, start: ReplyStart, model: str) -> MessageHead:
     return MessageHead(
         id=message_id(run.info.id, start.after),
         model=model,
@@ -122,7 +122,7 @@ def _resumed(run: RunView, after: int, actions: ActionDisplay) -> tuple[Encoder,
     display = Display(thinking=True, actions=actions)
 
     def message(pause: int) -> MessageEncoder:
-        head = _head(run, Start(pause), run.info.model or "")
+        head = _head(run, ReplyStart(pause), run.info.model or "")
         return MessageEncoder(head, Composer(run.info.id, display))
 
     return Resumed(message, after), 0

@@ -16,19 +16,19 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import ReplyState
 from cursor_gateway.dialects.messages.blocks import (
-    Closed,
+    BlockClosed,
+    BlockOpened,
+    BlockStep,
     Composer,
     Finished,
     Grew,
     Growing,
-    Opened,
-    Step,
-    Whole,
+    WholeBlock,
 )
 from cursor_gateway.dialects.messages.errors import stream_error
 from cursor_gateway.dialects.messages.message import (
+    AnthropicMessage,
     ContentBlock,
-    Message,
     MessageUsage,
     ServerToolUseBlock,
     TextBlock,
@@ -61,7 +61,7 @@ class MessageHead(Struct, frozen=True, kw_only=True):
     request_id: str = ""  # of the request that it answers
 
 
-def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
+def message_of(head: MessageHead, steps: Sequence[BlockStep]) -> AnthropicMessage:
     """Of all its steps."""
     blocks: list[ContentBlock] = []
     texts: list[str] = []
@@ -69,18 +69,18 @@ def message_of(head: MessageHead, steps: Sequence[Step]) -> Message:
     end: Finished | None = None
     for step in steps:
         match step:
-            case Opened(kind=opened):
+            case BlockOpened(kind=opened):
                 kind, texts = opened, []
             case Grew(text=text):
                 texts.append(text)
-            case Closed():
+            case BlockClosed():
                 whole = "".join(texts)
                 blocks.append(TextBlock(whole) if kind == "text" else ThinkingBlock(whole, head.signature))
-            case Whole(block=block):
+            case WholeBlock(block=block):
                 blocks.append(block)
             case Finished():
                 end = step
-    return Message(
+    return AnthropicMessage(
         id=head.id,
         model=head.model,
         content=blocks,
@@ -122,21 +122,21 @@ class MessageEncoder(ReplyState, EventEncoder):
         self._has_begun = True
         return _event("message_start", {"message": message_of(self._head, ())})
 
-    def _frames(self, steps: Sequence[Step]) -> bytes:
+    def _frames(self, steps: Sequence[BlockStep]) -> bytes:
         return b"".join(map(self._frame, steps))
 
-    def _frame(self, step: Step) -> bytes:
+    def _frame(self, step: BlockStep) -> bytes:
         match step:
-            case Opened(kind=kind):
+            case BlockOpened(kind=kind):
                 block, delta = _GROWING[kind]
                 start = self._start(block)
                 self._before_text = _DELTA % (self._index, delta)
                 return start
             case Grew(text=text):
                 return b"%b%b}}\n\n" % (self._before_text, _encode(text))
-            case Closed():
+            case BlockClosed():
                 return self._stop()
-            case Whole(block=block):
+            case WholeBlock(block=block):
                 return self._block(block)
             case Finished(failure=Failure() as failure):
                 return stream_error(failure, self._head.request_id)

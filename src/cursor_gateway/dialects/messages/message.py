@@ -107,14 +107,14 @@ class MessageUsage(Struct, frozen=True, kw_only=True):
     output_tokens: int
 
 
-class CursorFields(Struct, frozen=True, kw_only=True):
+class MessageCursorFields(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
     refused_count: int  # tool calls that were not run because nothing allowed them
     refused: list[RefusedCall] | UnsetType = UNSET  # the first of them
 
 
-class Message(Struct, frozen=True, kw_only=True):
+class AnthropicMessage(Struct, frozen=True, kw_only=True):
     id: str
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
@@ -123,7 +123,7 @@ class Message(Struct, frozen=True, kw_only=True):
     stop_reason: StopReason | None = None
     stop_sequence: str | None = None
     usage: MessageUsage
-    cursor: CursorFields | UnsetType = UNSET
+    cursor: MessageCursorFields | UnsetType = UNSET
 
 
 def message_usage(usage: Usage) -> MessageUsage:

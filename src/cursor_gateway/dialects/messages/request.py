@@ -12,7 +12,12 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.invalid import invalid
-from cursor_gateway.dialects.messages.conversation import Content, Conversation, WireMessage, read_conversation
+from cursor_gateway.dialects.messages.conversation import (
+    MessageContent,
+    MessagesConversation,
+    WireMessage,
+    read_conversation,
+)
 from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, one_of, option_hints
 from cursor_gateway.model.caller_tools import (
     AutoTool,
@@ -59,7 +64,7 @@ class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", 
 
 class MessagesRequest(Struct, frozen=True, kw_only=True):
     model: str
-    conversation: Conversation
+    conversation: MessagesConversation
     stream: bool
     max_tokens: int | None  # None: no limit
     stop: tuple[str, ...]
@@ -110,7 +115,7 @@ _Object: TypeAlias = dict[str, Any]
 
 class _Counted(Struct, frozen=True, kw_only=True):
     messages: Annotated[list[WireMessage], Meta(min_length=1)]
-    system: Content | None = None
+    system: MessageContent | None = None
     tools: list[_Object] | None = None
 
 

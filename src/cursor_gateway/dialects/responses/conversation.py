@@ -23,9 +23,9 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
-    Call,
     Instructions,
     Message,
+    ToolCall,
     ToolMessage,
     UserMessage,
     check_length,
@@ -124,7 +124,7 @@ def _is_own(placed: Placed) -> bool:
 # --- messages ---------------------------------------------------------------------------------------
 
 
-class Conversation(Struct, frozen=True):
+class ResponsesConversation(Struct, frozen=True):
     messages: tuple[Message, ...]
     images: tuple[Image, ...]
     references: dict[int, AnswerId] = {}  # by the number of a message, the answer whose text it has
@@ -169,7 +169,9 @@ class _FilePart(Struct, frozen=True):
     filename: str | None = None
 
 
-def read_conversation(items: Sequence[Placed], instructions: str, forms: Forms, max_images: int) -> Conversation:
+def read_conversation(
+    items: Sequence[Placed], instructions: str, forms: Forms, max_images: int
+) -> ResponsesConversation:
     """Raises `InvalidRequest`."""
     check_images(sum(map(_count_images, items)), max_images, "input")
     reader = _Reader(forms, instructions)
@@ -179,7 +181,7 @@ def read_conversation(items: Sequence[Placed], instructions: str, forms: Forms, 
     # A result may be empty.
     if not any(isinstance(message, ToolMessage) or has_content(message) for message in reader.messages[first:]):
         raise invalid("input", "It contains no text and no image; add a user message.")
-    return Conversation(tuple(reader.messages), tuple(reader.images), reader.references)
+    return ResponsesConversation(tuple(reader.messages), tuple(reader.images), reader.references)
 
 
 class _Reader:
@@ -245,7 +247,7 @@ class _Reader:
         self.references[self._answered] = answer
 
     def _call(self, item: _AnyCall, arguments: str, placed: Placed) -> None:
-        call = Call(item.call_id, self._forms.flat_name(item.name, item.namespace or ""), arguments)
+        call = ToolCall(item.call_id, self._forms.flat_name(item.name, item.namespace or ""), arguments)
         self._called[call.id] = call.name
         before = self._open_answer(placed)
         if before is None:

@@ -16,9 +16,9 @@ from cursor_gateway.dialects.base import (
     Encoder,
     Form,
     Replay,
+    ReplyStart,
     Route,
     RunView,
-    Start,
     StartRun,
     StoredAnswers,
     StoredReply,
@@ -30,15 +30,15 @@ from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, pack
 from cursor_gateway.dialects.responses.conversation import Placed, declared_tools, read_conversation, read_items
 from cursor_gateway.dialects.responses.encoder import (
+    ResponseFold,
     ResponseStream,
-    WholeResponse,
     failure_frames,
     keep_alive,
 )
 from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
 from cursor_gateway.dialects.responses.ids import answer_id
-from cursor_gateway.dialects.responses.output import Head
-from cursor_gateway.dialects.responses.request import Asked, ResponsesRequest, read_body, read_request
+from cursor_gateway.dialects.responses.output import ResponseHead
+from cursor_gateway.dialects.responses.request import KeptRequest, ResponsesRequest, read_body, read_request
 from cursor_gateway.dialects.responses.shapes import CompactionItem, estimated_input
 from cursor_gateway.dialects.responses.stored import deleted, list_items, starting_after
 from cursor_gateway.dialects.responses.toolbox import Forms
@@ -83,7 +83,7 @@ def responses_dialect(max_images: int, now: Callable[[], float], text: TextStyle
 
 
 class ResponsesReply(Struct, frozen=True, kw_only=True):
-    asked: Asked
+    asked: KeptRequest
     known: frozenset[str] = frozenset()  # the items that the client has got before
     starting_after: int = -1  # the number of the last event that it has
     media_type: str = "application/json"
@@ -102,20 +102,20 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
         """Codex repeats it in the later requests of the turn, so that logs and proxies see which run they belong to."""
         return {"x-codex-turn-state": run.info.id} if self.asked.is_codex else {}
 
-    def stream(self, run: RunView, start: Start) -> ResponseStream:
+    def stream(self, run: RunView, start: ReplyStart) -> ResponseStream:
         head = _head(self.asked, run, start.after)
         return ResponseStream(head, context_tokens(run, start), known=self.known, after=self.starting_after)
 
-    def whole(self, run: RunView, start: Start) -> WholeResponse:
-        return WholeResponse(_head(self.asked, run, start.after), context_tokens(run, start))
+    def whole(self, run: RunView, start: ReplyStart) -> ResponseFold:
+        return ResponseFold(_head(self.asked, run, start.after), context_tokens(run, start))
 
 
-def _head(asked: Asked, run: RunView, after: int) -> Head:
-    return Head(run.info.id, after, run.created, run.info.model or asked.model, asked)
+def _head(asked: KeptRequest, run: RunView, after: int) -> ResponseHead:
+    return ResponseHead(run.info.id, after, run.created, run.info.model or asked.model, asked)
 
 
 def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
-    return Resumed(lambda pause: ResponseStream(_head(Asked(), run, pause)), after), 0
+    return Resumed(lambda pause: ResponseStream(_head(KeptRequest(), run, pause)), after), 0
 
 
 def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:
@@ -123,8 +123,8 @@ def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:
     return StoredReply(reply, query.get("stream") == "true")
 
 
-def _kept(kept: bytes) -> Asked:
-    return msgspec.json.decode(kept, type=Asked)
+def _kept(kept: bytes) -> KeptRequest:
+    return msgspec.json.decode(kept, type=KeptRequest)
 
 
 # --- requests ---------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def _read(
     return _beside(start) if is_summary else start
 
 
-def _refused(asked: Asked, now: Callable[[], float], failure: Failure) -> bytes:
-    return failure_frames(Head(_NO_RUN, 0, int(now()), asked.model, asked), failure)
+def _refused(asked: KeptRequest, now: Callable[[], float], failure: Failure) -> bytes:
+    return failure_frames(ResponseHead(_NO_RUN, 0, int(now()), asked.model, asked), failure)
 
 
 def _beside(start: StartRun) -> StartRun:

@@ -7,20 +7,20 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import SSE, EventEncoder
 from cursor_gateway.dialects.deltas import (
-    Answer,
     AnswerFold,
-    Asked,
+    AnswerText,
     Called,
-    Content,
     Delta,
     Ended,
     Noted,
+    OpenQuestion,
     ReplyState,
     Thought,
     Translator,
+    WholeAnswer,
 )
 from cursor_gateway.dialects.marked import marked
-from cursor_gateway.dialects.responses.output import Growing, Head, Output
+from cursor_gateway.dialects.responses.output import Growing, Output, ResponseHead
 from cursor_gateway.dialects.responses.shapes import Event, ItemEvent
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
@@ -44,7 +44,7 @@ _SUMMARY_DELTA = _DELTA % ((b"response.reasoning_summary_text.delta",) * 2)
 class ResponseEvents(ReplyState):
     """A run's events to those of its response, up to where the run pauses, is cut or ends."""
 
-    def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
+    def __init__(self, head: ResponseHead, prompt_tokens: int = 0) -> None:
         """`prompt_tokens` estimates the context of a response that is cut."""
         asked = self._asked = head.asked
         self.output = Output(head)
@@ -100,7 +100,7 @@ class ResponseEvents(ReplyState):
         return answer_events(self.output, replace(answer, text=extract_json(answer.text) or answer.text))
 
 
-def answer_events(output: Output, answer: Answer) -> list[Event]:
+def answer_events(output: Output, answer: WholeAnswer) -> list[Event]:
     """Of an answer that is complete."""
     events = output.begin()
     for delta in answer.deltas():
@@ -110,13 +110,13 @@ def answer_events(output: Output, answer: Answer) -> list[Event]:
 
 def _delta_events(output: Output, delta: Delta, duration_ms: int = 0) -> list[Event]:
     match delta:
-        case Content(text=text):
+        case AnswerText(text=text):
             return output.say(text)
         case Thought(text=text):
             return output.think(text)
         case Called(call=call):
             return output.call(call)
-        case Asked(text=text):
+        case OpenQuestion(text=text):
             return [*output.close(), *output.say(marked(text))]
         case Noted(text=text):  # in the last message: some clients print only that one
             return output.say(f"\n\n{text}" if output.open_item == "message" else text)
@@ -131,7 +131,9 @@ class ResponseStream(ReplyState, EventEncoder):
     event that it has. The numbers stay those of the whole stream.
     """
 
-    def __init__(self, head: Head, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1) -> None:
+    def __init__(
+        self, head: ResponseHead, prompt_tokens: int = 0, *, known: Set[str] = frozenset(), after: int = -1
+    ) -> None:
         self._events = ResponseEvents(head, prompt_tokens)
         super().__init__(self._events.deltas)
         self._output = self._events.output
@@ -163,7 +165,7 @@ class ResponseStream(ReplyState, EventEncoder):
             return b"".join(map(self._frame, self._output.begin()))
         return keep_alive(self._output.last_number) if self._is_codex else SSE.keep_alive
 
-    def answer(self, answer: Answer) -> bytes:
+    def answer(self, answer: WholeAnswer) -> bytes:
         """All frames of an answer that is complete."""
         return b"".join(map(self._frame, answer_events(self._output, answer)))
 
@@ -183,10 +185,10 @@ class ResponseStream(ReplyState, EventEncoder):
         return getattr(event, "item_id", "") in self._known
 
 
-class WholeResponse(ReplyState):
+class ResponseFold(ReplyState):
     """The whole reply; as far as it is there before it is over."""
 
-    def __init__(self, head: Head, prompt_tokens: int = 0) -> None:
+    def __init__(self, head: ResponseHead, prompt_tokens: int = 0) -> None:
         self.after = head.after
         self._events = ResponseEvents(head, prompt_tokens)
         super().__init__(self._events.deltas)
@@ -213,7 +215,7 @@ def keep_alive(number: int = 0) -> bytes:
     return b'event: keepalive\ndata: {"type":"keepalive","sequence_number":%d}\n\n' % number
 
 
-def failure_frames(head: Head, failure: Failure) -> bytes:
+def failure_frames(head: ResponseHead, failure: Failure) -> bytes:
     """The whole stream of a run that failed."""
     nothing = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
-    return ResponseStream(head).answer(Answer("", "", (), Ended(nothing, failure=failure)))
+    return ResponseStream(head).answer(WholeAnswer("", "", (), Ended(nothing, failure=failure)))

@@ -12,7 +12,7 @@ from cursor_gateway.dialects.base import Description, Sample
 from cursor_gateway.dialects.openapi import Fields, Json
 from cursor_gateway.dialects.options import CursorOptions
 from cursor_gateway.dialects.responses.dialect import ResponsesReply
-from cursor_gateway.dialects.responses.request import IGNORED, Asked
+from cursor_gateway.dialects.responses.request import IGNORED, KeptRequest
 from cursor_gateway.dialects.responses.shapes import ResponseStatus, estimated_input
 from cursor_gateway.errors import MediaTypeRefused, TooManyRequests, WebSocketRefused
 
@@ -22,7 +22,7 @@ def describe(sample: Sample) -> Description:
 
 
 def _operations(sample: Sample) -> dict[str, Json]:
-    reply = ResponsesReply(asked=Asked())
+    reply = ResponsesReply(asked=KeptRequest())
     whole = api.json_content(api.ref("Response"), api.whole_example(sample, reply))
     events = api.stream(
         "The name of each event is its type. While the agent is silent, comments keep the connection open; Codex gets "

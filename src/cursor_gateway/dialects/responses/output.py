@@ -10,33 +10,34 @@ import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.actions import Action, action_of
-from cursor_gateway.dialects.deltas import Call, Ended, action_text, cached_tokens
+from cursor_gateway.dialects.actions import ToolAction, action_of
+from cursor_gateway.dialects.deltas import Ended, action_text, cached_tokens
 from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.citations import citations
 from cursor_gateway.dialects.responses.compaction import pack_summary
 from cursor_gateway.dialects.responses.failures import response_error
 from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
-from cursor_gateway.dialects.responses.request import Asked
+from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import Event
 from cursor_gateway.dialects.responses.toolbox import Declared, input_of
 from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
 from cursor_gateway.model.documents import Document, Usage
+from cursor_gateway.model.messages import ToolCall
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
 _LONGEST_OUTPUT = 10_000  # characters of what an action gave: a response has each item twice, and clients send it back
 
 
-class Head(Struct, frozen=True):
+class ResponseHead(Struct, frozen=True):
     """What is known of a response before it begins."""
 
     run_id: str
     after: int
     created: int  # seconds since 1970
     model: str
-    asked: Asked
+    asked: KeptRequest
 
     @property
     def id(self) -> str:
@@ -54,7 +55,7 @@ Growing: TypeAlias = Literal["message", "reasoning"]
 class Output:
     """A response in the making. Each method returns the events that it causes."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: ResponseHead) -> None:
         self._head, self._asked = head, head.asked
         self._items: list[shapes.Item | msgspec.Raw] = []  # those that are finished, or their JSON
         self.index = 0  # of the item that is open, or of the next one
@@ -97,7 +98,7 @@ class Output:
             usage=_usage(end.usage),
             cursor=UNSET
             if end.total is None
-            else shapes.CursorFields(
+            else shapes.ResponseCursorFields(
                 usage=_usage(end.total), refused_count=end.refused_count or UNSET, refused=list(end.refused) or UNSET
             ),
         )
@@ -143,7 +144,7 @@ class Output:
             events.append(self._added(item))
             part = shapes.OutputText(text="")
             events.append(shapes.PartEvent(type="response.content_part.added", part=part, **self._next_at()))
-        return [*events, shapes.TextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
+        return [*events, shapes.OutputTextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
     def think(self, text: str) -> list[Event]:
         events: list[Event] = []
@@ -189,7 +190,7 @@ class Output:
         self._open = self.open_item = None
         return [*events, self._finished(item)]
 
-    def call(self, call: Call) -> list[Event]:
+    def call(self, call: ToolCall) -> list[Event]:
         """A tool of the client's, in the form in which the client declared it."""
         return [*self.close(), *self._call(call, self._asked.forms.of(call.name))]
 
@@ -225,7 +226,7 @@ class Output:
 
     # --- items that are whole from the start; none other is open ------------------------------------
 
-    def _call(self, call: Call, declared: Declared) -> list[Event]:
+    def _call(self, call: ToolCall, declared: Declared) -> list[Event]:
         known: dict[str, Any] = {
             "call_id": call.id,
             "name": declared.name,
@@ -259,13 +260,13 @@ class Output:
         return [
             self._added(replace(item, status="in_progress", content=())),
             shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
-            shapes.TextDelta(delta=text, **self._next_at(item.id)),
+            shapes.OutputTextDelta(delta=text, **self._next_at(item.id)),
             shapes.TextDone(text=text, **self._next_at(item.id)),
             shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
             self._finished(item),
         ]
 
-    def _mcp_call(self, action: Action) -> list[Event]:
+    def _mcp_call(self, action: ToolAction) -> list[Event]:
         arguments = msgspec.json.encode(action.arguments).decode()
         item = shapes.McpCallItem(
             id=self._id("mcp"),

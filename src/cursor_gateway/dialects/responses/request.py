@@ -16,8 +16,8 @@ from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions
 from cursor_gateway.dialects.responses.codex import Codex, read_codex
 from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.conversation import (
-    Conversation,
     Placed,
+    ResponsesConversation,
     compacted_response,
     declared_tools,
     read_conversation,
@@ -62,7 +62,7 @@ REFUSED: dict[str, str] = {
 # --- what is asked for ------------------------------------------------------------------------------
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class KeptRequest(Struct, frozen=True, kw_only=True):
     """What a response depends on beside the run. It is kept, so that the response can be made again."""
 
     model: str = ""
@@ -79,9 +79,9 @@ class Asked(Struct, frozen=True, kw_only=True):
 
 
 class ResponsesRequest(Struct, frozen=True, kw_only=True):
-    asked: Asked
+    asked: KeptRequest
     model: str | None
-    conversation: Conversation
+    conversation: ResponsesConversation
     instructions: str  # for this turn alone
     toolbox: Toolbox
     format: Format | None
@@ -195,7 +195,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     continues = follows is not None or wire.conversation is not None
     format = _format(wire)
     return ResponsesRequest(
-        asked=Asked(
+        asked=KeptRequest(
             model=wire.model or "",
             echo=_echo(wire, is_brief=codex is not None),
             input=received,

@@ -164,7 +164,7 @@ class ConversationReference(Struct, frozen=True):
     id: str
 
 
-class CursorFields(Struct, frozen=True, kw_only=True):
+class ResponseCursorFields(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
     usage: ResponseUsage  # all model calls of the run added up, as the agent reports it
@@ -210,7 +210,7 @@ class Response(Echo, frozen=True, kw_only=True):
     model: str
     output: tuple[Item, ...] = ()
     usage: ResponseUsage | None = None  # of this response; its total is the size of the conversation
-    cursor: CursorFields | UnsetType = UNSET
+    cursor: ResponseCursorFields | UnsetType = UNSET
 
 
 # --- events -----------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class PartEvent(_InItem, frozen=True, kw_only=True):
     part: OutputText
 
 
-class TextDelta(_InItem, frozen=True, kw_only=True):
+class OutputTextDelta(_InItem, frozen=True, kw_only=True):
     type: Literal["response.output_text.delta"] = "response.output_text.delta"
     content_index: int = 0
     delta: str
@@ -328,7 +328,7 @@ Event: TypeAlias = (
     StateChanged
     | ItemEvent
     | PartEvent
-    | TextDelta
+    | OutputTextDelta
     | AnnotationAdded
     | TextDone
     | SummaryPartEvent

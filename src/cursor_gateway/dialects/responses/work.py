@@ -2,7 +2,7 @@
 
 import msgspec
 
-from cursor_gateway.dialects.actions import Action
+from cursor_gateway.dialects.actions import ToolAction
 from cursor_gateway.dialects.responses.shapes import OpenPage, Search, WebSource
 from cursor_gateway.model.document_events import DocumentStarted
 from cursor_gateway.wire.payload import Fields
@@ -32,7 +32,7 @@ def doing(started: DocumentStarted) -> str:
             return ""
 
 
-def web_action(action: Action) -> Search | OpenPage | None:
+def web_action(action: ToolAction) -> Search | OpenPage | None:
     """None: it is something else."""
     if action.name in _PAGES:
         return OpenPage(url=Fields(action.arguments).text("url"))
@@ -43,7 +43,7 @@ def web_action(action: Action) -> Search | OpenPage | None:
     return None
 
 
-def pages_of(action: Action) -> dict[str, str]:
+def pages_of(action: ToolAction) -> dict[str, str]:
     """The web pages that it found or opened: their titles by their addresses."""
     if action.name in _PAGES:
         url = Fields(action.arguments).text("url")

@@ -27,7 +27,7 @@ class _Run(NamedTuple):
     lines: list[str]  # HTML
 
 
-class Change(NamedTuple):
+class LineChange(NamedTuple):
     added: int
     removed: int
     html: str
@@ -39,12 +39,12 @@ class Change(NamedTuple):
         return f'<span class="counts">{added if self.added else ""} {removed if self.removed else ""}</span>'
 
 
-def change(diff: Diff, language: str, *, compares: bool = True) -> Change:
+def change(diff: Diff, language: str, *, compares: bool = True) -> LineChange:
     """Without comparing, all old lines come before all new ones."""
     return _change(list(_runs(diff, language, compares)))
 
 
-def creation(content: str, language: str) -> Change:
+def creation(content: str, language: str) -> LineChange:
     """The whole file as added."""
     lines = split_lines(highlighted(content, language))
     return _change([_Run("+", None, 1, lines)] if lines else [], creates=True)
@@ -72,7 +72,7 @@ def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
         yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
 
 
-def _change(runs: list[_Run], *, creates: bool = False) -> Change:
+def _change(runs: list[_Run], *, creates: bool = False) -> LineChange:
     added, removed = (sum(len(run.lines) for run in runs if run.sign == sign) for sign in ("+", "−"))
     old_numbers = [] if creates else [_column(_numbers(run.old, len(run.lines)) for run in runs)]
     new_numbers = _column(_numbers(run.new, len(run.lines)) for run in runs)
@@ -82,7 +82,7 @@ def _change(runs: list[_Run], *, creates: bool = False) -> Change:
         f'<div class="gutter" aria-hidden="true">{"".join([*old_numbers, new_numbers, signs])}</div>'
         f"<pre>{code_part(''.join(map(_tagged, runs)))}</pre></div>"
     )
-    return Change(added, removed, html if runs else "")
+    return LineChange(added, removed, html if runs else "")
 
 
 def _column(pieces: Iterable[str]) -> str:

@@ -78,7 +78,7 @@ _TEXT_FIELDS = {"shell": "stdout", "webFetch": "markdown"}  # where a tool's tex
 REJECTED: dict[str, Any] = {"rejected": {"reason": "The agent's configuration, a hook or its mode did not allow it."}}
 
 
-class ToolCall(Struct):
+class AcpCall(Struct):
     """A call so far: updates contain only changes."""
 
     id: str
@@ -109,8 +109,8 @@ class ToolCall(Struct):
         return self.tool in ("updateTodos", "createPlan", "askQuestion")
 
 
-def call_of(update: Fields) -> ToolCall:
-    call = ToolCall(update.text("toolCallId"), first_title=update.text("title"), payload=update.all)
+def call_of(update: Fields) -> AcpCall:
+    call = AcpCall(update.text("toolCallId"), first_title=update.text("title"), payload=update.all)
     learn(call, update)
     return call
 
@@ -122,11 +122,11 @@ def asked_call(requested: Fields) -> Fields:
     return Fields({name: value for name, value in requested.all.items() if name != "content"} | {"locations": places})
 
 
-def has_made_up_id(call: ToolCall) -> bool:
+def has_made_up_id(call: AcpCall) -> bool:
     return _MADE_UP_ID.fullmatch(call.id) is not None
 
 
-def learn(call: ToolCall, update: Fields) -> None:
+def learn(call: AcpCall, update: Fields) -> None:
     """Adds what an update contains. What comes later wins, unless it is empty."""
     call.title = update.text("title") or call.title
     call.kind = call.kind or update.text("kind")
@@ -146,7 +146,7 @@ def learn(call: ToolCall, update: Fields) -> None:
     _add_what_titles_say(call)
 
 
-def merge(call: ToolCall, other: ToolCall) -> None:
+def merge(call: AcpCall, other: AcpCall) -> None:
     """Adds what another report of the same call contains."""
     call.first_title = other.first_title
     reported = {"title": other.title, "status": other.status, "content": other.content, "rawOutput": other.output}
@@ -154,7 +154,7 @@ def merge(call: ToolCall, other: ToolCall) -> None:
     call.started_ms, call.is_announced = other.started_ms, True
 
 
-def _mcp_args(call: ToolCall, given: Fields) -> dict[str, Any]:
+def _mcp_args(call: AcpCall, given: Fields) -> dict[str, Any]:
     """The server, the tool and its arguments, which are in a field of their own or beside the names."""
     is_named = given.text("providerIdentifier", "serverIdentifier", "toolName") or given.all.keys() == {"name", "args"}
     names = _MCP_NAMES if is_named else frozenset[str]()
@@ -170,7 +170,7 @@ def _mcp_args(call: ToolCall, given: Fields) -> dict[str, Any]:
     return {**call.args, **named, "args": {**Fields(call.args).object("args").all, **args}}
 
 
-def _add_what_titles_say(call: ToolCall) -> None:
+def _add_what_titles_say(call: AcpCall) -> None:
     subject = found[1] if (found := _QUOTED.search(call.title)) else ""
     match call.tool:
         case "shell" if (found := _COMMAND_TITLE.fullmatch(call.title)) and not call.args.get("command"):
@@ -194,7 +194,7 @@ def _add_what_titles_say(call: ToolCall) -> None:
             call.args |= {"path": path} if path else {}
 
 
-def _tool(call: ToolCall, given: Fields) -> str:
+def _tool(call: AcpCall, given: Fields) -> str:
     title, kind = call.first_title, call.kind
     if given.text("providerIdentifier", "serverIdentifier"):
         return "mcp"
@@ -221,13 +221,13 @@ def _by_output(output: object) -> str:
     return "shell" if {"exitCode", "stdout"} <= Fields(output).all.keys() else ""
 
 
-def started(call: ToolCall) -> Action:
+def started(call: AcpCall) -> Action:
     if not call.tool:
         return OtherTool(tool=_plain(call), arguments=call.args)
     return read_call(call.tool, call.args)
 
 
-def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
+def ended(call: AcpCall, status: str = "completed") -> tuple[Action, Outcome]:
     if call.is_denied:
         return _read(call, REJECTED)
     text = call.output if isinstance(call.output, str) else _text(call)
@@ -256,12 +256,12 @@ def ended(call: ToolCall, status: str = "completed") -> tuple[Action, Outcome]:
             return _read(call, {"success": {"content": other} if other else {}})
 
 
-def also_changed(call: ToolCall) -> list[tuple[Action, Outcome]]:
+def also_changed(call: AcpCall) -> list[tuple[Action, Outcome]]:
     """The other files of a call that has changed several."""
     return [_edited(diffs, call) for diffs in _changed_files(call)[1:]]
 
 
-def denied(call: ToolCall, reason: str) -> tuple[Action, Outcome]:
+def denied(call: AcpCall, reason: str) -> tuple[Action, Outcome]:
     """A call that the gateway did not allow."""
     return _read(call, {"rejected": {"reason": reason}})
 
@@ -276,7 +276,7 @@ def _failure(tool: str, output: Fields) -> dict[str, Any]:
     return {}
 
 
-def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
+def _read(call: AcpCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
     if call.tool:
         return read_result(call.tool, call.args, result)
     action, outcome = read_result(_plain(call), {}, result)
@@ -284,13 +284,13 @@ def _read(call: ToolCall, result: dict[str, Any]) -> tuple[Action, Outcome]:
     return OtherTool(tool=_plain(call), arguments=call.args, data=data), outcome
 
 
-def _plain(call: ToolCall) -> str:
+def _plain(call: AcpCall) -> str:
     """A name for an unknown tool."""
     words = re.findall(r"[a-z0-9]+", _QUOTED.sub("", call.first_title).casefold())
     return "_".join(words[:4]) or call.kind or "tool"
 
 
-def _changed_files(call: ToolCall) -> list[list[Fields]]:
+def _changed_files(call: AcpCall) -> list[list[Fields]]:
     """The diffs of each file, that of the call first: an edit in several places of a file has several."""
     if call.tool not in ("edit", "write", "delete", ""):
         return []
@@ -302,7 +302,7 @@ def _changed_files(call: ToolCall) -> list[list[Fields]]:
     return [files[path] for path in sorted(files, key=lambda path: path != named)]
 
 
-def _edited(diffs: list[Fields], call: ToolCall) -> tuple[Action, Outcome]:
+def _edited(diffs: list[Fields], call: AcpCall) -> tuple[Action, Outcome]:
     """The texts are whole files, or lines of a patch without their first characters, which include its header."""
     path = diffs[0].text("path") or Fields(call.args).text("path")
     sides = [_without_headers(diff.text("oldText"), diff.text("newText"), path) for diff in diffs]
@@ -353,9 +353,9 @@ def _name(path: str) -> str:
     return re.split(r"[\\/]", path.strip())[-1]
 
 
-def _parts(call: ToolCall) -> list[Fields]:
+def _parts(call: AcpCall) -> list[Fields]:
     return [part for whole in map(Fields, call.content) if (part := whole.object("content")).all]
 
 
-def _text(call: ToolCall) -> str:
+def _text(call: AcpCall) -> str:
     return "\n".join(text for part in _parts(call) if (text := part.text("text")))

@@ -46,7 +46,7 @@ _NOT_DECIDED = {"outcome": {"outcome": "cancelled"}}
 _SKIPPED = {"outcome": {"outcome": "skipped", "reason": SKIPPED}}
 
 
-class Refused(Exception):
+class AgentRefused(Exception):
     """The agent's answer to a request was an error."""
 
     def __init__(self, code: int, text: str) -> None:
@@ -160,7 +160,7 @@ class AgentConnection:
         params = {"protocolVersion": _PROTOCOL, "clientCapabilities": _CAPABILITIES, "clientInfo": client}
         try:
             response = await self.request("initialize", params, seconds)
-        except Refused as refused:
+        except AgentRefused as refused:
             raise refused.error(False) from refused
         except AgentCrashed as crashed:
             if "unknown command" in crashed.details:
@@ -172,12 +172,12 @@ class AgentConnection:
             raise AgentMisconfigured("This cursor-agent uses another version of ACP; update it, or use the CLI.")
 
     async def request(self, method: str, params: dict[str, Any], seconds: float | None) -> Any:
-        """Raises `Refused`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
+        """Raises `AgentRefused`, `AgentTimedOut`, `AgentCrashed`. `seconds` None: no timeout."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._rpc.request(method, params)
         except RpcError as error:
-            raise Refused(error.code, error_text(str(error), error.data)) from error
+            raise AgentRefused(error.code, error_text(str(error), error.data)) from error
         except TimeoutError:
             raise AgentTimedOut(
                 f"The agent did not answer `{method}` within {seconds:g} s; try again, or run `cursor-gateway doctor`."
@@ -192,7 +192,7 @@ class AgentConnection:
         """Whether it answers at all, even with an error."""
         try:
             await self.request("session/list", {}, seconds)
-        except Refused:
+        except AgentRefused:
             return True
         except AgentError:
             return False

@@ -26,7 +26,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
 )
 from cursor_gateway.sources.acp.calls import (
-    ToolCall,
+    AcpCall,
     also_changed,
     call_of,
     denied,
@@ -85,7 +85,7 @@ class AcpDecoder:
         self._watch = TrailerWatch()
         self._text, self._thinking = PairJoiner(), PairJoiner()
         self._is_thinking = False
-        self._calls: dict[str, ToolCall] = {}
+        self._calls: dict[str, AcpCall] = {}
         self._settled: set[str] = set()  # calls whose end was reported
         self._todos: dict[str, tuple[str, str]] = {}  # as last reported
         self._todo_ids: dict[str, str] = {}  # as they were reported: a plan, which has none, may come first
@@ -129,7 +129,7 @@ class AcpDecoder:
         return self._take()
 
     @property
-    def _plans(self) -> list[ToolCall]:
+    def _plans(self) -> list[AcpCall]:
         """Plans that are about to be proposed: their to-dos are not those of the agent yet."""
         return [
             call
@@ -204,7 +204,7 @@ class AcpDecoder:
             self._out.append(ToolEnded(call.id, action, outcome, payload=call.payload))
         return self._take()
 
-    def announce(self, call: ToolCall, session_id: str = "") -> None:
+    def announce(self, call: AcpCall, session_id: str = "") -> None:
         """A call that is known only from a request for permission. It may be reported under another id, as those for
         web pages are: later, or it was already."""
         call.parent = _call_of(self._subagents.get(session_id))
@@ -215,7 +215,7 @@ class AcpDecoder:
         call.is_announced = reported is not None
         self._calls[call.id] = reported or call
 
-    def is_another(self, call: ToolCall, session_id: str = "") -> bool:
+    def is_another(self, call: AcpCall, session_id: str = "") -> bool:
         """Whether a request for permission has the id of another call: each session counts its web pages from 0."""
         known = self._calls.get(call.id)
         if known is None or not has_made_up_id(call):
@@ -227,7 +227,7 @@ class AcpDecoder:
     def call_ids(self) -> frozenset[str]:
         return frozenset(self._calls)
 
-    def call(self, call_id: str) -> ToolCall | None:
+    def call(self, call_id: str) -> AcpCall | None:
         """A call that has started."""
         return self._calls.get(call_id)
 
@@ -329,7 +329,7 @@ class AcpDecoder:
             else:
                 self._end_call(call, status, update.all, at_ms)
 
-    def _permitted(self, call: ToolCall) -> ToolCall | None:
+    def _permitted(self, call: AcpCall) -> AcpCall | None:
         """The request for permission that came before this call, under another id: so do those for web pages. A call
         that does not say yet which page it is about gets one when it runs."""
         if call.is_reported or call.tool not in ("webFetch", "webSearch"):
@@ -345,16 +345,16 @@ class AcpDecoder:
             same = sorted(unsure, key=lambda other: other.is_denied)
         return next(iter(same), None)
 
-    def _is_unreported(self, call: ToolCall) -> bool:
+    def _is_unreported(self, call: AcpCall) -> bool:
         return not call.is_reported and not self._is_callers(call)
 
-    def _start(self, call: ToolCall) -> None:
+    def _start(self, call: AcpCall) -> None:
         self._boundary()
         call.is_reported = True
         if call.id not in self._settled:
             self._out.append(ToolStarted(call.id, started(call), payload=call.payload, parent=call.parent))
 
-    def _end_call(self, call: ToolCall, status: str, payload: object, at_ms: float | None) -> None:
+    def _end_call(self, call: AcpCall, status: str, payload: object, at_ms: float | None) -> None:
         if call.id in self._settled:
             return
         self._settled.add(call.id)
@@ -398,7 +398,7 @@ class AcpDecoder:
             self._held[call.id] = "failed" if state in ("failed", "error") else "completed", at_ms
         self._release_subagents()
 
-    def _hold(self, call: ToolCall, status: str, at_ms: float | None) -> None:
+    def _hold(self, call: AcpCall, status: str, at_ms: float | None) -> None:
         self._held[call.id] = status, at_ms
         if not Fields(call.output).flag("isBackground"):
             for subagent in self._subagents.values():
@@ -416,7 +416,7 @@ class AcpDecoder:
                 call.output = {**(call.output or {}), "conversationSteps": [message]}
             self._end_call(call, status, call.payload, at_ms)
 
-    def _is_callers(self, call: ToolCall) -> bool:
+    def _is_callers(self, call: AcpCall) -> bool:
         if self._user_tool is not None:
             server = Fields(call.args).text("server") if call.tool == "getMcpTools" else call.server
             return self._user_tool.is_called_by(server)
@@ -477,11 +477,11 @@ def _call_of(subagent: Subagent | None) -> str | None:
     return None if subagent is None else subagent.call_id
 
 
-def _subject(call: ToolCall) -> str:
+def _subject(call: AcpCall) -> str:
     return Fields(call.args).text("url", "searchTerm") if call.tool in ("webFetch", "webSearch") else ""
 
 
-def _same_page(call: ToolCall, other: ToolCall) -> bool:
+def _same_page(call: AcpCall, other: AcpCall) -> bool:
     is_alike = (call.tool, call.parent) == (other.tool, other.parent)
     return is_alike and _subject(call) != "" and _subject(call) == _subject(other)
 

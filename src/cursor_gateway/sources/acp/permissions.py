@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from cursor_gateway.sources.acp.calls import ToolCall
+from cursor_gateway.sources.acp.calls import AcpCall
 from cursor_gateway.sources.cursor.rules import (
     is_allowed_command,
     is_allowed_page,
@@ -13,7 +13,7 @@ from cursor_gateway.sources.cursor.rules import (
 from cursor_gateway.wire.payload import Fields
 
 
-def is_allowed(call: ToolCall, rules: Sequence[str], workspace: str) -> bool:
+def is_allowed(call: AcpCall, rules: Sequence[str], workspace: str) -> bool:
     args = Fields(call.args)
     match call.tool:
         case "shell":

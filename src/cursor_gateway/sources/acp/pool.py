@@ -37,7 +37,7 @@ Start = Callable[[str, int], Awaitable[AgentConnection]]
 """A workspace and the number of a configuration."""
 
 
-class Member:
+class PooledAgent:
     """One agent, perhaps still starting."""
 
     def __init__(self, workspace: str, slot: int, starting: "asyncio.Task[AgentConnection]", now: float) -> None:
@@ -61,7 +61,7 @@ class Member:
         return self.connection is not None and wanted in self.connection.prepared
 
 
-class Place(Struct, frozen=True):
+class PoolPlace(Struct, frozen=True):
     """A place in an agent; `release` must be awaited."""
 
     connection: AgentConnection
@@ -74,7 +74,7 @@ class Place(Struct, frozen=True):
 class Pool:
     def __init__(self, start: Start, options: PoolOptions) -> None:
         self._start, self._options = start, options
-        self._members: list[Member] = []
+        self._members: list[PooledAgent] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._changed = asyncio.Event()  # replaced after each change
         self._maintenance: asyncio.Task[None] | None = None
@@ -92,7 +92,7 @@ class Pool:
         session_id: str | None,
         is_waiting: Callable[[], bool],
         prepared: Hashable = None,
-    ) -> Place:
+    ) -> PoolPlace:
         """In the agent with the session; otherwise, if there is a choice, in one with such a prepared session.
 
         Raises what the start of an agent raises, `AgentTimedOut` when none is free, `ShuttingDown`.
@@ -107,7 +107,7 @@ class Pool:
             if member.starting.cancelled():
                 raise _shutting_down()
             connection = member.starting.result()
-            return Place(
+            return PoolPlace(
                 connection, member.workspace, partial(self._release, member, connection, is_waiting), member.slot
             )
         except BaseException:
@@ -129,7 +129,7 @@ class Pool:
             del self._slots[next(iter(self._slots))]
 
     async def _release(
-        self, member: Member, connection: AgentConnection, is_waiting: Callable[[], bool], is_stuck: bool | None
+        self, member: PooledAgent, connection: AgentConnection, is_waiting: Callable[[], bool], is_stuck: bool | None
     ) -> None:
         member.active -= 1
         member.waits.remove(is_waiting)
@@ -182,7 +182,7 @@ class Pool:
 
     # --- choosing -----------------------------------------------------------------------------------
 
-    async def _free_member(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> Member:
+    async def _free_member(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> PooledAgent:
         try:
             async with asyncio.timeout(self._options.place_seconds):
                 while not self._is_closed:
@@ -198,7 +198,7 @@ class Pool:
             ) from None
         raise _shutting_down()
 
-    def _choose(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> Member | None:
+    def _choose(self, workspace: str, model: str, session_id: str | None, prepared: Hashable) -> PooledAgent | None:
         mine = self._of(workspace, model)
         has_room = sum(not member.only_waits for member in self._members) < self._options.max_processes
         slot = self._slots.get(session_id or "")
@@ -222,7 +222,7 @@ class Pool:
             return self._add(workspace, None, min(idle, key=lambda member: member.used_at))
         return None
 
-    def _of(self, workspace: str, model: str) -> list[Member]:
+    def _of(self, workspace: str, model: str) -> list[PooledAgent]:
         return [
             member
             for member in self._members
@@ -232,26 +232,26 @@ class Pool:
             and member.turns < self._options.max_turns
         ]
 
-    def _add(self, workspace: str, slot: int | None, replaced: Member | None) -> Member:
+    def _add(self, workspace: str, slot: int | None, replaced: PooledAgent | None) -> PooledAgent:
         if replaced is not None:
             self._members.remove(replaced)
         taken = {member.slot for member in self._members}
         if slot is None:
             slot = next(number for number in range(len(taken) + 1) if number not in taken)
         task = asyncio.get_running_loop().create_task(self._start_member(workspace, slot, replaced), name="acp start")
-        member = Member(workspace, slot, task, self._now())
+        member = PooledAgent(workspace, slot, task, self._now())
         self._members.append(member)
         task.add_done_callback(lambda task: self._started(member, task))
         if self._maintenance is None:
             self._maintenance = asyncio.get_running_loop().create_task(self._maintain(), name="acp pool")
         return member
 
-    async def _start_member(self, workspace: str, slot: int, replaced: Member | None) -> AgentConnection:
+    async def _start_member(self, workspace: str, slot: int, replaced: PooledAgent | None) -> AgentConnection:
         if replaced is not None and replaced.connection is not None:
             await replaced.connection.end()
         return await self._start(workspace, slot)
 
-    def _started(self, member: Member, task: "asyncio.Task[AgentConnection]") -> None:
+    def _started(self, member: PooledAgent, task: "asyncio.Task[AgentConnection]") -> None:
         if task.cancelled() or task.exception() is not None:
             self._forget(member)
         else:
@@ -263,21 +263,21 @@ class Pool:
 
     # --- ending -------------------------------------------------------------------------------------
 
-    def _gone(self, member: Member) -> None:
+    def _gone(self, member: PooledAgent) -> None:
         """The agent died. Its turns get an error from the connection."""
         if member in self._members:
             self._end_in_background(member)
 
-    def _forget(self, member: Member) -> None:
+    def _forget(self, member: PooledAgent) -> None:
         if member in self._members:
             self._members.remove(member)
         self._wake()
 
-    def _end_in_background(self, member: Member) -> None:
+    def _end_in_background(self, member: PooledAgent) -> None:
         self._forget(member)
         self.run_in_background(self._end(member))
 
-    async def _end(self, member: Member) -> None:
+    async def _end(self, member: PooledAgent) -> None:
         self._forget(member)
         await asyncio.wait([member.starting])
         if member.connection is not None:
@@ -298,7 +298,7 @@ class Pool:
                     member.checked_at = now
                     self.run_in_background(self._check_health(member, member.connection))
 
-    async def _check_health(self, member: Member, connection: AgentConnection) -> None:
+    async def _check_health(self, member: PooledAgent, connection: AgentConnection) -> None:
         if not await connection.is_responsive(self._options.answer_seconds) and not member.active:
             await self._end(member)
 
@@ -312,7 +312,7 @@ class Pool:
         self._changed = asyncio.Event()
 
 
-def _is_idle(member: Member) -> bool:
+def _is_idle(member: PooledAgent) -> bool:
     return not member.active and member.connection is not None
 
 

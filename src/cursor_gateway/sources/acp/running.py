@@ -16,8 +16,8 @@ from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
 from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
-from cursor_gateway.sources.acp.calls import ToolCall, asked_call, call_of, learn
-from cursor_gateway.sources.acp.connection import AgentConnection, Refused, Session
+from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, learn
+from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
 from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
@@ -132,7 +132,7 @@ class RunningTurn:
             case None:
                 self._put(self._decoder.finish(prompt.result(), self._spent(counted(prompt.result())), self._elapsed()))
                 self._is_over = True
-            case Refused() as refused:
+            case AgentRefused() as refused:
                 self._fail(refused.error(self._policy.has_key))
             case AgentError() as error:
                 self._fail(error)
@@ -197,7 +197,7 @@ class RunningTurn:
 
     # --- questions ----------------------------------------------------------------------------------
 
-    async def _refusal(self, call: ToolCall, requested: Fields) -> Outcome | None:
+    async def _refusal(self, call: AcpCall, requested: Fields) -> Outcome | None:
         """How the call ends if it is not allowed. None: it is."""
         offered, person, workspace = self._turn.offered, self._turn.approver, self._turn.workspace
         if offered is not None:  # only the caller's tools, whatever the operator's rules allow

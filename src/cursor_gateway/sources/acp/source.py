@@ -25,9 +25,9 @@ from cursor_gateway.errors import (
     unknown_model,
 )
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
-from cursor_gateway.sources.acp.connection import AgentConnection, PreparedSession, Refused, Session, no_acp
+from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, PreparedSession, Session, no_acp
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
-from cursor_gateway.sources.acp.pool import Place, Pool, PoolOptions
+from cursor_gateway.sources.acp.pool import Pool, PoolOptions, PoolPlace
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
 from cursor_gateway.sources.cursor.agent_files import agent_files
@@ -172,7 +172,7 @@ class CursorAcpSource(Source):
             # If this is cancelled again, the release continues in the background.
             await asyncio.wait([self._pool.run_in_background(self._leave(place, running, session))])
 
-    async def _leave(self, place: Place, running: RunningTurn, session: Session) -> None:
+    async def _leave(self, place: PoolPlace, running: RunningTurn, session: Session) -> None:
         connection, seconds = place.connection, self._options.grace_seconds
         is_stuck = await running.stop(connection, seconds)
         try:
@@ -181,7 +181,7 @@ class CursorAcpSource(Source):
         finally:
             await place.release(is_stuck)
 
-    async def _open_turn(self, turn: Turn) -> tuple[Place, Session, bool]:
+    async def _open_turn(self, turn: Turn) -> tuple[PoolPlace, Session, bool]:
         """And whether both were ready. An agent that died while idle is only noticed here, so another one is tried."""
         for is_last in (turn.offered is not None, True):
             pids = self._pool.pids
@@ -211,7 +211,7 @@ class CursorAcpSource(Source):
 
     # --- agents -------------------------------------------------------------------------------------
 
-    async def _place(self, turn: Turn) -> Place:
+    async def _place(self, turn: Turn) -> PoolPlace:
         """With the caller's tools, an agent for this run only: their address differs for each run."""
         if turn.offered is None:
             return await self._pool.place(turn.workspace, turn.model, turn.session_id, turn.is_waiting, _purpose(turn))
@@ -220,7 +220,7 @@ class CursorAcpSource(Source):
         workspace = confine(turn, turn.offered, user_configuration(self._environ))
         environment = without_proxy(self._environment(configuration_of(turn)))
         connection = await self._open(program, ALLOWED_TOOLS, workspace, environment)
-        return Place(connection, workspace, lambda is_stuck: connection.end())
+        return PoolPlace(connection, workspace, lambda is_stuck: connection.end())
 
     async def _start(self, workspace: str, slot: int) -> AgentConnection:
         program = await self._probe()
@@ -269,7 +269,7 @@ class CursorAcpSource(Source):
 
     # --- sessions -----------------------------------------------------------------------------------
 
-    async def _session(self, place: Place, turn: Turn) -> tuple[Session, bool]:
+    async def _session(self, place: PoolPlace, turn: Turn) -> tuple[Session, bool]:
         """And whether it was open before.
 
         Raises an `AgentError`; `SessionLost` if the agent no longer has the session.
@@ -284,7 +284,7 @@ class CursorAcpSource(Source):
                 session, is_open = await self._open_session(connection, turn, place.workspace), False
             connection.sessions[session.id] = session
             await self._configure(connection, session, turn)
-        except Refused as refused:
+        except AgentRefused as refused:
             raise refused.error(self._policy.has_key) from refused
         return session, is_open
 
@@ -355,7 +355,7 @@ class CursorAcpSource(Source):
         try:  # the agent replays the history, which has no listener
             params["sessionId"] = turn.session_id
             loaded = await connection.request("session/load", params, self._options.session_seconds)
-        except Refused as refused:
+        except AgentRefused as refused:
             if refused.is_invalid or "not found" in str(refused):
                 raise SessionLost(
                     "The agent no longer has this session; start a new conversation.", details=str(refused)
@@ -400,7 +400,7 @@ class CursorAcpSource(Source):
                 for option, value in (settings or {}).items():
                     if option in models.options and models.options[option].current != value:
                         await self._choose(connection, session, option, value)
-            except Refused as refused:
+            except AgentRefused as refused:
                 if not refused.is_invalid:
                     raise
                 settings = None
@@ -414,7 +414,7 @@ class CursorAcpSource(Source):
             params = {"sessionId": id, "configId": option, "value": value}
             answer = await connection.request("session/set_config_option", params, seconds)
             session.models.learn(Fields(answer))
-        except Refused as refused:
+        except AgentRefused as refused:
             if not refused.is_unknown_method or option != "model":
                 raise
             await connection.request("session/set_model", {"sessionId": id, "modelId": value}, seconds)

@@ -33,14 +33,14 @@ from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
     Assistant,
-    Connection,
+    ConnectionRecord,
     Line,
-    Query,
-    Result,
+    QueryRecord,
+    ResultRecord,
     Retry,
     System,
     Thinking,
-    ToolCall,
+    ToolCallRecord,
     Torn,
     Unknown,
     Unreadable,
@@ -58,7 +58,7 @@ from cursor_gateway.wire.surrogates import PairJoiner, repair
 if TYPE_CHECKING:
     from cursor_gateway.sources.cursor.ask_user import UserTool
 
-_TIMED = (Assistant, Thinking, ToolCall, Query, Connection, Retry)  # records with a time
+_TIMED = (Assistant, Thinking, ToolCallRecord, QueryRecord, ConnectionRecord, Retry)  # records with a time
 _UNRECOGNIZED = (Unknown, Unreadable)
 _STRAY_LINES = 40  # lines of non-JSON output kept to explain a failure
 # The CLI's own answers in the place of a person, where no rule allows a web page or an MCP tool.
@@ -274,13 +274,13 @@ class CursorDecoder:
                 self._repetition(message.text)
             case Torn(record=torn):
                 self._torn(torn)
-            case ToolCall():
+            case ToolCallRecord():
                 self._tool_call(record)
-            case Query(subtype="request"):
+            case QueryRecord(subtype="request"):
                 self._query(record)
-            case Query():
+            case QueryRecord():
                 self._query_answered(record)
-            case Result():
+            case ResultRecord():
                 self._result(record)
             case System(subtype="init", session_id=session_id, model=model):
                 if not self._has_started:
@@ -293,7 +293,7 @@ class CursorDecoder:
                 self._unrecognized(f"system {subtype}")
             case User(message=message):
                 self._out.append(PromptEchoed(message.text))
-            case Connection(subtype=subtype, attempt=attempt):
+            case ConnectionRecord(subtype=subtype, attempt=attempt):
                 self._out.append(
                     Notice("reconnected" if subtype == "reconnected" else "reconnecting", clamped(attempt))
                 )
@@ -311,7 +311,7 @@ class CursorDecoder:
         """Reported beside the text: an unknown line does not end a segment."""
         self._out.append(Unrecognized(reason))
 
-    def _result(self, record: Result) -> None:
+    def _result(self, record: ResultRecord) -> None:
         if self.finished:
             return
         self._boundary()
@@ -331,7 +331,7 @@ class CursorDecoder:
 
     # --- tools --------------------------------------------------------------------------------------
 
-    def _tool_call(self, record: ToolCall) -> None:
+    def _tool_call(self, record: ToolCallRecord) -> None:
         call = Fields(record.tool_call)
         if too_deep(record.tool_call) or (record.arguments is not None and too_deep(record.arguments)):
             self._unrecognized("nested too deeply")
@@ -408,7 +408,7 @@ class CursorDecoder:
         server = _server(fields) or fields.text("name").removesuffix(f"-{self._user_tool.name}")
         return self._user_tool.is_called_by(server)
 
-    def _named_call(self, record: ToolCall, call: Fields) -> None:
+    def _named_call(self, record: ToolCallRecord, call: Fields) -> None:
         """The oldest shapes: a name and arguments in one event. Nothing is known but that the tool was called."""
         function = call.object("function")
         name = record.name or function.text("name")
@@ -437,7 +437,7 @@ class CursorDecoder:
             self._start_nameless_call(tool)
         return self._nameless[tool].pop(0)
 
-    def _query(self, record: Query) -> None:
+    def _query(self, record: QueryRecord) -> None:
         """A query, before or after its call starts; the call may never start, or may lack its arguments."""
         self._boundary()
         name = record.query_type
@@ -457,7 +457,7 @@ class CursorDecoder:
             self._calls[call_id] = _Call(tool, args, record.timestamp_ms, None)
             self._out.append(ToolStarted(call_id, read_call(tool, args), payload=record.query))
 
-    def _query_answered(self, record: Query) -> None:
+    def _query_answered(self, record: QueryRecord) -> None:
         call = self._calls.get(self._queries.pop(str(record.response.get("id")), ""))
         answer = next((value for key, value in record.response.items() if key != "id"), None)
         if call is not None and isinstance(answer, dict) and "approved" not in answer and not too_deep(answer):

@@ -68,7 +68,7 @@ class CommandOptions(Struct, frozen=True, kw_only=True):
     headers: Mapping[str, str] = {}
 
 
-class Command(Struct, frozen=True):
+class AgentCommand(Struct, frozen=True):
     arguments: list[str]
     stdin: bytes | None  # None: /dev/null. With an open pipe some builds never start, others never exit.
 
@@ -84,7 +84,7 @@ def command_for(
     extra_folders: Iterable[str] = (),
     allowed_tools: Collection[str] = (),
     plugin: str = "",
-) -> Command:
+) -> AgentCommand:
     """With `allowed_tools` the agent has no other tools and never asks for permission: anything else is denied.
     `plugin` is the folder of one."""
     arguments = [*program.command, "-p", "--output-format", "stream-json"]
@@ -113,10 +113,10 @@ def command_for(
         arguments += ["--resume", turn.session_id]
     prompt = prompt_bytes(turn)
     if program.is_since(_READS_STDIN) or _is_no_argument(turn.prompt, prompt):
-        return Command(arguments, prompt)
+        return AgentCommand(arguments, prompt)
     if turn.prompt.startswith("-"):
         arguments.append("--")
-    return Command([*arguments, turn.prompt], None)
+    return AgentCommand([*arguments, turn.prompt], None)
 
 
 def prompt_bytes(turn: Turn) -> bytes:

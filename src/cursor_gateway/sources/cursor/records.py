@@ -18,7 +18,7 @@ class Part(Struct, gc=False):
     text: str = ""
 
 
-class Message(Struct, gc=False):
+class MessageRecord(Struct, gc=False):
     """One part of text, as the CLI writes it; any other content is joined on the lenient path."""
 
     content: tuple[Part]
@@ -29,7 +29,7 @@ class Message(Struct, gc=False):
 
 
 class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
-    message: Message
+    message: MessageRecord
     model_call_id: str | None = None
     timestamp_ms: int | float | None = None
 
@@ -41,7 +41,7 @@ class Thinking(Struct, tag_field="type", tag="thinking", gc=False):
     timestamp_ms: int | float | None = None
 
 
-class ToolCall(Struct, tag_field="type", tag="tool_call"):
+class ToolCallRecord(Struct, tag_field="type", tag="tool_call"):
     subtype: str = ""
     call_id: str = ""
     tool_call: dict[str, Any] = {}
@@ -52,7 +52,7 @@ class ToolCall(Struct, tag_field="type", tag="tool_call"):
     id: str = ""
 
 
-class Query(Struct, tag_field="type", tag="interaction_query"):
+class QueryRecord(Struct, tag_field="type", tag="interaction_query"):
     subtype: str = ""
     query_type: str = ""
     query: dict[str, Any] = {}
@@ -67,7 +67,7 @@ class System(Struct, tag_field="type", tag="system"):
 
 
 class User(Struct, tag_field="type", tag="user"):
-    message: Message
+    message: MessageRecord
 
 
 class Attempt(Struct, tag_field="type"):
@@ -76,7 +76,7 @@ class Attempt(Struct, tag_field="type"):
     timestamp_ms: int | float | None = None
 
 
-class Connection(Attempt, tag="connection"):
+class ConnectionRecord(Attempt, tag="connection"):
     pass
 
 
@@ -91,7 +91,7 @@ class UsageFigures(Struct, rename="camel"):
     cache_write_tokens: int = 0
 
 
-class Result(Struct, tag_field="type", tag="result"):
+class ResultRecord(Struct, tag_field="type", tag="result"):
     subtype: str = "success"
     is_error: bool = False
     result: str | None = None
@@ -101,7 +101,9 @@ class Result(Struct, tag_field="type", tag="result"):
     usage: UsageFigures | None = None
 
 
-Record: TypeAlias = Assistant | Thinking | ToolCall | Query | System | User | Connection | Retry | Result
+Record: TypeAlias = (
+    Assistant | Thinking | ToolCallRecord | QueryRecord | System | User | ConnectionRecord | Retry | ResultRecord
+)
 
 _DECODER: msgspec.json.Decoder[Record] = msgspec.json.Decoder(Record)
 decode = _DECODER.decode
@@ -153,7 +155,7 @@ def read_again(line: bytes) -> Line | None:
     else:
         return Torn(known) if isinstance(known, Assistant | Thinking) else known
     fields = Fields(record)  # a result is never dropped because of an invalid number
-    return Result(
+    return ResultRecord(
         subtype=fields.text("subtype") or "success",
         is_error=fields.flag("is_error") is True,
         result=fields.maybe_text("result"),

@@ -34,7 +34,7 @@ _UNANSWERED = Outcome(
 )
 
 
-class Call(Struct, frozen=True):
+class CursorCall(Struct, frozen=True):
     """One tool call. `value` is what the result has under its outcome key; until the call ends it is empty."""
 
     args: Fields
@@ -48,14 +48,14 @@ def read_call(tool: str, args: object) -> Action:
     return _action(tool, _started(args), None)
 
 
-def _started(args: object) -> Call:
-    return Call(Fields(args), Fields({}), Fields({}), "interrupted")
+def _started(args: object) -> CursorCall:
+    return CursorCall(Fields(args), Fields({}), Fields({}), "interrupted")
 
 
 def read_result(tool: str, args: object, result: object) -> tuple[Action, Outcome]:
     """A call as it ended."""
     outcome, value = read_outcome(result)
-    call = Call(Fields(args), Fields(value), Fields(result), outcome.state)
+    call = CursorCall(Fields(args), Fields(value), Fields(result), outcome.state)
     if tool == "mcp" and call.value.flag("isError"):
         outcome = Outcome(state="failed", code="TOOL_ERROR", message=_mcp_text(call.value) or "The MCP tool failed.")
     if tool == "askQuestion" and outcome.state == "rejected":
@@ -75,7 +75,7 @@ def read_named(name: str, arguments: dict[str, Any]) -> Action:
     return OtherTool(tool=name, arguments=arguments) if tool is None else read_call(tool, arguments)
 
 
-def _action(tool: str, call: Call, value: Any) -> Action:
+def _action(tool: str, call: CursorCall, value: Any) -> Action:
     if reader := _READERS.get(tool):
         return reader(call)
     if tool == "mcp":
@@ -92,7 +92,7 @@ def _action(tool: str, call: Call, value: Any) -> Action:
 # --- Tools with a document of their own -------------------------------------------------------------
 
 
-def _edit(call: Call) -> Action:
+def _edit(call: CursorCall) -> Action:
     path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
     before = call.value.maybe_text("beforeFullFileContent")
     after = call.value.maybe_text("afterFullFileContent")
@@ -128,24 +128,24 @@ def _replacement(args: Fields) -> Diff | None:
     return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=end_line)
 
 
-def _write(call: Call) -> Action:
+def _write(call: CursorCall) -> Action:
     path = call.args.text("path", "target_file", "file_path") or call.value.text("path")
     content = call.args.maybe_text("fileText", "contents", "content")
     return FileEdit(tool="write_file", path=path, operation="create", content=content)
 
 
-def _delete(call: Call) -> Action:
+def _delete(call: CursorCall) -> Action:
     path = call.args.text("path", "target_file", "file_path") or call.value.text("path", "deletedFile")
     return FileEdit(tool="delete_file", path=path, operation="delete")
 
 
-def _rename(call: Call) -> Action:
+def _rename(call: CursorCall) -> Action:
     old = call.args.text("oldPath", "old_path", "source", "path")
     new = call.args.text("newPath", "new_path", "destination", "target")
     return FileEdit(tool="rename_file", path=new, operation="rename", old_path=old)
 
 
-def _shell(call: Call) -> Action:
+def _shell(call: CursorCall) -> Action:
     exit_code = call.value.integer("exitCode")
     if exit_code is None:
         exit_code = 0 if call.state == "completed" else -1  # protobuf-JSON may omit a zero
@@ -193,7 +193,7 @@ def _plan_todos(todos: list[Fields]) -> list[PlanTodo]:
     ]
 
 
-def _update_todos(call: Call) -> Action:
+def _update_todos(call: CursorCall) -> Action:
     todos = call.args.objects("todos") or call.value.objects("todos")
     return TodoUpdate(
         tool="todo_write",
@@ -209,7 +209,7 @@ def _update_todos(call: Call) -> Action:
     )
 
 
-def _create_plan(call: Call) -> Action:
+def _create_plan(call: CursorCall) -> Action:
     todos = call.args.objects("todos")
     known = {todo.text("id") for todo in todos}
     phases = [todo for phase in call.args.objects("phases") for todo in phase.objects("todos")]
@@ -224,7 +224,7 @@ def _create_plan(call: Call) -> Action:
     )
 
 
-def _ask_question(call: Call) -> Action:
+def _ask_question(call: CursorCall) -> Action:
     return Question(
         tool="ask_question",
         title=call.args.text("title"),
@@ -251,7 +251,7 @@ def _ask_question(call: Call) -> Action:
     )
 
 
-_READERS: dict[str, Callable[[Call], Action]] = {
+_READERS: dict[str, Callable[[CursorCall], Action]] = {
     "askQuestion": _ask_question,
     "createPlan": _create_plan,
     "delete": _delete,

@@ -10,7 +10,7 @@ import asyncio
 from msgspec import Struct
 
 from cursor_gateway.store.base import OWNER
-from cursor_gateway.store.postgres.connections import Connection, Connections
+from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections
 
 _MOST = 256  # batches in a statement
 
@@ -31,7 +31,7 @@ _APPEND = """
 """
 
 
-class Batch(Struct, frozen=True):
+class AppendBatch(Struct, frozen=True):
     run_id: str
     epoch: int
     first: int
@@ -40,15 +40,15 @@ class Batch(Struct, frozen=True):
 
 
 class Appender:
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
-        self._waiting: list[tuple[Batch, asyncio.Future[bool]]] = []
+        self._waiting: list[tuple[AppendBatch, asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
         self.commits = self.batches = 0
         self.rewinds = 0  # times that the database had lost events, which are then sent again
         self.seconds = 0.0
 
-    async def append(self, batch: Batch) -> bool:
+    async def append(self, batch: AppendBatch) -> bool:
         """Whether it was stored now."""
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[bool] = loop.create_future()
@@ -73,9 +73,9 @@ class Appender:
         finally:
             self._task = None
 
-    def _next(self) -> dict[str, tuple[Batch, asyncio.Future[bool]]]:
+    def _next(self) -> dict[str, tuple[AppendBatch, asyncio.Future[bool]]]:
         """At most one batch of each run: a second one starts where the first ends."""
-        taken: dict[str, tuple[Batch, asyncio.Future[bool]]] = {}
+        taken: dict[str, tuple[AppendBatch, asyncio.Future[bool]]] = {}
         left = []
         for batch, stored in self._waiting:
             if batch.run_id in taken or len(taken) == _MOST:
@@ -85,10 +85,10 @@ class Appender:
         self._waiting = left
         return taken
 
-    async def _send(self, taken: dict[str, tuple[Batch, asyncio.Future[bool]]]) -> None:
+    async def _send(self, taken: dict[str, tuple[AppendBatch, asyncio.Future[bool]]]) -> None:
         batches = [batch for batch, _ in taken.values()]
 
-        async def work(connection: Connection) -> set[str]:
+        async def work(connection: PostgresConnection) -> set[str]:
             columns = zip(*((one.run_id, one.epoch, one.first, one.count, one.data) for one in batches), strict=True)
             found = await connection.execute(_APPEND, [list(column) for column in columns])
             return {id for (id,) in await found.fetchall()}

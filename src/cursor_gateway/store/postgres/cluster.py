@@ -15,10 +15,10 @@ from cursor_gateway.store.base import Claim, RunRecord
 from cursor_gateway.store.cluster import (
     Alike,
     ClaimedCommand,
-    Done,
+    CommandDone,
     Figures,
-    Head,
     Hint,
+    LogHead,
     Member,
     NewCommand,
     OverLimit,
@@ -27,7 +27,7 @@ from cursor_gateway.store.cluster import (
     Watchers,
 )
 from cursor_gateway.store.postgres import writing
-from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, Connection, rows_of
+from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, PostgresConnection, rows_of
 from cursor_gateway.store.postgres.heartbeat import Heartbeat
 from cursor_gateway.store.postgres.hints import HintListener, HintSender
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore
@@ -242,7 +242,7 @@ class PostgresCluster:
         return found["needed"] * CONNECTIONS, found["most"]
 
     async def join(self, member: Member) -> None:
-        async def work(connection: Connection) -> None:
+        async def work(connection: PostgresConnection) -> None:
             await connection.execute(_JOIN, _values(member))
             await connection.execute(_ADD_VOLUMES, [sorted(member.volumes)])
 
@@ -279,7 +279,7 @@ class PostgresCluster:
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
     ) -> list[RunRecord] | None:
-        async def work(connection: Connection) -> list[RunRecord] | None:
+        async def work(connection: PostgresConnection) -> list[RunRecord] | None:
             if server and not (await connection.execute(f"SELECT WHERE {_SERVER} = %s", [server])).rowcount:
                 return None
             if beat is not None:
@@ -306,7 +306,7 @@ class PostgresCluster:
         return await self._connections.transaction(work)
 
     async def resume_run(self, claim: Claim, instance: str) -> RunRecord | None:
-        async def work(connection: Connection) -> RunRecord | None:
+        async def work(connection: PostgresConnection) -> RunRecord | None:
             if not await writing.holds(connection, claim):
                 return None
             values = {"id": claim.run_id, "instance": instance, "command": claim.command_id}
@@ -326,14 +326,14 @@ class PostgresCluster:
     async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
         values = {**asdict(new), "needs": list(new.needs)}
 
-        async def work(connection: Connection) -> Submitted | Alike | OverLimit:
+        async def work(connection: PostgresConnection) -> Submitted | Alike | OverLimit:
             while not (await connection.execute(_SUBMIT, values)).rowcount:
                 found = await (await connection.execute(_ALIKE, values)).fetchone()
                 if found is not None:  # with its own id: the answer to the first try was lost
                     return Submitted() if found[0] == new.id else Alike(found[0])
             return Submitted()
 
-        async def work_alone(connection: Connection) -> Submitted | Alike | OverLimit:
+        async def work_alone(connection: PostgresConnection) -> Submitted | Alike | OverLimit:
             """One at a time per owner: the count must not change until the row is inserted."""
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
             found = await (await connection.execute(_ALIKE, values)).fetchone()
@@ -377,12 +377,12 @@ class PostgresCluster:
         done = "SELECT FROM commands WHERE id = %s AND state = 'done' AND outcome IS NULL"
         return await self._connections.change(withdraw, [id], done, [id])
 
-    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | Done]:
-        states: dict[str, Queued | Done] = {id: Done(None) for id in ids}
+    async def outcomes(self, ids: Collection[str]) -> dict[str, Queued | CommandDone]:
+        states: dict[str, Queued | CommandDone] = {id: CommandDone(None) for id in ids}
         found = "SELECT id, state, outcome FROM commands WHERE id = ANY(%s)"
         for row in await self._connections.select(found, [list(ids)]):
             is_done = row["state"] == "done"
-            states[row["id"]] = Done(row["outcome"]) if is_done else Queued(row["state"] == "claimed")
+            states[row["id"]] = CommandDone(row["outcome"]) if is_done else Queued(row["state"] == "claimed")
         return states
 
     async def forget_old(self) -> None:
@@ -397,12 +397,12 @@ class PostgresCluster:
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    async def heads(self, after: Mapping[str, int]) -> dict[str, Head]:
+    async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
         values = [list(after), list(after.values()), _PAGE]
-        heads: dict[str, Head] = {}
+        heads: dict[str, LogHead] = {}
         unreadable: set[str] = set()
         for row in await self._connections.select(_HEADS, values):
-            head = heads.setdefault(row["id"], Head(row["last"], row["is_running"], []))
+            head = heads.setdefault(row["id"], LogHead(row["last"], row["is_running"], []))
             assert isinstance(head.events, list)
             # Lost events may have been stored again in other batches.
             if row["data"] is not None and (known := row["after"] + len(head.events) + 1 - row["first"]) >= 0:
@@ -450,7 +450,7 @@ def _values(member: Member) -> dict[str, Any]:
 
 
 async def _runs_of(
-    connection: Connection, instance: str, also: str = "true", values: Sequence[object] = ()
+    connection: PostgresConnection, instance: str, also: str = "true", values: Sequence[object] = ()
 ) -> list[RunRecord]:
     where = f"WHERE runs.instance = %s AND runs.state = 'running' AND {also}"
     return [run_of(row) for row in await rows_of(connection, f"{RUNS} {where}", [instance, *values])]

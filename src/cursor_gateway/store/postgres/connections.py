@@ -26,7 +26,7 @@ from cursor_gateway.store.base import OWNER
 from cursor_gateway.store.health import StoreHealth
 from cursor_gateway.wire.surrogates import repair
 
-Connection: TypeAlias = AsyncConnection[Any]
+PostgresConnection: TypeAlias = AsyncConnection[Any]
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any]
 
 _T = TypeVar("_T")
@@ -77,7 +77,7 @@ class _Text(StrDumperUnknown):
         return super().dump(repair(obj).replace("\0", ""))
 
 
-async def connect(url: str) -> Connection:
+async def connect(url: str) -> PostgresConnection:
     """Raises `psycopg.Error`, or `SettingsError` for an invalid URL."""
     try:
         conninfo_to_dict(url)
@@ -103,19 +103,19 @@ def why(error: psycopg.Error) -> StoreUnavailable:
     return StoreUnavailable(message, details=str(error).strip())
 
 
-class Connections:
+class PostgresConnections:
     """Those of one event loop. No owner has all of them at once, so that nobody's searches delay the others."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self.health = StoreHealth()
-        self._idle: list[Connection] = []
+        self._idle: list[PostgresConnection] = []
         self._room = asyncio.Semaphore(MOST_CONNECTIONS)
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()  # by owner
         self._is_closed = False
         self.losses = 0  # times that the server was unavailable, even if a retry succeeded
 
-    async def run(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def run(self, work: Callable[[PostgresConnection], Awaitable[_T]]) -> _T:
         """The result of the work, which may be done several times."""
         try:
             async with asyncio.timeout(_CALL_SECONDS):
@@ -131,10 +131,10 @@ class Connections:
         self.health.worked("write")
         return result
 
-    async def transaction(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def transaction(self, work: Callable[[PostgresConnection], Awaitable[_T]]) -> _T:
         """The same in a transaction, which an exception rolls back."""
 
-        async def begun(connection: Connection) -> _T:
+        async def begun(connection: PostgresConnection) -> _T:
             async with connection.transaction():
                 return await work(connection)
 
@@ -146,7 +146,7 @@ class Connections:
     async def execute(self, sql: str, values: Values = ()) -> int:
         """Returns the number of rows."""
 
-        async def work(connection: Connection) -> int:
+        async def work(connection: PostgresConnection) -> int:
             return (await connection.execute(sql, values)).rowcount
 
         return await self.run(work)
@@ -155,7 +155,7 @@ class Connections:
         """Whether the first statement changes a row now, or the second finds one that it has changed, because the
         answer to the first try was lost."""
 
-        async def work(connection: Connection) -> bool:
+        async def work(connection: PostgresConnection) -> bool:
             if (await connection.execute(change, values)).rowcount:
                 return True
             return (await connection.execute(changed, changed_values)).rowcount > 0
@@ -166,7 +166,7 @@ class Connections:
         self._is_closed = True
         await self._drop_idle()
 
-    async def _with_retries(self, work: Callable[[Connection], Awaitable[_T]]) -> _T:
+    async def _with_retries(self, work: Callable[[PostgresConnection], Awaitable[_T]]) -> _T:
         pauses = iter(_PAUSES)
         while True:
             try:
@@ -184,7 +184,7 @@ class Connections:
                 await asyncio.sleep(pause)
 
     @asynccontextmanager
-    async def _one(self) -> AsyncIterator[Connection]:
+    async def _one(self) -> AsyncIterator[PostgresConnection]:
         share = self._shares.setdefault(OWNER.get(), asyncio.Semaphore(MOST_CONNECTIONS - 1))
         async with share, self._room:
             if self._is_closed:
@@ -195,7 +195,7 @@ class Connections:
             finally:
                 await self._put_back(connection)
 
-    async def _put_back(self, connection: Connection) -> None:
+    async def _put_back(self, connection: PostgresConnection) -> None:
         if self._is_closed or connection.info.transaction_status is not TransactionStatus.IDLE:
             await connection.close()
         else:
@@ -208,7 +208,7 @@ class Connections:
                 await connection.close()
 
 
-async def rows_of(connection: Connection, sql: str, values: Values) -> list[dict[str, Any]]:
+async def rows_of(connection: PostgresConnection, sql: str, values: Values) -> list[dict[str, Any]]:
     async with connection.cursor(row_factory=dict_row, binary=True) as cursor:
         await cursor.execute(sql, values)
         return await cursor.fetchall()

@@ -16,7 +16,7 @@ from msgspec import Struct
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store import batches
-from cursor_gateway.store.postgres.connections import Connection, Connections
+from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections
 
 ROW_BYTES = 256 * 1024  # before compression
 _LEVEL = 6
@@ -44,7 +44,7 @@ def decode(data: bytes, skip: int = 0, *, is_deflated: bool) -> list[DocumentEve
 class Folding:
     """Folds in the background, as long as it is open."""
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: PostgresConnections) -> None:
         self._connections = connections
         self._task: asyncio.Task[None] | None = None
 
@@ -66,12 +66,12 @@ class Folding:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def fold_next(connections: Connections) -> bool:
+async def fold_next(connections: PostgresConnections) -> bool:
     """Folds one run. False: there is none to fold."""
     return await connections.transaction(_fold_next)
 
 
-async def _fold_next(connection: Connection) -> bool:
+async def _fold_next(connection: PostgresConnection) -> bool:
     found = await (await connection.execute(_NEXT)).fetchone()
     if found is None:
         return False
@@ -85,7 +85,7 @@ async def _fold_next(connection: Connection) -> bool:
     return True
 
 
-async def _folded(connection: Connection, run: int) -> AsyncIterator[_Row]:
+async def _folded(connection: PostgresConnection, run: int) -> AsyncIterator[_Row]:
     """Reads a few rows at a time: a run may have hundreds of megabytes."""
     group: list[_Row] = []
     size = 0

@@ -17,7 +17,7 @@ import msgspec
 import psycopg
 
 from cursor_gateway.store.cluster import Hint
-from cursor_gateway.store.postgres.connections import Connection, connect
+from cursor_gateway.store.postgres.connections import PostgresConnection, connect
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class HintSender:
         self._url = url
         self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
         self._task: asyncio.Task[None] | None = None
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
 
     def send(self, to: str, hint: Hint) -> None:
         self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))

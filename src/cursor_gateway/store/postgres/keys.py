@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.store.postgres.connections import Connections
+from cursor_gateway.store.postgres.connections import PostgresConnections
 
 _ADD = """
     INSERT INTO api_keys (name, hash, created_ms, max_runs, runs_per_day, tokens_per_day)
@@ -52,7 +52,7 @@ class KeyTable:
     """Every method may raise `StoreUnavailable`."""
 
     def __init__(self, url: str) -> None:
-        self._connections = Connections(url)
+        self._connections = PostgresConnections(url)
 
     async def add(self, name: str, hashed: str, limits: KeyLimits, now_ms: int) -> bool:
         """False: the name has a valid key."""

@@ -19,7 +19,7 @@ from cursor_gateway.store.archive import (
     Row,
 )
 from cursor_gateway.store.postgres import schema, searching
-from cursor_gateway.store.postgres.connections import Connection
+from cursor_gateway.store.postgres.connections import PostgresConnection
 
 Restored: TypeAlias = Literal["copied", "known", "running"]
 
@@ -46,7 +46,7 @@ async def open_restorer(url: str, last_run: int) -> AsyncIterator["Restorer"]:
 
 
 class Restorer:
-    def __init__(self, connection: Connection, offset: int) -> None:
+    def __init__(self, connection: PostgresConnection, offset: int) -> None:
         self._connection, self._offset = connection, offset
 
     async def restore(self, conversation: ArchivedConversation, owner: str) -> Restored:
@@ -101,7 +101,7 @@ def _values(columns: Iterable[str], row: Row) -> list[Any]:
     ]
 
 
-async def _copy(connection: Connection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
+async def _copy(connection: PostgresConnection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
     async with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
         for row in rows:
             await copy.write_row(row)

@@ -13,7 +13,7 @@ from psycopg import errors
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.store.cluster import LEVEL
 from cursor_gateway.store.migrations import Migration, migrations_of
-from cursor_gateway.store.postgres.connections import Connection, connect, why
+from cursor_gateway.store.postgres.connections import PostgresConnection, connect, why
 
 _LOCK = 0x43_47_48_02  # of migrations; CGH and a number
 _VERSIONS = """
@@ -29,7 +29,7 @@ def newest() -> int:
     return len(migrations_of(__package__))
 
 
-async def version(connection: Connection) -> int:
+async def version(connection: PostgresConnection) -> int:
     """0: it has no tables of ours."""
     try:
         found = await connection.execute("SELECT coalesce(max(number), 0) FROM cursor_gateway_migrations")
@@ -40,7 +40,7 @@ async def version(connection: Connection) -> int:
     return int(row[0])
 
 
-async def check(connection: Connection) -> None:
+async def check(connection: PostgresConnection) -> None:
     """Raises `SettingsError` unless this version of the gateway can use the database as it is."""
     check_server(connection)
     found, known = await version(connection), newest()
@@ -55,7 +55,7 @@ async def check(connection: Connection) -> None:
         )
 
 
-async def _level(connection: Connection) -> int:
+async def _level(connection: PostgresConnection) -> int:
     """The oldest protocol whose processes can use the tables: most migrations only add to them."""
     try:
         row = await (await connection.execute("SELECT max(level) FROM cluster")).fetchone()
@@ -98,7 +98,7 @@ async def migrate(url: str) -> list[Migration]:
     return applied
 
 
-async def _missing(connection: Connection) -> list[Migration]:
+async def _missing(connection: PostgresConnection) -> list[Migration]:
     found = await version(connection)
     if found > newest():
         await check(connection)
@@ -106,7 +106,7 @@ async def _missing(connection: Connection) -> list[Migration]:
 
 
 @asynccontextmanager
-async def connected(url: str) -> AsyncIterator[Connection]:
+async def connected(url: str) -> AsyncIterator[PostgresConnection]:
     try:
         connection = await connect(url)
         try:
@@ -123,7 +123,7 @@ async def connected(url: str) -> AsyncIterator[Connection]:
         raise why(error) from error
 
 
-def check_server(connection: Connection) -> None:
+def check_server(connection: PostgresConnection) -> None:
     """Raises `SettingsError` for a server that cannot hold a history."""
     if connection.info.server_version < _OLDEST_SERVER * 10_000:
         raise SettingsError(f"the database server is too old; PostgreSQL {_OLDEST_SERVER} is needed.", param="store")

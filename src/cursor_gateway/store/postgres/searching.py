@@ -12,7 +12,7 @@ from msgspec import Struct
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store.cursors import ByRun
-from cursor_gateway.store.postgres.connections import Connection
+from cursor_gateway.store.postgres.connections import PostgresConnection
 from cursor_gateway.store.search import owner_scope, searchable
 
 _SHORT = 2_000  # characters; tokenizing them takes less time than passing them to another thread
@@ -47,7 +47,7 @@ _MATCHES = """
 """
 
 
-class Entry(Struct, frozen=True):
+class SearchEntry(Struct, frozen=True):
     """What the index has of a run."""
 
     text: str
@@ -58,19 +58,21 @@ class Entry(Struct, frozen=True):
         return {"text": self.text, "parts": [" ".join([owner_scope(owner), *tokens]) for tokens in self.parts]}
 
 
-async def entry_of(texts: Sequence[str]) -> Entry:
+async def entry_of(texts: Sequence[str]) -> SearchEntry:
     if sum(map(len, texts)) < _SHORT:
         return _entry(texts)
     return await asyncio.to_thread(_entry, texts)
 
 
-def _entry(texts: Iterable[str]) -> Entry:
+def _entry(texts: Iterable[str]) -> SearchEntry:
     """May take 100 ms for a long text: not in the event loop."""
     text = searchable(texts)
-    return Entry(text, list(_parts(search_tokens.tokens(text))) or [[]])
+    return SearchEntry(text, list(_parts(search_tokens.tokens(text))) or [[]])
 
 
-async def find(connection: Connection, owner: str, query: Query, place: ByRun, limit: int) -> list[tuple[int, int]]:
+async def find(
+    connection: PostgresConnection, owner: str, query: Query, place: ByRun, limit: int
+) -> list[tuple[int, int]]:
     """Conversations, each with its newest matching run, newest first."""
     each = [f"'{token}'" for token in (owner_scope(owner), *query.tokens)]
     if query.prefix:

@@ -27,8 +27,8 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.cursors import MOST, ByRun
 from cursor_gateway.store.postgres import folding, schema, searching, writing
-from cursor_gateway.store.postgres.appending import Appender, Batch
-from cursor_gateway.store.postgres.connections import Connection, Connections, Values, rows_of
+from cursor_gateway.store.postgres.appending import AppendBatch, Appender
+from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, Values, rows_of
 from cursor_gateway.store.search import snippet
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
@@ -104,7 +104,7 @@ class PostgresStore(SqlStore):
 
     def __init__(self, url: str) -> None:
         self.url = url  # it may contain a password
-        self.connections = Connections(url)
+        self.connections = PostgresConnections(url)
         self.health = self.connections.health
         self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
         self.appender = Appender(self.connections)
@@ -149,7 +149,7 @@ class PostgresStore(SqlStore):
     async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
         if events and Paused not in map(type, events):
             data = batches.encode(events)
-            if await self.appender.append(Batch(lease.run_id, lease.epoch, first_number, len(events), data)):
+            if await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data)):
                 self.written(lease.run_id, first_number + len(events) - 1)
                 return Stored(len(data))
         written = await self.connections.transaction(
@@ -211,7 +211,7 @@ class PostgresStore(SqlStore):
         """Whether there was a row, also if the answer to the first try was lost."""
         was_there = False
 
-        async def work(connection: Connection) -> bool:
+        async def work(connection: PostgresConnection) -> bool:
             nonlocal was_there
             await connection.execute(_DELETE_SLOWLY)
             was_there |= (await connection.execute(delete, values)).rowcount > 0
@@ -224,7 +224,7 @@ class PostgresStore(SqlStore):
         return int((await self.connections.select(sizes, [_TABLES]))[0]["size"])
 
     async def _delete_oldest(self, until_ms: int) -> int:
-        async def work(connection: Connection) -> int:
+        async def work(connection: PostgresConnection) -> int:
             found = await connection.execute(_OLDEST, [until_ms])
             return await _delete_idle(connection, [key for key, _, _ in await found.fetchall()])
 
@@ -259,7 +259,7 @@ class PostgresStore(SqlStore):
     ) -> tuple[list[int], list[FoundConversation]]:
         query = search_tokens.query(words)
 
-        async def work(connection: Connection) -> tuple[list[tuple[int, int]], dict[int, Any], dict[int, str]]:
+        async def work(connection: PostgresConnection) -> tuple[list[tuple[int, int]], dict[int, Any], dict[int, str]]:
             found = await searching.find(connection, owner, query, place, limit + 1)
             keys, runs = [key for key, _ in found[:limit]], [run for _, run in found[:limit]]
             rows = await rows_of(connection, f"{_CONVERSATIONS} WHERE key = ANY(%s)", [keys])
@@ -287,7 +287,7 @@ def _named(sql: str) -> str:
     return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
 
 
-async def _delete_idle(connection: Connection, keys: Sequence[int]) -> int:
+async def _delete_idle(connection: PostgresConnection, keys: Sequence[int]) -> int:
     """Those of them that have no running run, locked against one that begins."""
     await connection.execute("SELECT FROM conversations WHERE key = ANY(%s) ORDER BY key FOR UPDATE", [list(keys)])
     await connection.execute(_DELETE_SLOWLY)

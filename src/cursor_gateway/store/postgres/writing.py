@@ -28,9 +28,9 @@ from cursor_gateway.store.base import (
     Written,
 )
 from cursor_gateway.store.postgres import folding, searching
-from cursor_gateway.store.postgres.connections import Connection
-from cursor_gateway.store.postgres.searching import Entry
-from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.postgres.connections import PostgresConnection
+from cursor_gateway.store.postgres.searching import SearchEntry
+from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -191,7 +191,7 @@ class _WhyNot(NamedTuple):
     active: int
 
 
-async def begin(connection: Connection, new: NewRun, entry: Entry) -> Begun:
+async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry) -> Begun:
     values = _begin_values(new, entry)
     while True:
         if (await connection.execute(_BEGIN, {**values, "is_alone": False})).rowcount:
@@ -228,7 +228,7 @@ def _known(new: NewRun, found: _WhyNot) -> Begun | None:
     return None
 
 
-def _begin_values(new: NewRun, entry: Entry) -> dict[str, Any]:
+def _begin_values(new: NewRun, entry: SearchEntry) -> dict[str, Any]:
     return {
         **begin_values(new),
         "command": None if new.claim is None else new.claim.command_id,
@@ -242,11 +242,13 @@ def _begin_values(new: NewRun, entry: Entry) -> dict[str, Any]:
     }
 
 
-async def holds(connection: Connection, claim: Claim) -> bool:
+async def holds(connection: PostgresConnection, claim: Claim) -> bool:
     return (await connection.execute(_HELD, [claim.command_id, claim.epoch])).rowcount > 0
 
 
-async def append(connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+async def append(
+    connection: PostgresConnection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> Written:
     found = await _rest(connection, lease, first_number, events)
     if isinstance(found, Fenced | Behind):
         return found
@@ -259,13 +261,13 @@ async def append(connection: Connection, lease: Lease, first_number: int, events
 
 
 async def end(
-    connection: Connection,
+    connection: PostgresConnection,
     lease: Lease,
     first_number: int,
     events: Sequence[DocumentEvent],
     end: RunEnd,
     owner: str,
-    entry: Entry,
+    entry: SearchEntry,
 ) -> Written:
     values = _end_values(lease, end, owner, entry)
     first, rest = first_number, events
@@ -283,7 +285,7 @@ async def end(
         first, rest = place.last + 1, missing
 
 
-def _end_values(lease: Lease, end: RunEnd, owner: str, entry: Entry) -> dict[str, Any]:
+def _end_values(lease: Lease, end: RunEnd, owner: str, entry: SearchEntry) -> dict[str, Any]:
     return {
         **end_values(end),
         "id": lease.run_id,
@@ -296,8 +298,8 @@ def _end_values(lease: Lease, end: RunEnd, owner: str, entry: Entry) -> dict[str
 
 
 async def _rest(
-    connection: Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
-) -> tuple[Place, Sequence[DocumentEvent]] | Fenced | Behind:
+    connection: PostgresConnection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
     """Where the run is, and the events that are not stored yet."""
     row = await (await connection.execute(_PLACE, [lease.run_id])).fetchone()
     checked = check_lease(lease, row, first_number, events)
@@ -311,7 +313,7 @@ async def _rest(
     return place, events[len(known) :]
 
 
-async def _add_events(connection: Connection, place: Place, events: Sequence[DocumentEvent]) -> int:
+async def _add_events(connection: PostgresConnection, place: RunPosition, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
     data = batches.encode(events)
@@ -320,6 +322,6 @@ async def _add_events(connection: Connection, place: Place, events: Sequence[Doc
     return len(data)
 
 
-async def _add_calls(connection: Connection, place: Place, events: Sequence[DocumentEvent]) -> None:
+async def _add_calls(connection: PostgresConnection, place: RunPosition, events: Sequence[DocumentEvent]) -> None:
     for id in open_calls(events):
         await connection.execute(_ADD_CALL, [id, place.run, place.conversation])

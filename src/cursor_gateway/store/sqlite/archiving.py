@@ -13,9 +13,9 @@ from cursor_gateway.store.archive import (
     REPLY_COLUMNS,
     REQUEST_COLUMNS,
     RUN_COLUMNS,
+    ArchivedBatch,
     ArchivedConversation,
     ArchivedRun,
-    Batch,
     Row,
 )
 from cursor_gateway.store.sqlite.connections import Connections
@@ -67,7 +67,7 @@ class SqliteArchive:
                 partial(self._batches, key),
             )
 
-    def _batches(self, run: int) -> Iterator[Batch]:
+    def _batches(self, run: int) -> Iterator[ArchivedBatch]:
         for first, count, data in self._connection.execute(_BATCHES, (run, run)):
             yield first, count, batches.decompress(data)
 

@@ -24,7 +24,7 @@ from cursor_gateway.store.base import (
 from cursor_gateway.store.search import searchable
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.sqlite.run_files import EventBatch
-from cursor_gateway.store.writing import Place, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.wire.surrogates import repair
 
 # How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
@@ -155,7 +155,7 @@ def move(
     if isinstance(begun, KeyTaken | Busy):
         return Change(begun)
     if begun is None:
-        place = Place._make(connection.execute(_PLACE, (new.id,)).fetchone())
+        place = RunPosition._make(connection.execute(_PLACE, (new.id,)).fetchone())
         if place.epoch != FIRST_EPOCH or place.state != "running" or place.last:
             return Change(Fenced("claimed" if place.epoch != FIRST_EPOCH else "ended"))
         if run_end is None:
@@ -180,7 +180,7 @@ def claim(connection: sqlite3.Connection, lease: Lease) -> bool:
 def take_over(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventBatch]) -> None:
     """Adds the events in the file of a run, unless the database has some."""
     row = connection.execute(_PLACE, (run_id,)).fetchone()
-    if row is not None and not (place := Place._make(row)).last:
+    if row is not None and not (place := RunPosition._make(row)).last:
         _add_rows(connection, place, rows)
 
 
@@ -197,7 +197,7 @@ def add_calls(connection: sqlite3.Connection, lease: Lease, events: Sequence[Doc
 # --- their parts ------------------------------------------------------------------------------------
 
 
-def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str]] | KeyTaken | Busy | None:
+def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[RunPosition, list[str]] | KeyTaken | Busy | None:
     """Where the run is, and the texts of its messages. None if the store has the run already."""
     if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
         return None
@@ -229,12 +229,12 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[Place, list[str
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
     kept = [(run, after, data) for after, data in ((0, new.request), (CONTINUATION, new.continuation)) if data]
     connection.executemany("INSERT INTO requests (run, after, data) VALUES (?, ?, ?)", kept)
-    return Place(run, conversation, FIRST_EPOCH, "running", 0), texts
+    return RunPosition(run, conversation, FIRST_EPOCH, "running", 0), texts
 
 
 def _rest(
     connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
-) -> tuple[Place, Sequence[DocumentEvent]] | Fenced | Behind:
+) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
     """Where the run is, and the events that are not stored yet."""
     row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
     checked = check_lease(lease, row, first_number, events)
@@ -247,7 +247,7 @@ def _rest(
     return place, events[len(known) :]
 
 
-def _add_events(connection: sqlite3.Connection, place: Place, events: Sequence[DocumentEvent]) -> int:
+def _add_events(connection: sqlite3.Connection, place: RunPosition, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
     data = batches.encode(events)
@@ -255,7 +255,7 @@ def _add_events(connection: sqlite3.Connection, place: Place, events: Sequence[D
     return len(data)
 
 
-def _add_rows(connection: sqlite3.Connection, place: Place, rows: Iterable[EventBatch]) -> int:
+def _add_rows(connection: sqlite3.Connection, place: RunPosition, rows: Iterable[EventBatch]) -> int:
     size = 0
     for row in rows:
         connection.execute(_ADD_EVENTS, (place.run, row.first, row.count, row.data))
@@ -263,11 +263,11 @@ def _add_rows(connection: sqlite3.Connection, place: Place, rows: Iterable[Event
     return size
 
 
-def _prompts(connection: sqlite3.Connection, place: Place) -> list[str]:
+def _prompts(connection: sqlite3.Connection, place: RunPosition) -> list[str]:
     return [text for (text,) in connection.execute("SELECT text FROM messages WHERE run = ?", (place.run,))]
 
 
-def _add_calls(connection: sqlite3.Connection, place: Place, events: Sequence[DocumentEvent]) -> None:
+def _add_calls(connection: sqlite3.Connection, place: RunPosition, events: Sequence[DocumentEvent]) -> None:
     connection.executemany(_ADD_CALL, [(id, place.run, place.conversation) for id in open_calls(events)])
 
 
@@ -278,7 +278,7 @@ def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) 
     return key
 
 
-def _end(connection: sqlite3.Connection, place: Place, end: RunEnd) -> None:
+def _end(connection: sqlite3.Connection, place: RunPosition, end: RunEnd) -> None:
     values = {**end_values(end), "run": place.run, "conversation": place.conversation}
     connection.execute(_END_RUN, values)
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
