@@ -37,7 +37,7 @@ class Whole(PlainWhole):
         self._kept = start.kept
 
     def body(self) -> bytes:
-        answer = self._fold.answer()
+        answer = self.answer()
         said = "not yet" if answer is None else answer.text if answer.end.failure is None else answer.end.failure.code
         return b"%b: %b" % (self._kept, said.encode())
 

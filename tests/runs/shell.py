@@ -1,6 +1,6 @@
 """A machine's commands, carried out without an event loop: what `Run` does with a task, timers and futures."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cursor_gateway.errors import Failure
@@ -75,10 +75,10 @@ class Shell:
                         self.answers[id] = answer
                     else:
                         assert answer is None, "an answer is delivered once, to an agent that waits"
-                case SetTimer(timer=timer, seconds=None):
+                case SetTimer(timer=timer, seconds=seconds):
                     self.timers.pop(timer, None)
-                case SetTimer(timer=timer, seconds=float() | int() as seconds):
-                    self.timers[timer] = self.now + seconds
+                    if seconds is not None:
+                        self.timers[timer] = self.now + seconds
         return commands
 
     @property
@@ -133,7 +133,7 @@ class Shell:
 
     # --- the others ---------------------------------------------------------------------------------
 
-    def send(self, *also: Message, offer: Offer | None = None, **results: str) -> int:
+    def send(self, results: Mapping[str, str], *also: Message, offer: Offer | None = None) -> int:
         given = {id: ToolResult(text=text) for id, text in results.items()}
         pause, commands = self.machine.caller_sent(given, also, offer, self.now)
         self.do(commands)

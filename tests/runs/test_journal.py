@@ -18,7 +18,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Begun, Busy, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
+from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
@@ -57,7 +57,7 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    async def begin_run(self, new: NewRun) -> Begun:
+    async def begin_run(self, new: NewRun) -> Lease | KeyTaken | Busy:
         self._ask()
         return await super().begin_run(new)
 

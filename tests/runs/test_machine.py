@@ -118,7 +118,7 @@ def test_a_whole_run_step_by_step() -> None:
     one.gone()
     assert (one.machine.stage, one.done) == (Stage.OWED, None)
 
-    assert one.send(**{call: "rain"}) == one.machine.state.pauses[0].number
+    assert one.send({call: "rain"}) == one.machine.state.pauses[0].number
     assert (one.machine.stage, one.due, one.machine.waited) == (Stage.WORKING, Start.RESUMED, 30)
     assert results_in(one.begin()) == [(call, "rain")]
     one.say(*text("It rains"))
@@ -145,7 +145,7 @@ def test_an_agent_that_waits_gets_its_answer_and_finishes() -> None:
     id = one.call("weather")
     assert isinstance(id, str)
     one.fire(Timer.CALLS)
-    one.send(**{id: "sun"})
+    one.send({id: "sun"})
     assert one.answers == {id: ToolResult(text="sun")}
     one.say(*text("Sun."), RunFinished(usage=TokenCounts(prompt=3, completion=1)))
     assert (one.machine.stage, one.failure) == (Stage.DONE, None)
@@ -227,9 +227,9 @@ def test_a_forced_call_ends_its_agent() -> None:
     one.gone()
     assert isinstance(first, str)
     assert isinstance(second, str)
-    one.send(**{first: "sun"})
+    one.send({first: "sun"})
     one.fire(Timer.CALLS)
-    one.send(UserMessage("And?"), **{second: "rain"})
+    one.send({second: "rain"}, UserMessage("And?"))
     news = one.begin()
     assert results_in(news) == [(first, "sun"), (second, "rain")]
     assert news[-1] == UserMessage("And?")
@@ -246,7 +246,7 @@ def test_results_that_an_agent_cannot_have_used_are_for_the_next() -> None:
     id = one.call("weather")
     assert isinstance(id, str)
     one.fire(Timer.CALLS)
-    one.send(**{id: "sun"})
+    one.send({id: "sun"})
     one.gone(AgentCrashed().failure())
     assert results_in(one.begin()) == [(id, "sun")]
     assert [type(message) for message in one.machine.history()] == [AssistantMessage, ToolMessage]
@@ -265,7 +265,7 @@ def test_an_agent_that_does_not_wait_for_its_calls_is_ended() -> None:
     one.give_up(id)
     one.gone()
     one.fire(Timer.CALLS)
-    one.send(**{id: "sun"})
+    one.send({id: "sun"})
     assert results_in(one.begin()) == [(id, "sun")]
 
 
@@ -277,7 +277,7 @@ def test_a_denied_tool_becomes_a_call_of_the_callers() -> None:
     one.gone()
     one.fire(Timer.CALLS)
     first, second = one.machine.calls.shown
-    one.send(**{first: "a", second: "b"})
+    one.send({first: "a", second: "b"})
     assert results_in(one.begin()) == [(first, "a"), (second, "b")]
 
 
@@ -306,12 +306,14 @@ def test_an_agent_that_repeats_itself_is_stopped() -> None:
 def test_the_result_of_a_repeated_call_has_a_note() -> None:
     one = Shell(WEATHER)
     one.begin()
+    ids = list[str]()
     for _ in range(3):
         id = one.call("weather")
         assert isinstance(id, str)
+        ids.append(id)
         one.fire(Timer.CALLS)
-        one.send(**{id: "sun"})
-    given = one.answers[id]
+        one.send({id: "sun"})
+    given = one.answers[ids[-1]]
     assert isinstance(given, ToolResult)
     assert "3 times" in given.text
 
@@ -619,7 +621,7 @@ class AnyOrder(RuleBasedStateMachine):
         ids = data.draw(st.sampled_from([shown, shown[:1], shown[1:] + sent_before, sent_before]))
         answered, before = len(self.machine.state.calls), set(self.shell.answers)
         state, must_end = len(self.shell.log), self.shell.must_end
-        self.shell.send(*([UserMessage("Also.")] if says_more else []), **{id: f"result of {id}" for id in ids})
+        self.shell.send({id: f"result of {id}" for id in ids}, *([UserMessage("Also.")] if says_more else []))
         new = {id for id in ids if id in shown}
         self.given |= new
         self.messages += says_more and bool(new)

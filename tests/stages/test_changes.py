@@ -20,7 +20,8 @@ from cursor_gateway.model.documents import (
     TextDocument,
     TextMetadata,
 )
-from cursor_gateway.stages.changes import FileChange, combined, edited_files, listed
+from cursor_gateway.model.changes import FileChange
+from cursor_gateway.stages.changes import combined, edited_files, listed
 from cursor_gateway.stages.diffs import line_diff
 from tests.laws.strategies import examples
 
