@@ -58,7 +58,7 @@ def test_nobody_learns_what_exists_elsewhere(tree: Path) -> None:
     for name in ("../secret", "../missing", "/etc/passwd", "/etc/passwd/x", "~nobody-of-that-name/x"):
         with pytest.raises(WorkspaceForbidden) as caught:
             workspaces(tree).find(name)
-        result.add(str(caught.value))
+        result.add(str(caught.value).replace(str(tree / "home" / name), "what was asked for"))
     assert len(result) == 1
 
 

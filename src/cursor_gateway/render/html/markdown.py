@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
-from urllib.parse import unquote
 
 from markdown_it import MarkdownIt
 from markdown_it.common.utils import unescapeAll
@@ -17,6 +16,7 @@ from markdown_it.rules_core import StateCore
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType, OptionsDict
+from mdurl import decode
 from msgspec import Struct
 
 from cursor_gateway.render.html.code import named_figure
@@ -349,7 +349,7 @@ def _harmless(tokens: list[Token]) -> Iterator[Token]:
                     yield name
                 elif _FOLLOWED.match(address_of_image):
                     yield from [_link(address_of_image, token.attrs.get("title")), name, Token("link_close", "a", -1)]
-                elif _IMAGE_FILE.fullmatch(path := unquote(address_of_image.removeprefix("file://"))):
+                elif _IMAGE_FILE.fullmatch(path := decode(address_of_image.removeprefix("file://"))):
                     yield Token("picture", "span", 0, content=name.content, info=path)
                 else:
                     yield from [name, *_in_brackets(address_of_image)]
