@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
+from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.documents import (
     Diff,
     Document,
@@ -20,7 +21,6 @@ from cursor_gateway.model.documents import (
     TextDocument,
     TextMetadata,
 )
-from cursor_gateway.model.changes import FileChange
 from cursor_gateway.stages.changes import combined, edited_files, listed
 from cursor_gateway.stages.diffs import line_diff
 from tests.laws.strategies import examples
