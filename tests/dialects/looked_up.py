@@ -43,6 +43,8 @@ class Whole(PlainWhole):
 
 
 class Reply(PlainReply, frozen=True):
+    streams_failures: bool = False
+
     def headers(self, run: RunView) -> Mapping[str, str]:
         return {"x-turn": run.info.id}
 

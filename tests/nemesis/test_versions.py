@@ -14,7 +14,7 @@ from nemesis.versions import SOURCES, newer
 pytestmark = pytest.mark.slow  # tests of a tool
 
 _LOOK = """
-from cursor_gateway.cluster.commands import Start, Take, command_of, encode
+from cursor_gateway.cluster.commands import Take, encode
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.store.cluster import LEVEL, OLDEST
