@@ -22,6 +22,7 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
     "messages": lambda store: store.messages("conv1", ME),
     "first page": lambda store: store.conversations(ME, limit=2),
     "next page": lambda store: store.conversations(ME, limit=2, before=store.conversations(ME, limit=2).next),
+    "of some programs": lambda store: store.conversations(ME, limit=2, clients=["", "curl"]),
     "search": lambda store: store.conversations(ME, limit=2, query="word"),
     "next page of a search": lambda store: store.conversations(
         ME, limit=2, query="word", before=store.conversations(ME, limit=2, query="word").next

@@ -86,8 +86,8 @@ class Restorer:
         await connection.execute(indexed, {"key": key, **entry.values(owner)})
 
     def _message(self, conversation: int, message: Row) -> Row:
-        number, role, text, run, created_ms = message
-        return (conversation, number, role, text, run + self._offset, created_ms)
+        number, role, text, run, *others = message
+        return (conversation, number, role, text, run + self._offset, *others)
 
 
 def _insert(table: str, columns: Iterable[str], overriding: str = "") -> str:
