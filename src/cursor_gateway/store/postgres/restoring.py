@@ -86,8 +86,8 @@ class Restorer:
         await connection.execute(indexed, {"key": key, **entry.values(owner)})
 
     def _message(self, conversation: int, message: Row) -> Row:
-        number, role, text, run, created_ms = message
-        return (conversation, number, role, text, run + self._offset, created_ms)
+        number, role, text, run, *rest = message
+        return (conversation, number, role, text, run + self._offset, *rest)
 
 
 def _insert(table: str, columns: Iterable[str], overriding: str = "") -> str:
