@@ -86,13 +86,8 @@ class Restorer:
         await connection.execute(indexed, {"key": key, **entry.values(owner)})
 
     def _message(self, conversation: int, message: Row) -> Row:
-<<<<<<< HEAD
         number, role, text, run, *others = message
         return (conversation, number, role, text, run + self._offset, *others)
-=======
-        number, role, text, run, *rest = message
-        return (conversation, number, role, text, run + self._offset, *rest)
->>>>>>> fast
 
 
 def _insert(table: str, columns: Iterable[str], overriding: str = "") -> str:
