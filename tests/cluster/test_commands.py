@@ -5,7 +5,15 @@ import inspect
 import msgspec
 import pytest
 
-from cursor_gateway.cluster.commands import MethodCall, arguments_of, call, command_of, encode
+from cursor_gateway.cluster.commands import MethodCall, ReviewChanges, arguments_of, call, command_of, encode
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    KeepRequest,
+    ListRequest,
+    PatchRequest,
+    RevertRequest,
+    ReviewRequest,
+)
 from cursor_gateway.runs.image_files import AttachedImage
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run_service import RunService
@@ -67,3 +75,20 @@ def test_arguments_of_a_newer_version_are_ignored() -> None:
     asked = call(RunService.cancel, "chat_1", "me")
     newer = MethodCall(asked.method, {**asked.arguments, "why": msgspec.Raw(msgspec.msgpack.encode("x"))})
     assert arguments_of(sent(newer)) == {"id": "chat_1", "owner": "me"}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        ListRequest("chat_1"),
+        PatchRequest("chat_1", "a.py", 5, only_open=True),
+        RevertRequest(path="a.py", hunks=[1], version="v"),
+        KeepRequest(path="a.py"),
+        CommitRequest(message="m", token="t"),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_a_request_about_changes_arrives_as_it_was_sent(request_: ReviewRequest) -> None:
+    received = command_of(encode(ReviewChanges.of(CONVERSATION, request_)))
+    assert isinstance(received, ReviewChanges)
+    assert (received.conversation, received.decoded()) == (CONVERSATION, request_)
