@@ -35,7 +35,7 @@ PURE = [
     "stages/*.py",
     "prompting/*.py",
     "dialects/**/*.py",
-    "runs/open_calls.py",
+    *(f"runs/{name}.py" for name in ("machine", "open_calls")),
     *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",

@@ -254,6 +254,20 @@ def test_results_that_an_agent_cannot_have_used_are_for_the_next() -> None:
     assert one.failure is not None, "it is tried once"
 
 
+def test_an_agent_that_reports_its_crash_is_followed_by_one_that_has_the_results() -> None:
+    one = Shell(WEATHER)
+    one.begin()
+    id = one.call("weather")
+    assert isinstance(id, str)
+    one.fire(Timer.CALLS)
+    one.send({id: "sun"})
+    assert one.machine.is_listening
+    one.say(CRASHED)
+    assert not one.machine.is_listening
+    one.gone()
+    assert results_in(one.begin()) == [(id, "sun")]
+
+
 def test_an_agent_that_does_not_wait_for_its_calls_is_ended() -> None:
     one = Shell(WEATHER)
     one.begin()

@@ -441,8 +441,8 @@ class RunMachine:
         if self.stage is Stage.WORKING:
             self._start, self._news = Start.RESUMED, None
             self._usage.cut()
-        if self.caller is not None:
-            self.caller.agent_ended()
+        assert self.caller is not None, "only calls of its tools end an agent"
+        self.caller.agent_ended()
         return self._move(StageInput.LEAVE)
 
     def news(self) -> Sequence[Message]:
