@@ -23,7 +23,7 @@ _NEVER_AT_A_START = {
     *("cursor_gateway.client", "cursor_gateway.library", "cursor_gateway.server.openapi"),
     *("http.server", "pydantic", "unittest", "xml"),
 }
-_MOST_MODULES = 570  # of all packages: each takes about 40 kB, for as long as the gateway runs
+_MOST_MODULES = 575  # of all packages: each takes about 40 kB, for as long as the gateway runs
 
 
 def loaded_by(program: str) -> set[str]:

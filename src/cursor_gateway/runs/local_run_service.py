@@ -25,7 +25,6 @@ from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import ConversationRecord, RunRecord
 from cursor_gateway.workspace.files import find_files
-from cursor_gateway.workspace.review import Review
 
 _THREADS = 4
 _LIST_SECONDS = 5.0
@@ -121,6 +120,8 @@ class LocalRunService(Service):
         log, until = self.snapshots.log(conversation.id), time.monotonic() + _LIST_SECONDS
 
         def work(is_gone: IsGone) -> ReviewResult:
+            from cursor_gateway.workspace.review import Review  # most gateways' lives pass without it
+
             return Review(folder, log, conversation.title, lambda: is_gone() or time.monotonic() > until).perform(
                 request
             )
