@@ -96,7 +96,7 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("actions", "answers", "changes", "history", "messages")),
+    *(f"model.{name}" for name in ("actions", "answers", "changes", "history", "logins", "messages")),
     *(f"model.{name}" for name in ("permissions", "requests", "run_info", "stream_events")),
     *(f"dialects.{name}" for name in ("base", "errors", "openapi")),
     *(f"dialects.{name}.openapi" for name in ("chat", "documents", "messages", "responses")),

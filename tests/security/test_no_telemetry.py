@@ -17,6 +17,7 @@ PACKAGE = Path(__file__).parents[2] / "src" / "cursor_gateway"
 # Hosts in strings: shown to people, or names of formats. None is ever connected to.
 NAMED = {
     "json-schema.org": "the name of a format",
+    "tailscale.com": "where to get Tailscale, shown to people",
     "cursor.com": "the command that installs the agent, shown to people",
 }
 

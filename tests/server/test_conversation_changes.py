@@ -79,7 +79,7 @@ def test_answers_and_conversations_as_text(demo: httpx2.Client) -> None:
     path = f"/v1/conversations/{run['conversationId']}/export"
     markdown = demo.get(path)
     assert markdown.headers["content-type"].startswith("text/markdown")
-    assert f'filename="{run["conversationId"]}.md"' in markdown.headers["content-disposition"]
+    assert 'filename="implement-jwt-authentication.md"' in markdown.headers["content-disposition"]
     assert "## You\n\n> Implement JWT authentication" in markdown.text
     assert "**Created** `bookshelf/auth.py`" in markdown.text
     assert demo.get(path, params={"format": "json"}).json()["responses"][0]["id"] == run["id"]

@@ -143,7 +143,7 @@ def test_no_answer_holds_up_the_loop_in_any_dialect(name: str, tmp_path: Path, m
                 assert status == 200, reply[:300]
                 found[form] = stalls.longest, stalls.where
             (conversation,) = json.loads((await said(app, "GET", "/v1/conversations"))[1])["conversations"]
-            for form in ("", "?dialect=html"):
+            for form in ("", "?dialect=patch"):
                 with measured(monkeypatch) as stalls:
                     status, reply = await said(app, "GET", f"/v1/conversations/{conversation['id']}/changes{form}")
                 assert status == 200, reply[:300]
