@@ -155,7 +155,9 @@ def test_a_button_leads_to_the_end(page: Page, script: Script) -> None:
 
 def test_conversations_are_grouped_by_date(contexts: Contexts, gateway: RunningGateway) -> None:
     context = contexts()
-    ask_and_wait(opened(context, gateway.url), unique())
+    page = opened(context, gateway.url)
+    ask_and_wait(page, unique())
+    page.evaluate("localStorage.setItem('grouping', 'date')")  # other tests use several folders
     page = context.new_page()
     for days, name in ((0, "Today"), (1, "Yesterday"), (5, "Previous 7 days"), (20, "Previous 30 days"), (90, "Older")):
         page.clock.set_fixed_time(datetime.now(UTC).timestamp() + days * 86400)
