@@ -1,5 +1,6 @@
-"""When nothing can be stored: answers come all the same and say so, nothing that was stored is lost, and all that was
-said meanwhile is stored as soon as it can be, without a restart."""
+"""While the database is locked, answers are stored in their files. When nothing can be stored at all, they come all the
+same and say so. Nothing that was stored is lost, all that was said meanwhile is in the history as soon as it can be,
+without a restart, and the operator is told."""
 
 import json
 import os
@@ -15,6 +16,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.run_files import FOLDER
 from tests.cli.processes import finished_process
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_documents, read_sse
@@ -49,6 +51,19 @@ def locked(data: Path) -> Iterator[sqlite3.Connection]:
         yield connection
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+@contextmanager
+def unwritable_runs(data: Path) -> Iterator[None]:
+    """For every user: no permission keeps root from writing."""
+    folder, aside = data / FOLDER, data / "aside"
+    folder.rename(aside)
+    folder.touch()
+    try:
+        yield
+    finally:
+        folder.unlink()
+        aside.rename(folder)
 
 
 @contextmanager
@@ -122,6 +137,22 @@ def assert_answers_without_storing(http: httpx2.Client) -> list[tuple[Json, byte
     return result
 
 
+def assert_answers_into_files(http: httpx2.Client) -> list[tuple[Json, bytes]]:
+    """Each is stored, and can be looked at when the database has it; until then, the reply says why it cannot."""
+    result = [streamed(http, f"{unique()} {standin(scenario)}") for scenario in ("tools", "fences")]
+    for answer, _ in result:
+        assert (answer["status"], "stored" in answer["metadata"]) == ("completed", False)
+        assert not in_history(http, answer["conversationId"])
+        refused = http.get(f"/v1/chat/{answer['id']}")
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "store_unavailable")
+        assert "locked by another program" in refused.json()["error"]["message"]
+        assert refused.headers["retry-after"] == "5"
+    assert "stored" not in chat(http, f"{unique()} hello")["metadata"]
+    completion = ask(http, "openai", "hello")
+    assert (completion.status_code, completion.json()["choices"][0]["finish_reason"]) == (200, "stop")
+    return result
+
+
 def assert_stored_at_last(http: httpx2.Client, result: list[tuple[Json, bytes]]) -> None:
     for answer, body in result:
         eventually(partial(in_history, http, answer["conversationId"]))
@@ -129,10 +160,20 @@ def assert_stored_at_last(http: httpx2.Client, result: list[tuple[Json, bytes]])
         assert http.get(f"/v1/chat/{answer['id']}/events").content == body
 
 
-def assert_reported(gateway: RunningGateway, http: httpx2.Client, sentence: bytes) -> None:
-    """To the operator at once: in the log, with the file; in the metrics; and in `/health`, without it."""
-    eventually(lambda: sentence in gateway.log.read_bytes())
-    assert str(gateway.data / FILE).encode() in gateway.log.read_bytes()
+def reports(gateway: RunningGateway) -> list[Json]:
+    """What the log says of problems with the history, and of their ends."""
+    lines = [json.loads(line) for line in gateway.log.read_text().splitlines()]
+    return [line for line in lines if line.get("logger") == "cursor_gateway.store.health"]
+
+
+def assert_reported(gateway: RunningGateway, http: httpx2.Client, sentence: bytes, place: str = FILE) -> None:
+    """To the operator: in the log, with the file or folder; in the metrics; and in `/health`, without it."""
+
+    def is_logged() -> bool:
+        found = [line for line in reports(gateway) if sentence.decode() in line["event"]]
+        return any(str(gateway.data / place) in line["details"] for line in found)
+
+    eventually(is_logged)
     metrics = http.get("/metrics").text
     assert "cursor_gateway_store_available 0.0" in metrics
     assert "cursor_gateway_store_errors_total 0.0" not in metrics
@@ -145,13 +186,14 @@ def assert_reported(gateway: RunningGateway, http: httpx2.Client, sentence: byte
 # --- locked -------------------------------------------------------------------------------------------------
 
 
-def test_while_the_history_is_locked_answers_come_and_are_stored_later(tmp_path: Path) -> None:
+def test_while_the_history_is_locked_answers_are_stored_in_files_and_moved_later(tmp_path: Path) -> None:
     with started(tmp_path) as (gateway, http):
         before, body = streamed(http, "hello")
         assert "stored" not in before["metadata"]
+        eventually(lambda: in_history(http, before["conversationId"]))
         with locked(gateway.data):
-            result = assert_answers_without_storing(http)
-            assert not any(in_history(http, answer["conversationId"]) for answer, _ in result)
+            result = assert_answers_into_files(http)
+            # Whether a conversation may go on is decided by the database.
             again = chat(http, standin("history"), conversationId=before["conversationId"])
             assert json.loads(text_of(again))["prompts"] == ["hello"]  # what can be read is read
             assert is_unstored(again)
@@ -165,6 +207,18 @@ def test_while_the_history_is_locked_answers_come_and_are_stored_later(tmp_path:
         assert "stored" not in chat(http, "and now?")["metadata"]
     with started(tmp_path) as (_, http):
         assert_stored_at_last(http, [*result, (before, body)])
+
+
+def test_a_lock_that_lasts_is_reported_although_every_answer_is_stored(tmp_path: Path) -> None:
+    with started(tmp_path) as (gateway, http):
+        assert in_history(http, chat(http, "hello")["conversationId"])
+        with locked(gateway.data):
+            answer, body = streamed(http, "hello")
+            assert "stored" not in answer["metadata"]
+            assert_reported(gateway, http, b"locked by another program")  # nobody asks for anything meanwhile
+        eventually(lambda: http.get("/health").json()["status"] == "ok")
+        eventually(lambda: reports(gateway)[-1]["event"] == "The history works again.")
+        assert_stored_at_last(http, [(answer, body)])
 
 
 def test_a_lock_in_the_middle_of_a_run_costs_nothing(tmp_path: Path) -> None:
@@ -183,21 +237,24 @@ def test_a_lock_in_the_middle_of_a_run_costs_nothing(tmp_path: Path) -> None:
         assert http.get(f"/v1/chat/{id}").json() == answer
 
 
-def test_what_was_stored_before_a_lock_outlives_a_kill(tmp_path: Path) -> None:
+def test_what_was_shown_during_a_lock_outlives_a_kill(tmp_path: Path) -> None:
     file = tmp_path / "go"
     with (
         started(tmp_path / "home") as (gateway, http),
         growing(http, "documents", standin(f"wait-for file={file}")) as reply,
     ):
-        received = bytes(reply.until(b"file."))
+        reply.until(b"file.")
         id = reply.response.headers["x-chat-id"]
         with locked(gateway.data):
             file.touch()
-            reply.until(b"event: done")
+            received = reply.rest()
             kill(gateway)
+    answer = fold_documents(read_sse(received))
+    assert (answer["status"], "stored" in answer["metadata"]) == ("completed", False)
     with started(tmp_path / "home") as (_, http):
-        assert http.get(f"/v1/chat/{id}/events").content.startswith(received)
-        assert http.get(f"/v1/chat/{id}").json()["status"] == "error"
+        assert http.get(f"/v1/chat/{id}/events").content == received
+        assert http.get(f"/v1/chat/{id}").json() == answer
+        assert in_history(http, answer["conversationId"])
 
 
 def test_the_same_request_again_is_the_same_run_also_while_nothing_can_be_stored(tmp_path: Path) -> None:
@@ -233,8 +290,9 @@ def test_a_history_that_is_locked_at_the_start_is_used_when_it_is_free(tmp_path:
             kill(gateway)
     with locked(tmp_path / "data") as lock, started(tmp_path) as (gateway, http):
         eventually(lambda: b"locked by another program" in gateway.log.read_bytes())
-        result = assert_answers_without_storing(http)
-        assert http.get(f"/v1/chat/{id}").json()["status"] == "streaming"
+        result = assert_answers_into_files(http)
+        assert http.get(f"/v1/chat/{id}").status_code == 503  # it exists
+        assert http.get("/v1/chat/chat_unknown").status_code == 404
         lock.execute("ROLLBACK")
         assert_stored_at_last(http, result)
         eventually(lambda: http.get(f"/v1/chat/{id}").json()["status"] == "error")
@@ -275,18 +333,19 @@ def test_a_full_disk_keeps_no_answer_back_and_loses_none(tmp_path: Path) -> None
         elsewhere(disk, tmp_path / "other")
         with started(tmp_path) as (gateway, http):
             before, body = streamed(http, "hello")
+            eventually(lambda: in_history(http, before["conversationId"]))
             assert http.get("/health").json()["status"] == "ok"
             ballast = fill(disk)
             result = assert_answers_without_storing(http)
-            assert_reported(gateway, http, b"The disk with the history is full")
+            assert_reported(gateway, http, b"The disk with the history is full", FOLDER)
             assert http.get(f"/v1/chat/{before['id']}").json() == before
             listed = http.get("/v1/conversations")
             assert listed.status_code in (200, 503), listed.text
             ballast.unlink()
             assert_stored_at_last(http, result)
             assert "stored" not in chat(http, "and now?")["metadata"]
-            assert b"The history works again." in gateway.log.read_bytes()
-            assert http.get("/health").json()["status"] == "ok"
+            eventually(lambda: http.get("/health").json()["status"] == "ok")
+            eventually(lambda: reports(gateway)[-1]["event"] == "The history works again.")
         with started(tmp_path) as (_, http):
             assert_stored_at_last(http, [*result, (before, body)])
 
@@ -332,10 +391,29 @@ def test_a_gateway_that_can_write_nowhere_says_so_and_does_not_start(tmp_path: P
         assert b"data_dir" in result.stderr
 
 
+def test_a_folder_of_runs_that_cannot_be_written_costs_no_answer(tmp_path: Path) -> None:
+    """The database works meanwhile, which is no reason to report that the history works."""
+    with started(tmp_path) as (gateway, http):
+        before, body = streamed(http, "hello")
+        eventually(lambda: in_history(http, before["conversationId"]))
+        with unwritable_runs(gateway.data):
+            result = assert_answers_without_storing(http)
+            assert_reported(gateway, http, b"The history cannot be written: Not a directory", FOLDER)
+            assert in_history(http, before["conversationId"])
+            again = chat(http, standin("history"), conversationId=before["conversationId"])
+            assert is_unstored(again)
+            assert http.get("/health").json()["status"] == "degraded"
+        assert_stored_at_last(http, [*result, (before, body)])
+        eventually(lambda: http.get("/health").json()["status"] == "ok")
+        assert "stored" not in chat(http, "and now?")["metadata"]
+    with started(tmp_path) as (_, http):
+        assert_stored_at_last(http, [*result, (before, body)])
+
+
 def test_streams_say_it_in_their_last_event(tmp_path: Path) -> None:
     with started(tmp_path) as (gateway, http):
-        chat(http, "hello")
-        with locked(gateway.data):
+        eventually(partial(in_history, http, chat(http, "hello")["conversationId"]))
+        with unwritable_runs(gateway.data):
             reply = ask(http, "documents", "hello", stream=True)
             *events, done = sse(reply.content)
             assert (done.event, json.loads(done.data)["metadata"]["stored"]) == ("done", False)

@@ -17,6 +17,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.sources.process_groups import members, start_of
+from cursor_gateway.store.sqlite.run_files import FOLDER, SPARE
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
@@ -282,9 +283,10 @@ def _command(pid: str) -> bytes:
 
 
 def files(home: Path) -> set[str]:
-    """All but the logs, and what conversations that can be continued keep."""
+    """All but the logs, what conversations that can be continued keep, and empty files for the next runs."""
     found = {str(path.relative_to(home)) for path in home.rglob("*")}
-    return {name for name in found if not name.endswith(".log") and "/conversations/" not in name}
+    kept = ("/conversations/", "/changes/", f"/{FOLDER}/{SPARE}")
+    return {name for name in found if not name.endswith(".log") and not any(part in name for part in kept)}
 
 
 KINDS = ["text", "tools", "crash", "fail-auth", "killed", "garbage", "stderr-flood bytes=100000", "hang-mid", "cancel"]
@@ -311,7 +313,8 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
     temporary.mkdir()
     with (
         ended_agents(tmp_path / "home") as home,
-        running_gateway(home, environment={"TMPDIR": str(temporary)}) as gateway,
+        # As above, without agents that are started in advance.
+        running_gateway(home, settings={"spare_agents": "0"}, environment={"TMPDIR": str(temporary)}) as gateway,
     ):
         pid = gateway.process.pid
 
@@ -324,7 +327,8 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
 
         def settled() -> bool:
             agents = list(gateway.data.glob("instances/*/agents/*"))
-            return not children(pid) and not agents and sockets(pid) <= at_start
+            is_moved = not list((gateway.data / FOLDER).glob("*.ndjson"))
+            return not children(pid) and not agents and sockets(pid) <= at_start and is_moved
 
         def left() -> State:
             all_kinds()
@@ -337,8 +341,13 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
             assert len(rounds) < 7, more
             rounds.append(left())
         with http_client(gateway) as client:  # whatever has a folder can be continued
-            for folder in (gateway.data / "conversations").iterdir():
+            for folder in [*(gateway.data / "conversations").iterdir(), *(gateway.data / "changes").iterdir()]:
                 assert client.get(f"/v1/conversations/{folder.name}").status_code == 200
+        # Of all kinds, only the agents with tools report edits: one in each dialect.
+        assert len(list((gateway.data / "changes").iterdir())) == 2 * len(rounds)
+        spares = list((gateway.data / FOLDER).glob(f"{SPARE}*"))
+        assert 0 < len(spares) <= 32
+        assert not any(spare.stat().st_size for spare in spares)
         assert list(temporary.iterdir()) == []
     assert list(temporary.iterdir()) == []
     assert list((home / "data" / "instances").iterdir()) == []

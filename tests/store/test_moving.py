@@ -320,6 +320,44 @@ def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_pat
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["four.ndjson", "two.ndjson"]
 
 
+def test_few_empty_files_are_kept(store: Database, tmp_path: Path) -> None:
+    for number in range(50):
+        ended(store, f"run{number}", f"conv{number}")
+    store._files.settle()
+    assert len(list((tmp_path / "runs").iterdir())) == 32
+
+
+def test_an_empty_file_that_a_run_did_not_need_is_kept_for_the_next(store: Database, tmp_path: Path) -> None:
+    ended(store, "one", "one")
+    store._files.settle()
+    (spare,) = (tmp_path / "runs").iterdir()
+    store.begin_run(new_run("two", "two"))
+    store.delete_conversation("two", ME)
+    assert isinstance(store.begin_with(first("three", "three"), deltas(1), None), Stored)
+    assert not spare.exists()
+
+
+def test_only_a_write_to_its_folder_shows_that_files_can_be_written_again(store: Database, tmp_path: Path) -> None:
+    ended(store)
+    store._files.settle()
+    folder, aside = tmp_path / "runs", tmp_path / "aside"
+    folder.rename(aside)
+    folder.touch()
+    with pytest.raises(StoreUnavailable, match="Not a directory"):
+        store.begin_with(first("two", "two"), deltas(1), None)
+    with pytest.raises(StoreUnavailable, match="Not a directory"):
+        store.probe()
+    with store._connections.writing():
+        pass
+    assert "Not a directory" in store.health.problem
+    assert store.run("run", ME) is not None
+    folder.unlink()
+    aside.rename(folder)
+    store.probe()
+    assert store.health.problem == ""
+    assert not list(folder.glob("*-probe"))
+
+
 def test_a_reader_never_gets_the_events_of_the_next_run_in_a_file(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

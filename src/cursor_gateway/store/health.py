@@ -1,7 +1,7 @@
 """Calls of a store in; whether it works out: for the log at once, and for metrics and `/health`.
 
-An engine reports each call that failed, and each that succeeded. Reading and writing are separate: on a full disk, one
-can still read. Damage stays a problem, although other calls succeed. A short conflict with another writer is counted,
+An engine reports each call that failed, and each that succeeded. Reading, writing and appending to the files of running
+runs are separate: on a full disk, one can still read, and a locked database does not stop the files. Damage stays a problem, although other calls succeed. A short conflict with another writer is counted,
 but is a problem only if it lasts.
 """
 
@@ -15,7 +15,7 @@ from cursor_gateway.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
 
-Access: TypeAlias = Literal["read", "write"]
+Access: TypeAlias = Literal["read", "write", "append"]
 _Kind: TypeAlias = Access | Literal["damage"]  # which lasts until the next start
 
 _LASTING_SECONDS = 5.0  # of a conflict

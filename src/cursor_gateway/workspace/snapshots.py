@@ -227,7 +227,8 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
             log.keep(data for _, data in (before, after) if data is not None)
             steps.append(step)
     is_cut = len(paths) > _MOST_FILES
-    log.append(TurnStep(chat_id, steps, f"More than {_MOST_FILES:,} files changed." if is_cut else "", unread))
+    if steps or edited or is_cut:
+        log.append(TurnStep(chat_id, steps, f"More than {_MOST_FILES:,} files changed." if is_cut else "", unread))
 
 
 def _may_differ(old: TreeEntry | None, new: TreeEntry | None) -> bool:

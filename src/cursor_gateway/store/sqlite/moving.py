@@ -59,6 +59,7 @@ _log = logging.getLogger(__name__)
 _MANY = 32  # runs that are moved in one transaction
 _TURN_SECONDS = 2.0  # to wait for another thread that moves them
 _ASIDE = ".damaged"
+_PROBE_BYTES = 64 * 1024
 
 
 class RunFiles:
@@ -126,17 +127,36 @@ class RunFiles:
         except OSError as error:
             self._is_failing = True
             unavailable = unwritable(error, self._folder)
-            self._connections.health.failed("write", unavailable, is_conflict=isinstance(error, BlockingIOError))
+            self._connections.health.failed("append", unavailable, is_conflict=isinstance(error, BlockingIOError))
             raise unavailable from error
+        self._worked()
+        return is_written
+
+    def _worked(self) -> None:
         if self._is_failing:
             self._is_failing = False
-            self._connections.health.worked("write")
-        return is_written
+            self._connections.health.worked("append")
+
+    def probe(self) -> None:
+        """If the last write failed: whether the folder can be written by now."""
+        if self._is_failing:
+            path = f"{self._folder}/{SPARE}{os.getpid()}-probe"
+            with suppress(OSError):
+                os.makedirs(self._folder, 0o700, exist_ok=True)
+                try:
+                    with open(path, "wb") as file:
+                        file.write(bytes(_PROBE_BYTES))
+                finally:
+                    _remove(path)
+                self._worked()
 
     def leave(self, run_id: str) -> None:
         """The run is no longer in a file of this process."""
-        for files in (self._unknown, self._ended, self._own):
+        for files in (self._unknown, self._ended):
             files.pop(run_id, None)
+        file = self._own.pop(run_id, None)
+        if file is not None and file.spare and not file.is_created:
+            self._spares.append(file.spare)
 
     # --- reading ------------------------------------------------------------------------------------
 
@@ -174,7 +194,7 @@ class RunFiles:
     def size(self) -> int:
         """In bytes."""
         found = 0
-        for name in names(self._folder):
+        for name in self._names():
             with suppress(FileNotFoundError):
                 found += os.stat(f"{self._folder}/{name}").st_size
         return found
@@ -191,8 +211,19 @@ class RunFiles:
 
     def lacks(self, ids: Iterable[object]) -> bool:
         """Whether one of these runs or conversations is not in the database yet."""
-        waiting = [*self._unknown.values(), *self._ended.values()]
-        return not {id for file in waiting for id in (file.new.id, file.new.conversation_id)}.isdisjoint(ids)
+        waiting = [file.new for file in (*self._unknown.values(), *self._ended.values())]
+        waiting += self._others()
+        return not {id for new in waiting for id in (new.id, new.conversation_id)}.isdisjoint(ids)
+
+    def _others(self) -> Iterator[NewRun]:
+        """Runs in files of other processes, as far as they can be read."""
+        own = {os.path.basename(file.path) for file in list(self._own.values())}
+        with suppress(StoreUnavailable):
+            for name in self._names():
+                if name not in own and name not in self._seen:
+                    with suppress(OSError, DamagedFile), open(f"{self._folder}/{name}", "rb") as file:
+                        if isinstance(line := next(lines_of(file), None), NewRun):
+                            yield line
 
     def settle(self) -> int:
         """Afterwards the database has every run, and all that have ended completely. Returns the bytes that were
@@ -258,12 +289,13 @@ class RunFiles:
                 return
         except OSError:
             pass
-        _remove(path)
+        with suppress(OSError):  # the next start removes it
+            _remove(path)
 
     def remove_spares(self) -> None:
         """Those of a process that has ended, and of this one. Others create files where theirs are missing."""
         self._spares.clear()
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             for name in os.listdir(self._folder):
                 if name.startswith(SPARE):
                     _remove(f"{self._folder}/{name}")
@@ -285,7 +317,7 @@ class RunFiles:
         """Enters the runs that other processes began, moves those that have ended, and removes files that do not count.
         Returns what is wrong with damaged ones. Files with the names in `skip` are not read. Raises
         `StoreUnavailable`."""
-        found = names(self._folder)
+        found = self._names()
         if not found:
             return []
         own = {os.path.basename(file.path) for file in list(self._own.values())}
@@ -293,6 +325,13 @@ class RunFiles:
         self._seen.intersection_update(others)
         wrong = [self._recover(name) for name in others if name not in skip]
         return [damage for damage in wrong if damage]
+
+    def _names(self) -> list[str]:
+        """Raises `StoreUnavailable`."""
+        try:
+            return names(self._folder)
+        except OSError as error:
+            raise unwritable(error, self._folder) from error
 
     def _recover(self, name: str) -> str:
         path = f"{self._folder}/{name}"
@@ -317,7 +356,8 @@ class RunFiles:
         if isinstance(change.result, Busy | KeyTaken):
             return self._set_aside(path, "its conversation has another run")
         if end is not None or isinstance(change.result, Fenced):
-            _remove(path)
+            with suppress(OSError):
+                _remove(path)
         else:
             self._seen.add(name)  # it has another name when it has ended
         return ""  # of a running run: whoever claims it reports the damage

@@ -368,6 +368,7 @@ class SqliteStore(SqlStore):
         return pages * page + log + await asyncio.to_thread(self._files.size)
 
     async def probe(self) -> None:
+        await asyncio.to_thread(self._files.probe)
         await self._select("SELECT merges FROM upkeep", {})
         await self._execute("UPDATE upkeep SET merges = merges", {})
 
