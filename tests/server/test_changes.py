@@ -411,3 +411,9 @@ def test_a_run_that_only_reads_records_nothing(http: httpx2.Client, reverting: R
     run = programmed(http, {"native": "read", "args": {"path": str(folder / "a.txt")}})
     assert changes(http, run) == []
     assert not (reverting.home / "data" / "changes" / run["conversationId"]).exists()
+
+
+def test_a_command_that_changes_no_file_records_nothing(http: httpx2.Client, reverting: RunningGateway) -> None:
+    run = ran(http, "true")
+    assert changes(http, run) == []
+    assert not (reverting.home / "data" / "changes" / run["conversationId"]).exists()

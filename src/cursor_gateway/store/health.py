@@ -1,8 +1,9 @@
 """Calls of a store in; whether it works out: for the log at once, and for metrics and `/health`.
 
 An engine reports each call that failed, and each that succeeded. Reading, writing and appending to the files of running
-runs are separate: on a full disk, one can still read, and a locked database does not stop the files. Damage stays a problem, although other calls succeed. A short conflict with another writer is counted,
-but is a problem only if it lasts.
+runs are separate: on a full disk, one can still read, and a locked database does not stop the files. Damage
+stays a problem, although other calls succeed. A short conflict with another writer is counted, but is a problem only if
+it lasts.
 """
 
 import logging
