@@ -167,8 +167,7 @@ class Conversations:
         )
 
     async def strays(self, now: float) -> list[str]:
-        """Conversations that have a folder, or recorded changes, and are gone from the history. One that was just made
-        may not be stored yet."""
+        """Conversations that have files and are gone from the history. New ones may not be stored yet."""
         folders = [folder for parent in (self._directory, self.data / CHANGES) for folder in parent.glob("conv_*")]
         old = list({folder.name for folder in folders if _age(folder, now) > _YOUNG_SECONDS})
         return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
