@@ -17,7 +17,7 @@ from pathlib import Path
 
 _LIMIT = 300  # seconds, for a red build only
 _CURL = re.compile(r"^curl .*$", re.MULTILINE)
-_SNIPPET = re.compile(r"^import json.*?(?=\n\n|\Z)", re.MULTILINE | re.DOTALL)
+_SNIPPET = re.compile(r"^from openai .*?(?=\n\nPress)", re.MULTILINE | re.DOTALL)
 
 
 def main() -> int:

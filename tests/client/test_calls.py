@@ -298,3 +298,19 @@ def test_what_is_no_health_is_no_gateways(body: bytes) -> None:
     with pytest.raises(CallFailed) as caught:
         Shell(answer(200, body)).asked(calls.health(LINK))
     assert caught.value.code == "not_a_gateway"
+
+
+# --- devices --------------------------------------------------------------------------------------------
+
+
+def test_devices_log_in_are_listed_and_forgotten() -> None:
+    device = {"id": "dev_1", "name": "phone", "created_at": 1, "expires_at": 2}
+    shell = Shell(
+        answer(201, b'{"url": "https://gateway.test/#/login/x", "expires_at": 5}'),
+        answer(200, json.dumps({"devices": [device]}).encode()),
+        answer(204, b""),
+    )
+    assert shell.asked(calls.new_login(LINK)).expires_at == 5
+    assert [one.id for one in shell.asked(calls.devices(LINK))] == ["dev_1"]
+    shell.asked(calls.forget_device(LINK, "dev_1"))
+    assert requested(shell) == ["POST /v1/logins", "GET /v1/devices", "DELETE /v1/devices/dev_1"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.dialects.options import CursorOptions, with_headers
+from cursor_gateway.dialects.options import CursorOptions, option_hints, with_headers
 from cursor_gateway.errors import InvalidRequest
 
 
@@ -33,3 +33,10 @@ def test_a_header_that_is_wrong_is_named() -> None:
     with pytest.raises(InvalidRequest, match="The header x-cursor-mode is invalid") as refused:
         with_headers(CursorOptions(), {"x-cursor-mode": "quick"})
     assert refused.value.param == "x-cursor-mode"
+
+
+def test_options_with_few_values_have_hints() -> None:
+    hints = option_hints(CursorOptions)
+    assert hints["cursor.text"] == "Send one of exact, readable."
+    assert "thinking" in hints["cursor.include[]"]
+    assert "cursor.workspace" not in hints

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.images import Image, check_images, place_images, read_image
+from cursor_gateway.model.images import Image, check_images, is_image_name, media_type_of, place_images, read_image
 from cursor_gateway.model.messages import Instructions, Message, ToolMessage, UserMessage
 
 DATA = b"\x89PNG\r\n\x1a\n"
@@ -101,3 +101,24 @@ def test_more_are_refused_with_the_setting_that_says_so() -> None:
     with pytest.raises(InvalidRequest, match=r"51 images, but the limit is 50; .*`max_images`") as refused:
         check_images(51, 50, "images")
     assert refused.value.param == "images"
+
+
+@pytest.mark.parametrize(
+    ("data", "media_type"),
+    [
+        (DATA, "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (b"GIF89a", "image/gif"),
+        (b"RIFF\0\0\0\0WEBPVP8 ", "image/webp"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", None),
+        (b"", None),
+    ],
+)
+def test_the_first_bytes_tell_what_an_image_is(data: bytes, media_type: str | None) -> None:
+    assert media_type_of(data) == media_type
+
+
+def test_only_an_images_own_name_is_one() -> None:
+    name = Image(0, "image/png", DATA).name
+    assert is_image_name(name)
+    assert not any(map(is_image_name, ("", "../" + name, name + "/x", name + "\n", name.replace("png", "svg"))))

@@ -41,6 +41,7 @@ from cursor_gateway.model.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
+    reply_usage,
     source_text,
 )
 from cursor_gateway.model.documents import (
@@ -1000,3 +1001,15 @@ def test_live_output_is_bounded_for_a_command_and_for_a_run() -> None:
     assert shown(starts("c", SHELL), CommandOutput("c", much), CommandOutput("c", much)) == 65_536
     commands = [(starts(str(number), SHELL), CommandOutput(str(number), much * 2)) for number in range(6)]
     assert shown(*(event for pair in commands for event in pair)) == 4 * 65_536
+
+
+def test_the_tokens_of_a_session_that_is_resumed_count_as_read() -> None:
+    def read(known: int) -> int:
+        assembler = Assembler(RUN)
+        assembler.know(known)
+        events = [*assembler.push(TextDelta("Hi")), *assembler.push(RunFailed(failure=AgentCrashed().failure()))]
+        done = events[-1]
+        assert isinstance(done, Done)
+        return reply_usage(done).prompt_tokens
+
+    assert read(1000) == read(0) + 1000

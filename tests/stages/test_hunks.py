@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.stages import hunks
 from cursor_gateway.stages.hunks import FileContent, Hunk, hunks_between, is_binary, lines_of, patch_of, with_hunks
 
 _LINES = st.sampled_from(
@@ -134,3 +135,12 @@ def test_modes_and_binary_files_are_named(repository: Path) -> None:
     assert patch_of("x", FileContent(b"a", 0o644), FileContent(b"a", 0o600)) == b""
     assert is_binary(b"a\0")
     assert not is_binary(b"a" * 9000 + b"\0")
+
+
+def test_a_comparison_that_takes_too_long_is_less_fine_but_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = b"a\nb\n" * 50, b"b\nc\na\n" * 50
+    fine = hunks_between(lines_of(old), lines_of(new))
+    monkeypatch.setattr(hunks, "_MOST_WORK", 10)
+    coarse = hunks_between(lines_of(old), lines_of(new))
+    assert len(coarse) < len(fine)
+    assert with_hunks(old, new, range(len(coarse))) == new

@@ -16,6 +16,7 @@ def test_every_version_lists_what_git_lists(tmp_path: Path, version: str) -> Non
         file = tmp_path / ("folder" * (number % 5 + 1)) / f"{'x' * number}.txt"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{number}\n" * 100)
+    (tmp_path / ("long" * 50)).write_text("long\n")  # version 4 leaves out what a path shares with the one before
     (tmp_path / "link").symlink_to("nowhere")
     (tmp_path / "tool").write_text("#!/bin/sh\n")
     (tmp_path / "tool").chmod(0o755)

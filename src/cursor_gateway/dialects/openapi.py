@@ -340,11 +340,8 @@ def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix:
     text = re.sub(rf'"{_REFS}(\w+)"', lambda ref: f'"{_REFS}{renamed[ref[1]]}"', json.dumps(found))
     schemas = {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}
     for schema in schemas.values():
-        if "properties" in schema:  # what is required first, whichever type it is inherited from
-            required = schema.get("required", ())
-            schema["properties"] = dict(
-                sorted(schema["properties"].items(), key=lambda field: field[0] not in required)
-            )
+        required = schema.get("required", ())  # these first, whichever type they are inherited from
+        schema["properties"] = dict(sorted(schema["properties"].items(), key=lambda field: field[0] not in required))
     return schemas
 
 
