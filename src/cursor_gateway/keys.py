@@ -71,7 +71,3 @@ class KeyRing:
         if not key:
             return None
         return owner_of(key, self._api_keys) or self._owners.get(hash_key(key))
-
-    @property
-    def names(self) -> list[str]:
-        return sorted({*self._api_keys, *self._owners.values()})

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.sharing import SharedPort, qr_text, shared_port, show_login
+from cursor_gateway.cli.sharing import SharedPort, qr_text, shared_port, show_login, show_shared
 from cursor_gateway.cli.tailscale import find_tailnet
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
@@ -186,3 +186,12 @@ def test_in_a_pipe_only_the_link_is_written(capsys: pytest.CaptureFixture[str]) 
     said = capsys.readouterr().out
     assert "  https://gateway.example.com/#/login/CODE\n" in said
     assert "█" not in said
+
+
+def test_the_output_of_a_service_has_no_login(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is a log; a code there could be used by whoever reads it first."""
+    show_shared(opened(tmp_path, page_url="https://gateway.example.com").sharing)
+    said = capsys.readouterr().out
+    assert "  https://gateway.example.com/\n" in said
+    assert "cursor-gateway share" in said
+    assert "/login/" not in said

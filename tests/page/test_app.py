@@ -43,6 +43,16 @@ def test_a_login_link_is_used_once_and_leaves_nothing_in_the_address(
     expect(dialog).to_contain_text("expired or was already used")
 
 
+def test_a_login_link_also_works_in_a_page_that_is_open(contexts: Contexts, shared: Shared, watch: list[Watch]) -> None:
+    page = opened(contexts(), shared.url)
+    watch[0].allow("status of 401")
+    expect(page.get_by_role("dialog", name="API key")).to_be_visible()
+    code = shared.new_code()
+    page.goto(f"{shared.url}/#/login/{code}")  # only the fragment changes
+    ask_and_wait(page, "Hello")
+    assert code not in page.evaluate("location.href")
+
+
 def test_logging_out_on_the_page_ends_the_key(contexts: Contexts, shared: Shared, watch: list[Watch]) -> None:
     page = opened(contexts(), f"{shared.url}/#/login/{shared.new_code()}")
     ask_and_wait(page, "Hello")

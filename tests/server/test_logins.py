@@ -66,8 +66,8 @@ def key(shared: Shared) -> str:
 
 
 @contextmanager
-def shared_gateway(home: Path) -> Iterator[Shared]:
-    settings = {"page_url": f"https://{_PUBLIC}", "log_format": "json"}
+def shared_gateway(home: Path, **more: str) -> Iterator[Shared]:
+    settings = {"page_url": f"https://{_PUBLIC}", "log_format": "json", **more}
     with running_gateway(home, "--share", settings=settings) as running:
         eventually(lambda: len(_PORTS.findall(running.log.read_text())) == 2)
         _, port = _PORTS.findall(running.log.read_text())
@@ -97,6 +97,14 @@ def test_attempts_to_log_in_are_limited(tmp_path: Path) -> None:
         replies = [shared.log_in("guess") for _ in range(30)]
     assert {reply.status_code for reply in replies} == {403, 429}
     assert all(int(reply.headers["retry-after"]) >= 1 for reply in replies if reply.status_code == 429)
+
+
+def test_attempts_of_others_do_not_use_up_the_requests_of_a_device(tmp_path: Path) -> None:
+    with shared_gateway(tmp_path, requests_per_minute="3") as shared:
+        key = shared.new_key()
+        assert {shared.log_in("guess").status_code for _ in range(5)} == {403}
+        with shared.client(key) as client:
+            assert client.get("/v1/models").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -157,13 +165,17 @@ def test_a_page_of_another_site_cannot_log_in(shared: Shared) -> None:
         assert own.status_code == 201
 
 
-def test_a_device_logs_out(shared: Shared) -> None:
-    one, other = shared.new_key(), shared.new_key()
-    with shared.client(one) as client:
-        assert client.delete("/v1/login").status_code == 204
-        assert client.get("/v1/models").status_code == 401
-    with shared.client(other) as client:
-        assert client.get("/v1/models").status_code == 200
+@pytest.mark.parametrize("header", ["authorization", "x-api-key"])
+def test_a_device_logs_out(tmp_path: Path, header: str) -> None:
+    """Ten logins a minute are possible: this gateway is for these alone."""
+    with shared_gateway(tmp_path) as shared:
+        one, other = shared.new_key(), shared.new_key()
+        given = {header: f"Bearer {one}" if header == "authorization" else one}
+        with shared.client() as client:
+            assert client.delete("/v1/login", headers=given).status_code == 204
+            assert client.get("/v1/models", headers=given).status_code == 401
+        with shared.client(other) as client:
+            assert client.get("/v1/models").status_code == 200
 
 
 def test_the_operator_lists_and_forgets_devices_by_command(shared: Shared) -> None:

@@ -102,7 +102,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Sec-Fetch-Mode: a link only reads", "return method in _READING and is_opened", "return is_opened"),
         ("Sec-Fetch-Mode: an element is no link", "in _READING and is_opened and", "in _READING and"),
         ("Sec-Fetch-Dest: a frame is no link", "is_opened and is_whole and", "is_opened and"),
-        ("Links: to the page and to exports only", "(_is_open(path) or bool(_EXPORT.fullmatch(path)))", "True"),
+        ("Links: to the page and to exports only", "(_is_open(method, path) or bool(_EXPORT.fullmatch(path)))", "True"),
         ("Links: below an export is nothing", "_EXPORT.fullmatch(path)", "_EXPORT.match(path)"),
         ("Referer: foreign ones are refused", "        if referer is None or ", "        if True or "),
         ("Referer: compared whole", 'referer.startswith(f"{one}/")', "referer.startswith(one)"),

@@ -1,8 +1,7 @@
 """A gateway's Unix socket, by which the commands of the same user find and recognize their own gateway.
 
-Any user of this machine can bind a port on loopback first. The socket lies in a folder
-below the data directory that only its user can write to, so nobody else can put one there or replace it. Clients check
-the owners of both before each use of the command; a connection needs no further proof, nor does a reconnection.
+Any user of this machine can bind a port on loopback first. The socket is in a folder that only its user can write to,
+so nobody else can put one there or replace it. A command checks the owners of both when it starts.
 
 Beside each socket, a file of the same name says what its gateway is for, so that a command can choose among several
 without asking them.

@@ -303,9 +303,9 @@ def _banner(
         with suppress(OSError):  # its output is closed, or the disk is full
             show_banner(gateway, settings, url_of(host, port))
             if shared is not None:
-                from cursor_gateway.cli.sharing import show_login
+                from cursor_gateway.cli.sharing import show_shared
 
-                show_login(shared.sharing.new_link())
+                show_shared(shared.sharing)
         _notify_service_manager()
         if opens_page:
             threading.Thread(target=_open_page, args=(f"{url_of(host, port)}/",), daemon=True).start()

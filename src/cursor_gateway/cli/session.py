@@ -196,9 +196,7 @@ class TerminalSession:
             aside("Stopped.")
         except click.ClickException as error:
             aside(error.message, bold=True)
-        except (CallFailed, GatewayError) as error:
-            aside(str(error), bold=True)
-        except (OSError, ValueError) as error:  # a file that cannot be read or written, or an image that is none
+        except (CallFailed, GatewayError, OSError, ValueError) as error:  # the last two: a file that cannot be used
             aside(str(error), bold=True)
         finally:
             loop.remove_signal_handler(signal.SIGINT)

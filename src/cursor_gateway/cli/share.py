@@ -59,7 +59,9 @@ def share(config: str | None, url: str | None, lists: bool, forget: str | None) 
         _print(asyncio.run(call(lambda client: client.devices())))
         return 0
     if forget is not None:
-        return _forgotten(asyncio.run(call(lambda client: _forget(client, forget))))
+        count = asyncio.run(call(lambda client: _forget(client, forget)))
+        aside(f"Logged out {count} device{'' if count == 1 else 's'}.")
+        return 0 if count else 1
     from cursor_gateway.cli.sharing import show_login
 
     show_login(asyncio.run(call(lambda client: client.new_login())))
@@ -71,11 +73,6 @@ async def _forget(client: "AsyncClient", id: str) -> int:
     for found in wanted:
         await client.forget_device(found)
     return len(wanted)
-
-
-def _forgotten(count: int) -> int:
-    aside(f"Logged out {count} device{'' if count == 1 else 's'}.")
-    return 0 if count else 1
 
 
 def _print(devices: "list[DeviceEntry]") -> None:

@@ -55,6 +55,14 @@ def shared_port(settings: Settings, port: int) -> Iterator[SharedPort]:
         yield SharedPort(Sharing(LoginCodes(), keys, url), bound, own)
 
 
+def show_shared(sharing: Sharing) -> None:
+    """With a login only on a terminal: the output of a service is a log, which others may be able to read."""
+    if sys.stdout.isatty():
+        show_login(sharing.new_link())
+    else:
+        click.echo(f"\n  Other devices  {sharing.url}/\n\nTo log in a device, run `cursor-gateway share`.\n")
+
+
 def show_login(link: LoginLink) -> None:
     """The link, and on a terminal also as a QR code."""
     click.echo(f"\n  Other devices  {link.url.partition('#')[0]}")

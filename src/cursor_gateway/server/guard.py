@@ -41,7 +41,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 # Without a key: they reveal nothing and start nothing.
 _OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
-_LOGIN = "/v1/login"  # needs a one-time code instead
+_LOGIN = ("POST", "/v1/login")  # needs a one-time code instead, and has its own limit
 _OPEN_PREFIX = "/page/"
 _EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
@@ -92,7 +92,7 @@ class Guard:
                 return
             state["owner"] = owner = self._owner(method, scope["path"], headers)
             OWNER.set(owner)
-            if not _is_open(scope["path"]):
+            if not _is_open(method, scope["path"]):
                 self._check_rate(owner)
             await self._app(scope, receive, reply)
         except ClientDisconnect:
@@ -159,13 +159,9 @@ class Guard:
         return not any(referer == one or referer.startswith(f"{one}/") for one in own)
 
     def _owner(self, method: str, path: str, headers: _Headers) -> str:
-        if not self._keys.are_required or _is_open(path) or (method, path) == ("POST", _LOGIN):
+        if not self._keys.are_required or _is_open(method, path):
             return LOCAL_OWNER
-        scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
-        if scheme.lower() != "bearer":
-            key = _text(headers, b"x-api-key") or ""
-        key = key.strip()
-        owner = self._keys.owner_of(key)
+        owner = self._keys.owner_of(key_in(headers))
         if owner is None and not self._keys.is_complete:
             raise StoreUnavailable("The API keys cannot be read; check that the database is running, then retry.")
         if owner is None:
@@ -225,15 +221,23 @@ class _Reply:
         await error_response(failure, errors=errors)(scope, _no_receive, self)
 
 
-def _is_open(path: str) -> bool:
-    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX)
+def key_in(headers: _Headers) -> str:
+    """Empty: there is none."""
+    scheme, _, key = (_text(headers, b"authorization") or "").partition(" ")
+    if scheme.lower() != "bearer":
+        key = _text(headers, b"x-api-key") or ""
+    return key.strip()
+
+
+def _is_open(method: str, path: str) -> bool:
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX) or (method, path) == _LOGIN
 
 
 def _is_link(method: str, path: str, headers: _Headers) -> bool:
     """A link to something that other sites may link to: the page, or a conversation as a file."""
     is_opened = headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
     is_whole = headers.get(b"sec-fetch-dest", b"document") == b"document"  # not in a frame
-    return method in _READING and is_opened and is_whole and (_is_open(path) or bool(_EXPORT.fullmatch(path)))
+    return method in _READING and is_opened and is_whole and (_is_open(method, path) or bool(_EXPORT.fullmatch(path)))
 
 
 def _new_id() -> str:

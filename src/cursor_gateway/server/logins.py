@@ -11,6 +11,7 @@ from cursor_gateway.errors import NotFound
 from cursor_gateway.logins import CODE_SECONDS, DeviceKeys, LoginCodes
 from cursor_gateway.model.logins import DeviceEntry, DeviceList, LoginKey, LoginLink, LoginRequest
 from cursor_gateway.server.bodies import json_response, read_body
+from cursor_gateway.server.guard import key_in
 from cursor_gateway.server.logs import Log
 from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.settings import Settings
@@ -29,8 +30,7 @@ class Sharing(Struct, frozen=True):
 
     def new_link(self) -> LoginLink:
         """The code is in the fragment, which browsers do not send: it appears in no log."""
-        url = f"{self.url}/#/login/{self.codes.new_code()}"
-        return LoginLink(url, int(time.time()) + CODE_SECONDS)
+        return LoginLink(f"{self.url}/#/login/{self.codes.new_code()}", int(time.time()) + CODE_SECONDS)
 
 
 class LoginEndpoints:
@@ -53,17 +53,16 @@ class LoginEndpoints:
 
     async def log_out(self, request: Request) -> Response:
         """The device whose key the request has. Other keys stay valid."""
-        self._sharing.keys.forget_key(request.headers.get("authorization", "").partition(" ")[2].strip())
+        self._sharing.keys.forget_key(key_in(dict(reversed(request.scope["headers"]))))
         return Response(status_code=204)
 
     async def new_link(self, request: Request) -> Response:
         return json_response(self._sharing.new_link(), 201)
 
     async def devices(self, request: Request) -> Response:
-        found = self._sharing.keys.devices()
         entries = [
             DeviceEntry(device.id, device.name, device.created_ms // 1000, device.expires_ms // 1000)
-            for device in found
+            for device in self._sharing.keys.devices()
         ]
         return json_response(DeviceList(entries))
 

@@ -18,6 +18,8 @@ export class ApiError extends Error {
 let loginProblem = "";
 const loggedIn = logIn();
 
+addEventListener("hashchange", () => location.hash.startsWith("#/login/") && location.reload()); // a link that was pasted into the open page
+
 /** A login link has a code in its address, which is exchanged for a key, once. */
 async function logIn() {
 	const [, code] = /^#\/login\/([\w-]+)$/.exec(location.hash) ?? [];
