@@ -92,3 +92,11 @@ def test_a_request_about_changes_arrives_as_it_was_sent(request_: ReviewRequest)
     received = command_of(encode(ReviewChanges.of(CONVERSATION, request_)))
     assert isinstance(received, ReviewChanges)
     assert (received.conversation, received.decoded()) == (CONVERSATION, request_)
+
+
+def test_a_request_about_changes_of_a_newer_version_is_refused() -> None:
+    newer = ReviewChanges(CONVERSATION, "explain", msgspec.Raw(msgspec.msgpack.encode({})))
+    received = command_of(encode(newer))
+    assert isinstance(received, ReviewChanges)
+    with pytest.raises(msgspec.DecodeError):
+        received.decoded()

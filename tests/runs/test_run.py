@@ -21,10 +21,12 @@ from tests.runs.scripted import (
     Loop,
     ScriptedSource,
     Step,
+    UnstoredJournal,
     Until,
     Watcher,
     folded,
     forever,
+    info,
     new_run,
     say,
     true,
@@ -117,6 +119,31 @@ def test_a_mistake_is_reported_to_observers_and_not_to_readers() -> None:
         await run.gone()
         assert [repr(fault) for fault in watcher.faults] == ["KeyError('the secret')"]
         assert "the secret" not in str(run.log.events)
+
+    asyncio.run(live())
+
+
+def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
+    class Mistaken:
+        begun = 0
+
+        async def begin(self) -> None:
+            self.begun += 1
+            if self.begun == 1:
+                raise KeyError("in the watch")
+
+        async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+            return batch
+
+        def end(self) -> None: ...
+
+    async def live() -> None:
+        watch, watcher, source = Mistaken(), Watcher(), ScriptedSource([say("All"), [FINISHED]])
+        run = Run(info(), "me", UnstoredJournal(), watch=watch)
+        begin(run, source, watcher)
+        await run.gone()
+        assert (watch.begun, source.turns, code(run)) == (1, [], "internal_error")
+        assert len(watcher.faults) == 1
 
     asyncio.run(live())
 

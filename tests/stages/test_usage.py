@@ -172,6 +172,16 @@ def test_after_a_pause_the_agents_figures_are_those_of_several_replies() -> None
     assert 10_000 < reply.prompt_tokens < 10_200
 
 
+def test_calls_that_another_agent_never_ends_do_not_make_its_output_negative() -> None:
+    agent = Agent("a prompt")
+    agent.usage.paused([READ], ends_reply=True)
+    agent.usage.agent_started()
+    agent.says("Hi.")
+    reply = agent.usage.reply(TokenCounts(prompt=20, completion=0, reasoning=3))
+    assert reply.completion_tokens == estimate_tokens("Hi.")
+    assert reply.total_tokens == 20 + estimate_tokens("Hi.")
+
+
 def test_an_agent_that_goes_on_with_a_run_reports_its_own_calls() -> None:
     agent = Agent("a prompt")
     agent.usage.agent_started()

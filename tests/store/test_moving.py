@@ -201,6 +201,45 @@ def test_a_deleted_conversation_never_comes_back(store: Database, other: Databas
     assert store.conversation("conv", ME) is None
 
 
+def test_nor_if_it_is_deleted_before_the_first_event_of_its_next_run(store: Database, other: Database) -> None:
+    ended(store)
+    assert store.begin_run(new_run("next")) == lease("next")
+    assert other.delete_conversation("conv", ME)
+    other.prune(None, None, 0)
+    done = [*deltas(1), Done(envelope("next"))]
+    assert store.end_run(lease("next"), 1, done, run_end("next")) == Fenced("deleted")
+    assert store.conversation("conv", ME) is None
+
+
+def test_a_run_that_is_claimed_before_its_first_event_is_not_written_by_its_process(
+    store: Database, other: Database
+) -> None:
+    ended(store)
+    store.begin_run(new_run("next"))
+    assert other.claim_run("next", 1) == lease("next", 2)
+    assert store.append(lease("next"), 1, deltas(1)) == Fenced("claimed")
+
+
+def test_a_run_whose_transaction_fails_has_no_file(
+    store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enter = moving.RunFiles.enter
+
+    def fails(self: moving.RunFiles, connection: sqlite3.Connection, new: NewRun) -> None:
+        enter(self, connection, new)
+        raise sqlite3.OperationalError("disk I/O error")
+
+    ended(store)
+    with monkeypatch.context() as patch:
+        patch.setattr(moving.RunFiles, "enter", fails)
+        with pytest.raises(sqlite3.OperationalError):
+            store.begin_run(new_run("next"))
+    assert files(tmp_path) == []
+    assert store.begin_run(new_run("next")) == lease("next")
+    assert isinstance(store.append(lease("next"), 1, deltas(1)), Stored)
+    assert files(tmp_path) == ["next.ndjson"]
+
+
 # --- moving -----------------------------------------------------------------------------------------
 
 
@@ -487,7 +526,7 @@ def test_a_run_whose_conversation_has_another_is_set_aside(tmp_path: Path) -> No
     warning = again.open(0)
     assert warning is not None
     assert "its conversation has another run" in warning
-    assert files(tmp_path) == ["new.ndjson.damaged"]
+    assert files(tmp_path) == ["new.ndjson.damaged", "old.ndjson"]
     again.close()
     store.close()
 

@@ -108,6 +108,7 @@ STAGES: StageTable = {
     Stage.NEW: {
         StageInput.BEGIN: (Stage.WORKING, (StageAction.START,)),
         StageInput.STOP: (Stage.STOPPING, (StageAction.END,)),
+        StageInput.ENDED: (Stage.OVER, (StageAction.FAIL,)),
     },
     Stage.WORKING: {
         StageInput.RESTART: (Stage.RESTARTING, (StageAction.END,)),

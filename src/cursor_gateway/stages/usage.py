@@ -86,7 +86,7 @@ class RunUsage:
         if counts.completion:
             wrote = counts.completion if self._is_whole else min(wrote, counts.completion)
         last = wrote if self._context.is_exact else min(self._call_output, wrote)
-        completion = self._earlier_output + wrote
+        completion = max(last, self._earlier_output + wrote)
         prompt = max(0, read + last - completion)
         # Exact for one call; for several, in proportion.
         cached = min(counts.cached * read // counts.prompt, prompt) if counts.prompt else 0

@@ -85,6 +85,15 @@ class RunFiles:
             file = self._own[new.id] = RunFile(self._folder, new, is_entered=is_entered, spare=spare)
         return file
 
+    def enter(self, connection: sqlite3.Connection, new: NewRun) -> writing.Change[Lease | KeyTaken | Busy]:
+        """Begins a run in the database, and its file in the same transaction: a process that claims or deletes the run
+        finds the file, so its writer notices it."""
+        change = writing.begin(connection, new)
+        is_new = change.note is not None  # else the store had it already
+        if is_new and self.append(self.begin(new, is_entered=True), 1, ()) is None:
+            self.leave(new.id)
+        return change
+
     def of(self, lease: Lease) -> RunFile | None:
         return self._own.get(lease.run_id) if lease.epoch == FIRST_EPOCH else None
 

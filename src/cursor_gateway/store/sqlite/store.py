@@ -139,10 +139,11 @@ class SqliteStore(SqlStore):
         if _is_alone(new) and self._begin_file(new, (), None) is not None:
             return Lease(new.id, FIRST_EPOCH)
         self._settle()
-        change = self._apply(partial(writing.begin, new=new))
-        if change.note is not None:  # else the store had it already
-            self._files.begin(new, is_entered=True)
-        return change.result
+        try:
+            return self._apply(partial(self._files.enter, new=new)).result
+        except Exception:
+            self._files.remove([new.id])  # the transaction may have failed after its file was made
+            raise
 
     async def begin_with(
         self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
