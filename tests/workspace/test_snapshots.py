@@ -11,6 +11,7 @@ import pytest
 from cursor_gateway.model.actions import Command, FileEdit, Outcome
 from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
 from cursor_gateway.model.documents import Diff
+from cursor_gateway.workspace import snapshots as module
 from cursor_gateway.workspace.change_log import ChangeLog, TurnStep
 from cursor_gateway.workspace.snapshots import Snapshots
 from tests.workspace.repositories import git
@@ -130,3 +131,14 @@ def test_an_edit_of_an_ignored_file_does_not_show_the_rest_of_it(work: Path) -> 
     edit = FileEdit(tool="edit_file", path="local.toml", operation="edit", content="port = 2", diff=diff)
     ended = ToolEnded("call_2", edit, Outcome(state="completed"))
     assert seen(work, lambda: (work / "local.toml").write_text('password = "secret"\nport = 2\n'), ended) == [ended]
+
+
+def test_a_run_continues_whatever_is_wrong_with_its_folder(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "a").write_text("1\n")
+    ended = ToolEnded("call_1", FileEdit(tool="edit_file", path="a", operation="edit"), Outcome(state="completed"))
+
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(module, "_before", fail)
+    assert seen(work, lambda: (work / "a").write_text("2\n"), ended) == [ended]

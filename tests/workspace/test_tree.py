@@ -117,7 +117,8 @@ def test_ignored_files_secrets_and_links_are_left_out(root: Path) -> None:
     (root / "folder").symlink_to("sub")
     found = set(scan(str(root)).entries)
     assert found == {"a.txt", "sub/b.bin", "sub/c", ".gitignore", ".cursorignore", ".env.example"}
-    assert is_secret("deep/.env")
+    for name in ("deep/.env", ".envrc", "production.env", ".git-credentials", "id_ecdsa"):
+        assert is_secret(name)
     assert not is_secret("environment.py")
 
 

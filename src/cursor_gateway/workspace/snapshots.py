@@ -56,12 +56,6 @@ class Snapshots:
         if (task := self._ending.get(conversation_id)) is not None:
             await asyncio.wait([task], timeout=_END_SECONDS)
 
-    async def forget(self, conversation_id: str) -> None:
-        """Deletes what is stored of a conversation that was deleted, also if its last turn ends just now."""
-        await self.settled(conversation_id)
-        with suppress(OSError):
-            await asyncio.to_thread(self.log(conversation_id).remove)
-
     def scan_before(self, workspace: str) -> "asyncio.Task[Tree]":
         task = self._scans.get(workspace)
         if task is None:
@@ -103,6 +97,16 @@ class Snapshots:
         """Turns that have ended are recorded first."""
         if tasks := {*self._ending.values(), *self._scans.values()}:
             await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+async def forget_changes(snapshots: Snapshots | None, data: str, conversation_id: str) -> None:
+    """Deletes what is stored of a conversation that was deleted, also if its last turn ends just now, or nothing is
+    recorded any more (`snapshots` is false).
+    """
+    if snapshots is not None:
+        await snapshots.settled(conversation_id)
+    with suppress(OSError):
+        await asyncio.to_thread(ChangeLog(data, conversation_id).remove)
 
 
 class TurnSnapshots:
@@ -162,7 +166,7 @@ class TurnSnapshots:
             self.edited[action.path] = ""
             return action
         self.edited[action.path] = path
-        with suppress(TimeoutError, PathRefused, OSError):
+        with suppress(Exception):  # whatever is wrong with the folder, the run continues
             async with asyncio.timeout(_EDIT_SECONDS):
                 tree = await self.tree()
                 if tree.problem or is_secret(path):

@@ -30,7 +30,8 @@ COARSE_NS = 20_000_000  # of a file system's clock
 _IGNORE_FILES = (b".cursorignore",)
 # Files that often contain secrets are left out even where no rule ignores them.
 _SECRETS = IgnoreRules(
-    b".env\n.env.*\n!.env.example\n*.pem\n*.key\n*.p12\n*.pfx\n*.kdbx\n.netrc\n.npmrc\n.pypirc\nid_rsa\nid_ed25519\n"
+    b".env\n.env.*\n*.env\n.envrc\n!.env.example\n*.pem\n*.key\n*.p12\n*.pfx\n*.jks\n*.kdbx\n.netrc\n.npmrc\n.pypirc\n"
+    b"id_rsa\nid_dsa\nid_ecdsa\nid_ed25519\n.git-credentials\n"
 )
 
 
