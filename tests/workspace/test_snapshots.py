@@ -49,9 +49,8 @@ def seen(work: Path, change: Callable[[], object], event: AgentEvent = _COMMAND)
 def recorded(work: Path, change: Callable[[], object]) -> dict[str, tuple[bool, bool]]:
     """The files that the turn changed, and whether they existed before and after."""
     seen(work, change)
-    (step,) = ChangeLog(str(work.parent / "data"), "conv_1").steps()
-    assert isinstance(step, TurnStep)
-    return {file.path: (file.before is not None, file.after is not None) for file in step.files}
+    turns = [step for step in ChangeLog(str(work.parent / "data"), "conv_1").steps() if isinstance(step, TurnStep)]
+    return {file.path: (file.before is not None, file.after is not None) for turn in turns for file in turn.files}
 
 
 def test_a_file_that_is_no_longer_ignored_was_not_created(work: Path) -> None:
