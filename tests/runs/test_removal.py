@@ -11,6 +11,7 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.workspace.change_log import ChangeLog, TurnStep
 from tests.runs.scripted import ScriptedSource
 
 
@@ -61,6 +62,18 @@ def test_a_folder_goes_when_the_source_has_forgotten(tmp_path: Path) -> None:
         assert await removals.remove("conv_1")
         assert not folder.exists()
         assert source.forgotten == ["conv_1"]
+
+    asyncio.run(live())
+
+
+def test_recorded_changes_go_although_none_are_recorded_any_more(tmp_path: Path) -> None:
+    async def live() -> None:
+        log = ChangeLog(str(tmp_path), "conv_1")
+        log.keep([b"what a file contained"])
+        log.append(TurnStep("chat_1", []))
+        _, removals, _ = place(tmp_path, Forgetting(True))
+        assert await removals.remove("conv_1")
+        assert list((tmp_path / "changes").iterdir()) == []
 
     asyncio.run(live())
 

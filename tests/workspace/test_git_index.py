@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.workspace import git_index
 from cursor_gateway.workspace.git_index import read_index
 from tests.workspace.repositories import git
 
@@ -61,3 +62,18 @@ def test_anything_else_has_no_files(tmp_path: Path) -> None:
     assert read_index(summed(data[:11] + b"\xff" + data[12:-20])) == {}  # fewer entries than it says
     for end in range(12, len(data) - 20, 7):
         read_index(summed(data[:end]))
+
+
+def test_a_small_index_cannot_name_many_long_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In version 4 a path shares its beginning with the one before."""
+    monkeypatch.setattr(git_index, "_MOST_PATHS", 3000)
+    entry = bytes(24) + (0o100644).to_bytes(4, "big") + bytes(34)
+
+    def index(*names: bytes) -> bytes:
+        body = b"DIRC\0\0\0\x04" + len(names).to_bytes(4, "big") + b"".join(entry + name + b"\0" for name in names)
+        return body + hashlib.sha1(body).digest()
+
+    first = b"\0" + b"x" * 1000
+    assert len(read_index(index(first, b"\0a"))) == 2
+    assert read_index(index(first, b"\0a", b"\0b")) == {}
+    assert read_index(index(first, b"\xff" * 1_000_000 + b"\0a")) == {}  # a number without a limit takes hours

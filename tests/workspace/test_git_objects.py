@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.workspace.git_objects import Repository, changes_content
+from cursor_gateway.workspace.git_objects import Repository, _patched, changes_content
 from tests.workspace.repositories import git
 
 
@@ -73,6 +73,12 @@ def test_damaged_or_hostile_objects_are_unknown(top: Path) -> None:
     assert {repository.blob(hash) for hash in hashes} == {None}
     index.write_bytes(b"not an index")
     assert repository.blob(hashes[0]) is None
+
+
+@pytest.mark.parametrize("commands", [b"\0" * 9, b"\xb0\xff\xff", b"\x91\x05\x09"])
+def test_a_difference_of_unknown_commands_or_beyond_its_base_is_refused(commands: bytes) -> None:
+    with pytest.raises(ValueError, match="not"):
+        _patched(b"base", b"\x04\x04" + commands)
 
 
 def test_links_lead_nowhere(top: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -7,7 +7,7 @@ import pytest
 from cursor_gateway.errors import FileChanged
 from cursor_gateway.model.changes import ListedChanges, ListRequest, RevertedFiles, RevertRequest
 from cursor_gateway.workspace import review as module
-from cursor_gateway.workspace.beneath import OnDisk, read_below
+from cursor_gateway.workspace.beneath import OnDisk, PathRefused, read_below, write_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, TurnStep, version_of
 from cursor_gateway.workspace.review import Review
 
@@ -84,3 +84,24 @@ def test_contents_have_a_limit(log: ChangeLog, work: Path, monkeypatch: pytest.M
     changed(log, work, "a", b"1\n", b"2\n")
     with pytest.raises(FileChanged, match="earlier content is not known"):
         Review(str(work), log).perform(RevertRequest(path="a"))
+
+
+def test_what_was_reverted_before_a_failure_can_be_undone(
+    log: ChangeLog, work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changed(log, work, "a", b"1\n", b"2\n")
+    changed(log, work, "b", b"1\n", b"2\n")
+
+    def write(workspace: str, path: str, data: bytes, mode: int) -> None:
+        if path == "b":
+            raise PathRefused("it cannot be written (No space left on device)")
+        write_below(workspace, path, data, mode)
+
+    monkeypatch.setattr(module, "write_below", write)
+    with pytest.raises(FileChanged, match="1 other files were reverted before it"):
+        Review(str(work), log).perform(RevertRequest(chat_id="chat_1"))
+    assert (work / "a").read_bytes() == b"1\n"
+    listed = Review(str(work), log).perform(ListRequest())
+    assert isinstance(listed, ListedChanges)
+    Review(str(work), log).perform(RevertRequest(undo=listed.undo))
+    assert (work / "a").read_bytes() == b"2\n"

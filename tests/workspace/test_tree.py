@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.workspace import tree
+from cursor_gateway.workspace.beneath import OnDisk, read_below
 from cursor_gateway.workspace.tree import TreeEntry, is_secret, scan
 from tests.workspace.repositories import git
 
@@ -19,7 +20,7 @@ def contents(root: Path) -> dict[str, bytes]:
 def aged(root: Path) -> None:
     """Waits until its files are no longer recent."""
     newest = max(os.stat(path).st_ctime_ns for path in root.rglob("*"))
-    while time.time_ns() < newest + 2 * tree._COARSE_NS:
+    while time.time_ns() < newest + 2 * tree.COARSE_NS:
         time.sleep(0.005)
 
 
@@ -82,7 +83,7 @@ def test_what_git_has_is_not_read(root: Path, monkeypatch: pytest.MonkeyPatch) -
     (root / "sub" / "b.bin").write_bytes(b"dirty")
     (root / "new").write_bytes(b"new")
     git(root, "commit", "-qm", "x", "--", "a.txt")
-    while time.time_ns() < (root / ".git/index").stat().st_mtime_ns + 2 * tree._COARSE_NS:
+    while time.time_ns() < (root / ".git/index").stat().st_mtime_ns + 2 * tree.COARSE_NS:
         time.sleep(0.005)
     git(root, "update-index", "--force-write-index")
     before = contents(root)
@@ -116,7 +117,8 @@ def test_ignored_files_secrets_and_links_are_left_out(root: Path) -> None:
     (root / "folder").symlink_to("sub")
     found = set(scan(str(root)).entries)
     assert found == {"a.txt", "sub/b.bin", "sub/c", ".gitignore", ".cursorignore", ".env.example"}
-    assert is_secret("deep/.env")
+    for name in ("deep/.env", ".envrc", "production.env", ".git-credentials", "id_ecdsa"):
+        assert is_secret(name)
     assert not is_secret("environment.py")
 
 
@@ -129,3 +131,20 @@ def test_limits_are_kept_and_said(root: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tree, "_MOST_FILES", 2)
     assert scan(str(root)).problem == "The folder has more than 2 files."
     assert scan(str(root), is_gone=lambda: True).problem == "The folder is too large to be looked at in time."
+
+
+def test_a_file_that_changes_between_two_looks_has_no_content(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the same size, and was listed before it was changed."""
+    aged(root)
+
+    def change_and_read(root: str, path: str, largest: int) -> OnDisk | None:
+        if path == "a.txt":
+            Path(root, path).write_text("b\n")
+        return read_below(root, path, largest)
+
+    monkeypatch.setattr(tree, "read_below", change_and_read)
+    known = scan(str(root), None, time.time_ns())
+    assert known.content("a.txt") is None
+    assert known.content("sub/b.bin") == b"\0\xff"
+    monkeypatch.undo()
+    assert scan(str(root), known).content("a.txt") == b"b\n"

@@ -12,7 +12,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.workspace.snapshots import Snapshots
+from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
 
 _WAIT_SECONDS = 5.0  # of the caller that deletes
 
@@ -56,7 +56,6 @@ class Removals:
             is_done = await self._source.forget(str(folder))
         except (GatewayError, OSError):
             is_done = False
-        if self._snapshots is not None:
-            await self._snapshots.forget(conversation_id)
+        await forget_changes(self._snapshots, str(self._conversations.data), conversation_id)
         await asyncio.to_thread(remove_folder, folder, is_done=is_done)
         return is_done

@@ -4,6 +4,7 @@ Others may write to the workspace at the same time, and paths come from agents. 
 each relative to its parent, and a link among them is refused.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
 _FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe must not block
 _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
 class PathRefused(Exception):
@@ -29,6 +31,7 @@ class OnDisk(Struct, frozen=True):
     data: bytes | None
     size: int
     mode: int
+    changed_ns: int = 0  # the time of its last change, as it was after the data was read
 
 
 def path_below(workspace: str, path: str) -> str:
@@ -57,10 +60,23 @@ def read_below(workspace: str, path: str, largest: int) -> OnDisk | None:
             raise PathRefused("it is not a regular file")
         try:
             data = opened.read(largest + 1)
+            facts = os.fstat(file)
         except OSError as error:
             raise PathRefused(f"it cannot be read ({error.strerror})") from error
     is_whole = len(data) <= largest
-    return OnDisk(data if is_whole else None, len(data) if is_whole else facts.st_size, stat.S_IMODE(facts.st_mode))
+    size = len(data) if is_whole else facts.st_size
+    return OnDisk(data if is_whole else None, size, stat.S_IMODE(facts.st_mode), facts.st_ctime_ns)
+
+
+def is_there(workspace: str, path: str) -> bool:
+    """Whether there is such a regular file, or that cannot be known, as in a folder that may not be read."""
+    try:
+        with _folder_of(workspace, path) as (folder, name):
+            return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError as error:
+        return error.errno not in _ABSENT
+    except PathRefused as refused:
+        return isinstance(refused.__cause__, OSError) and refused.__cause__.errno not in _ABSENT
 
 
 def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:

@@ -16,6 +16,8 @@ _CHECKSUM = 20
 _MODES = (0o100644, 0o100755)
 _IS_UNUSUAL = 0x8000 | 0x3000  # assumed to be unchanged, or in conflict
 _IS_EXTENDED = 0x4000
+_MOST_PATHS = 256 * 1024 * 1024  # bytes of all paths: where each shares a part with the one before, few become many
+_LARGEST_NUMBER = 1 << 32
 
 
 class IndexEntry(Struct, frozen=True, gc=False):
@@ -40,7 +42,7 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, IndexEntry]]:
     magic, version, count = _HEADER.unpack_from(data)
     if magic != b"DIRC" or version not in (2, 3, 4):
         return
-    at, path = _HEADER.size, b""
+    at, path, left = _HEADER.size, b"", _MOST_PATHS
     for _ in range(count):
         begin = at
         seconds, nanos, modified, modified_nanos, _, inode, mode, _, _, size, hash, flags = _ENTRY.unpack_from(data, at)
@@ -58,6 +60,9 @@ def _entries(data: bytes) -> Iterator[tuple[bytes, IndexEntry]]:
             end = data.index(b"\0", at)
             path = data[at:end]
             at = begin + (end - begin + 8) // 8 * 8  # at least one NUL, up to a multiple of eight bytes
+        left -= len(path)
+        if left < 0:
+            raise ValueError("the paths are too long")
         if mode in _MODES and not is_unusual:
             yield path, IndexEntry(hash, size, modified * 10**9 + modified_nanos, seconds * 10**9 + nanos, inode)
 
@@ -68,4 +73,6 @@ def _number(data: bytes, at: int) -> tuple[int, int]:
     while data[at] & 0x80:
         at += 1
         value = ((value + 1) << 7) | (data[at] & 0x7F)
+        if value > _LARGEST_NUMBER:
+            raise ValueError("the number is too large")
     return value, at + 1

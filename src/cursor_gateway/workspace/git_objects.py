@@ -181,7 +181,11 @@ def _patched(base: bytes, delta: bytes) -> bytes:
                 at += is_there
             start = int.from_bytes(bytes(numbers[:4]), "little")
             length = int.from_bytes(bytes(numbers[4:]), "little") or 0x10000
+            if start + length > len(base):
+                raise ValueError("the copied part is not in the base")
             parts.append(base[start : start + length])
+        elif command == 0:
+            raise ValueError("the command is not known")
         else:
             parts.append(delta[at : at + command])
             at += command

@@ -187,11 +187,15 @@ class Review:
         self._log.keep(
             data for target in usable for data in (target.data, self._content(target.now)) if data is not None
         )
-        step = RevertStep(f"undo_{token_hex(8)}", steps)
-        for number, target in enumerate(usable):
-            self._write(target, "" if number == 0 else f" {number} other files were reverted before it.")
-        self._log.append(step)
-        return RevertedFiles(files=[self._reverted(target) for target in targets], undo=step.id)
+        undo, written = f"undo_{token_hex(8)}", 0
+        try:
+            for target in usable:
+                self._write(target, f" {written} other files were reverted before it." if written else "")
+                written += 1
+        finally:
+            if written:  # also if it is only a part: it can be undone
+                self._log.append(RevertStep(undo, steps[:written]))
+        return RevertedFiles(files=[self._reverted(target) for target in targets], undo=undo)
 
     def _targets(self, request: RevertRequest) -> list[RestoreTarget]:
         """What should be written: nothing else is."""

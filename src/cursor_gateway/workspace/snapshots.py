@@ -11,7 +11,7 @@ Trees are kept in memory, per workspace, so that most files are read once. Turns
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -20,9 +20,9 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
 from cursor_gateway.stages.diffs import line_diff
-from cursor_gateway.workspace.beneath import PathRefused, path_below, read_below
+from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
-from cursor_gateway.workspace.tree import MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
+from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
 
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
 _DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
@@ -55,12 +55,6 @@ class Snapshots:
         """Waits until what its last turn changed is recorded."""
         if (task := self._ending.get(conversation_id)) is not None:
             await asyncio.wait([task], timeout=_END_SECONDS)
-
-    async def forget(self, conversation_id: str) -> None:
-        """Deletes what is stored of a conversation that was deleted, also if its last turn ends just now."""
-        await self.settled(conversation_id)
-        with suppress(OSError):
-            await asyncio.to_thread(self.log(conversation_id).remove)
 
     def scan_before(self, workspace: str) -> "asyncio.Task[Tree]":
         task = self._scans.get(workspace)
@@ -103,6 +97,16 @@ class Snapshots:
         """Turns that have ended are recorded first."""
         if tasks := {*self._ending.values(), *self._scans.values()}:
             await asyncio.wait(tasks, timeout=_END_SECONDS)
+
+
+async def forget_changes(snapshots: Snapshots | None, data: str, conversation_id: str) -> None:
+    """Deletes what is stored of a conversation that was deleted, also if its last turn ends just now, or nothing is
+    recorded any more (`snapshots` is false).
+    """
+    if snapshots is not None:
+        await snapshots.settled(conversation_id)
+    with suppress(OSError):
+        await asyncio.to_thread(ChangeLog(data, conversation_id).remove)
 
 
 class TurnSnapshots:
@@ -162,7 +166,7 @@ class TurnSnapshots:
             self.edited[action.path] = ""
             return action
         self.edited[action.path] = path
-        with suppress(TimeoutError, PathRefused, OSError):
+        with suppress(Exception):  # whatever is wrong with the folder, the run continues
             async with asyncio.timeout(_EDIT_SECONDS):
                 tree = await self.tree()
                 if tree.problem or is_secret(path):
@@ -202,6 +206,9 @@ def exact_edit(action: FileEdit, old: bytes | None, new: bytes | None) -> FileEd
     if after is None or action.operation in ("delete", "rename") or before == after:
         return action
     if before is None:
+        # An ignored file is not in the tree either: its other lines are not for the answer.
+        if action.content is None or action.content.rstrip("\n") != after.rstrip("\n"):
+            return action
         return replace(action, operation="create", content=after, diff=None)
     told = action.diff
     if told is not None and not (told.old_string in before and told.new_string in after):
@@ -214,10 +221,14 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
     if problem := old.problem or new.problem:
         log.append(TurnStep(chat_id, [], problem))
         return
-    paths = sorted(
-        path for path in {*old.entries, *new.entries} if _may_differ(old.entries.get(path), new.entries.get(path))
-    )
     named = set(edited.values())
+    inodes = {entry.facts[3] for entry in old.entries.values()}
+    paths = sorted(
+        path
+        for path in {*old.entries, *new.entries}
+        if _may_differ(old.entries.get(path), new.entries.get(path))
+        and (path in named or not _was_only_hidden(path, old, new, inodes))
+    )
     unread = [name for name, path in edited.items() if path not in old.entries and path not in new.entries]
     steps: list[FileStep] = []
     for path in paths[:_MOST_FILES]:
@@ -229,6 +240,17 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
     is_cut = len(paths) > _MOST_FILES
     if steps or edited or is_cut:
         log.append(TurnStep(chat_id, steps, f"More than {_MOST_FILES:,} files changed." if is_cut else "", unread))
+
+
+def _was_only_hidden(path: str, old: Tree, new: Tree, inodes: Set[int]) -> bool:
+    """Whether the file was there before and after the turn, and one of the trees lacks it because it was ignored, or
+    its folder could not be read. It must not count as created: to revert that would delete it.
+    """
+    if path not in new.entries:
+        return is_there(new.root, path)
+    _, _, changed_ns, inode = new.entries[path].facts
+    # A file that is moved with its folder is as old as before.
+    return path not in old.entries and changed_ns < old.begun_ns - COARSE_NS and inode not in inodes
 
 
 def _may_differ(old: TreeEntry | None, new: TreeEntry | None) -> bool:

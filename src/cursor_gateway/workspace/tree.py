@@ -26,11 +26,12 @@ MOST_FILE_BYTES = 1_000_000  # of a file whose content is kept
 _MOST_FILES = 20_000
 _MOST_BYTES = 32_000_000  # of all contents that are kept, before compression
 _SECONDS = 5.0
-_COARSE_NS = 20_000_000  # of a file system's clock
+COARSE_NS = 20_000_000  # of a file system's clock
 _IGNORE_FILES = (b".cursorignore",)
 # Files that often contain secrets are left out even where no rule ignores them.
 _SECRETS = IgnoreRules(
-    b".env\n.env.*\n!.env.example\n*.pem\n*.key\n*.p12\n*.pfx\n*.kdbx\n.netrc\n.npmrc\n.pypirc\nid_rsa\nid_ed25519\n"
+    b".env\n.env.*\n*.env\n.envrc\n!.env.example\n*.pem\n*.key\n*.p12\n*.pfx\n*.jks\n*.kdbx\n.netrc\n.npmrc\n.pypirc\n"
+    b"id_rsa\nid_dsa\nid_ecdsa\nid_ed25519\n.git-credentials\n"
 )
 
 
@@ -49,6 +50,7 @@ class Tree(Struct, frozen=True):
     entries: dict[str, TreeEntry]
     repository: Repository | None = None
     problem: str = ""  # why there are no entries, as a sentence
+    begun_ns: int = 0  # when the scan began, or `at_ns`
 
     def content(self, path: str) -> bytes | None:
         """None: it is unknown."""
@@ -69,7 +71,7 @@ def scan(
     """A file that has changed since `at_ns`, the time when a turn began or ended, is not what it was then, so its
     content is unknown.
     """
-    until = time.monotonic() + _SECONDS
+    until, begun_ns = time.monotonic() + _SECONDS, at_ns or time.time_ns()
 
     def is_over() -> bool:
         return is_gone() or time.monotonic() > until
@@ -106,7 +108,7 @@ def scan(
             break
         entries[path] = _read(root, path, entries[path], at_ns, left)
         left -= entries[path].facts[0] if entries[path].kept is not None else 0
-    return Tree(root, entries, index.repository)
+    return Tree(root, entries, index.repository, begun_ns=begun_ns)
 
 
 def is_secret(path: str) -> bool:
@@ -118,15 +120,15 @@ def _read(root: str, path: str, entry: TreeEntry, at_ns: int | None, left: int) 
     """With its content, if that is what it was at the time, and there is room for it."""
     size, _, changed_ns, _ = entry.facts
     is_later = at_ns is not None and changed_ns >= at_ns
-    is_recent = is_later or changed_ns > time.time_ns() - _COARSE_NS
+    is_recent = is_later or changed_ns > time.time_ns() - COARSE_NS
     if size > min(MOST_FILE_BYTES, left) or is_later:
         return TreeEntry(entry.facts, entry.mode, is_recent=is_recent)
     try:
         file = read_below(root, path, MOST_FILE_BYTES)
     except PathRefused:
         file = None
-    if file is None or file.data is None or file.size != size:
-        return entry
+    if file is None or file.data is None or (file.size, file.changed_ns) != (size, changed_ns):
+        return entry  # it has changed since it was listed
     return TreeEntry(entry.facts, entry.mode, zlib.compress(file.data, 1), is_recent=is_recent)
 
 
@@ -150,7 +152,7 @@ class _Index:
     def hash_of(self, path: bytes, facts: tuple[int, int, int, int]) -> bytes | None:
         """If the file is as it was when git noted it, and git noted it after its last change."""
         entry = self._files.get(self._base + path) if self._files else None
-        if entry is None or entry.modified_ns >= self._written_ns - _COARSE_NS:
+        if entry is None or entry.modified_ns >= self._written_ns - COARSE_NS:
             return None
         size, modified_ns, changed_ns, inode = facts
         noted = entry.size, entry.modified_ns, entry.changed_ns, entry.inode

@@ -1,0 +1,143 @@
+"""A turn's record has what the turn changed, and nothing that was there before, ignored or out of reach."""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cursor_gateway.model.actions import Command, FileEdit, Outcome
+from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.documents import Diff
+from cursor_gateway.workspace import snapshots as module
+from cursor_gateway.workspace.change_log import ChangeLog, TurnStep
+from cursor_gateway.workspace.snapshots import Snapshots
+from tests.workspace.repositories import git
+from tests.workspace.test_tree import aged
+
+_GONE, _NEW, _CHANGED = (True, False), (False, True), (True, True)
+_COMMAND = ToolStarted("call_1", Command(tool="shell", command="make"))
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def seen(work: Path, change: Callable[[], object], event: AgentEvent = _COMMAND) -> Sequence[AgentEvent]:
+    """The event of a turn in which files are changed, as the turn passes it on."""
+    aged(work)
+
+    async def live() -> Sequence[AgentEvent]:
+        snapshots = Snapshots(str(work.parent / "data"))
+        turn = snapshots.turn("conv_1", "chat_1", str(work))
+        await turn.begin()
+        await turn.tree()
+        change()
+        found = await turn.seen([event])
+        turn.end()
+        await snapshots.close()
+        return found
+
+    return asyncio.run(live())
+
+
+def recorded(work: Path, change: Callable[[], object]) -> dict[str, tuple[bool, bool]]:
+    """The files that the turn changed, and whether they existed before and after."""
+    seen(work, change)
+    turns = [step for step in ChangeLog(str(work.parent / "data"), "conv_1").steps() if isinstance(step, TurnStep)]
+    return {file.path: (file.before is not None, file.after is not None) for turn in turns for file in turn.files}
+
+
+def test_a_file_that_is_no_longer_ignored_was_not_created(work: Path) -> None:
+    git(work, "init", "-q")
+    (work / ".gitignore").write_text("local/\n")
+    (work / "local").mkdir()
+    (work / "local/settings").write_text("mine\n")
+
+    def change() -> None:
+        (work / ".gitignore").write_text("")
+        (work / "local/new").write_text("new\n")
+
+    assert recorded(work, change) == {".gitignore": _CHANGED, "local/new": _NEW}
+
+
+def test_a_file_that_is_ignored_now_was_not_deleted(work: Path) -> None:
+    git(work, "init", "-q")
+    (work / "a.log").write_text("a\n")
+    (work / "b.log").write_text("b\n")
+
+    def change() -> None:
+        (work / ".gitignore").write_text("*.log\n")
+        (work / "b.log").unlink()
+
+    assert recorded(work, change) == {".gitignore": _NEW, "b.log": _GONE}
+
+
+def test_a_folder_that_becomes_a_repository_has_no_new_files(work: Path) -> None:
+    (work / "dist").mkdir()
+    (work / "dist/site").write_text("mine\n")
+    assert recorded(work, lambda: git(work, "init", "-q")) == {}
+
+
+def test_files_that_are_moved_with_their_folder_are_recorded(work: Path) -> None:
+    (work / "old").mkdir()
+    (work / "old/a").write_text("a\n")
+
+    def change() -> None:
+        (work / "old").rename(work / "new")
+        (work / "old").symlink_to("new")
+
+    assert recorded(work, change) == {"new/a": _NEW, "old/a": _GONE}
+
+
+@pytest.mark.parametrize("is_before", [True, False])
+def test_files_in_a_folder_that_cannot_be_read_are_left_alone(
+    work: Path, monkeypatch: pytest.MonkeyPatch, is_before: bool
+) -> None:
+    """Root may read every folder, so that the system's refusal is imitated."""
+    (work / "closed").mkdir()
+    (work / "closed/a").write_text("mine\n")
+    is_closed = is_before
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(path: Any, *values: Any, **named: Any) -> Any:
+            if is_closed and b"closed" in os.fsencode(path):
+                raise PermissionError(13, "Permission denied")
+            return call(path, *values, **named)
+
+        return checked
+
+    monkeypatch.setattr(os, "scandir", refusing(os.scandir))
+    monkeypatch.setattr(os, "open", refusing(os.open))
+
+    def change() -> None:
+        nonlocal is_closed
+        is_closed = not is_closed
+
+    assert recorded(work, change) == {}
+
+
+def test_an_edit_of_an_ignored_file_does_not_show_the_rest_of_it(work: Path) -> None:
+    git(work, "init", "-q")
+    (work / ".gitignore").write_text("local.toml\n")
+    (work / "local.toml").write_text('password = "secret"\nport = 1\n')
+    diff = Diff(old_string="port = 1", new_string="port = 2", start_line=2, end_line=2)
+    edit = FileEdit(tool="edit_file", path="local.toml", operation="edit", content="port = 2", diff=diff)
+    ended = ToolEnded("call_2", edit, Outcome(state="completed"))
+    assert seen(work, lambda: (work / "local.toml").write_text('password = "secret"\nport = 2\n'), ended) == [ended]
+
+
+def test_a_run_continues_whatever_is_wrong_with_its_folder(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (work / "a").write_text("1\n")
+    ended = ToolEnded("call_1", FileEdit(tool="edit_file", path="a", operation="edit"), Outcome(state="completed"))
+
+    def fail(*_: object) -> None:
+        raise RecursionError
+
+    monkeypatch.setattr(module, "_before", fail)
+    assert seen(work, lambda: (work / "a").write_text("2\n"), ended) == [ended]
