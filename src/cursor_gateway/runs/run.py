@@ -213,7 +213,7 @@ class Run(RunHandle):
         self._has_begun = True
         try:
             while machine.stage is not Stage.OVER:
-                failure = None
+                failure, was_cancelled = None, False
                 try:
                     if machine.stage is Stage.NEW:
                         if after is not None:
@@ -226,12 +226,13 @@ class Run(RunHandle):
                 except asyncio.CancelledError:
                     if not self._cancels:
                         raise
+                    was_cancelled = True
                 except GatewayError as error:
                     failure = error.failure()
                 except Exception as error:  # noqa: BLE001 -- an internal error must not leave readers waiting
                     self.faulted(error)
                     failure = _FAULT.failure()
-                self._uncancel()
+                self._uncancel(was_cancelled)
                 self._agent_ended(failure, time())
                 await self.log.flush()
         finally:
@@ -249,12 +250,16 @@ class Run(RunHandle):
         if self._watch is not None:
             self._watch.end()
 
-    def _uncancel(self) -> None:
-        """The task has done what it was cancelled for: its agent is gone. Somebody else may have cancelled it, too."""
+    def _uncancel(self, was_cancelled: bool) -> None:
+        """The task has done what it was cancelled for: its agent is gone. Somebody else may have cancelled it, too.
+
+        What was never raised is left over from a `TaskGroup` that failed: before Python 3.13, it does not take back its
+        own cancellation.
+        """
         task = self._task
         assert task is not None
-        while self._cancels:
-            self._cancels -= 1
+        while self._cancels or (task.cancelling() and not was_cancelled):
+            self._cancels = max(0, self._cancels - 1)
             task.uncancel()
         if task.cancelling():
             raise asyncio.CancelledError
