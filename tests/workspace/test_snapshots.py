@@ -141,3 +141,18 @@ def test_a_run_continues_whatever_is_wrong_with_its_folder(work: Path, monkeypat
 
     monkeypatch.setattr(module, "_before", fail)
     assert seen(work, lambda: (work / "a").write_text("2\n"), ended) == [ended]
+
+
+def test_an_edited_file_that_is_ignored_now_was_not_deleted(work: Path) -> None:
+    git(work, "init", "-q")
+    (work / "a.log").write_text("1\n")
+    edit = FileEdit(tool="edit_file", path="a.log", operation="edit", content="2\n")
+
+    def change() -> None:
+        (work / "a.log").write_text("2\n")
+        (work / ".gitignore").write_text("*.log\n")
+
+    seen(work, change, ToolEnded("call_1", edit, Outcome(state="completed")))
+    (step,) = ChangeLog(str(work.parent / "data"), "conv_1").steps()
+    assert isinstance(step, TurnStep)
+    assert ([file.path for file in step.files], step.unread) == ([".gitignore"], ["a.log"])

@@ -227,9 +227,9 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
         path
         for path in {*old.entries, *new.entries}
         if _may_differ(old.entries.get(path), new.entries.get(path))
-        and (path in named or not _was_only_hidden(path, old, new, inodes))
+        and ((path in named and path in new.entries) or not _was_only_hidden(path, old, new, inodes))
     )
-    unread = [name for name, path in edited.items() if path not in old.entries and path not in new.entries]
+    unread = [name for name, path in edited.items() if path not in new.entries and path not in paths]
     steps: list[FileStep] = []
     for path in paths[:_MOST_FILES]:
         before, after = (_version(tree, path) for tree in (old, new))
