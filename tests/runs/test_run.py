@@ -1,7 +1,7 @@
 """Runs: whatever the source does, and whoever stops it when, readers see each event once, in order, and `Done` last."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
+from cursor_gateway.sources.base import Turn
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,
@@ -77,6 +78,34 @@ def test_a_run_says_what_its_source_says(loop: Loop) -> None:
         assert watcher.seen == ["started", "first_event", "ended"]
         assert run.session_id == "session-1"
         assert run.machine.started_at <= run.first_event_at <= run.ended_at
+
+    loop(live())
+
+
+class GroupedSource(ScriptedSource):
+    """One that starts several programs at once, of which one fails."""
+
+    async def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
+        async def fail() -> None:
+            await asyncio.sleep(0)
+            raise AgentOverloaded("Full.")
+
+        yield [STARTED]
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(fail())
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_task_group_that_fails_does_not_cancel_the_run(loop: Loop) -> None:
+    async def live() -> None:
+        run = new_run()
+        begin(run, GroupedSource([]))
+        await run.finished()
+        assert code(run) == "agent_overloaded"
+        await run.gone()
 
     loop(live())
 
