@@ -220,7 +220,7 @@ def test_a_run_that_is_claimed_before_its_first_event_is_not_written_by_its_proc
     assert store.append(lease("next"), 1, deltas(1)) == Fenced("claimed")
 
 
-def test_a_run_whose_transaction_fails_has_no_file(
+def test_a_run_whose_transaction_failed_can_begin_again(
     store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     enter = moving.RunFiles.enter
@@ -234,10 +234,10 @@ def test_a_run_whose_transaction_fails_has_no_file(
         patch.setattr(moving.RunFiles, "enter", fails)
         with pytest.raises(sqlite3.OperationalError):
             store.begin_run(new_run("next"))
-    assert files(tmp_path) == []
     assert store.begin_run(new_run("next")) == lease("next")
     assert isinstance(store.append(lease("next"), 1, deltas(1)), Stored)
     assert files(tmp_path) == ["next.ndjson"]
+    assert store.events("next", ME).events == deltas(1)
 
 
 # --- moving -----------------------------------------------------------------------------------------

@@ -70,7 +70,6 @@ class ReviewChanges(Struct, frozen=True, tag="review"):
         return cls(conversation, kind, msgspec.Raw(_encoder.encode(request)))
 
     def decoded(self) -> ReviewRequest:
-        """Raises `msgspec.DecodeError` for a request of another version."""
         if self.kind not in REVIEWS:
             raise msgspec.ValidationError(f"unknown request {self.kind!r}")
         return msgspec.msgpack.decode(self.request, type=REVIEWS[self.kind][0])

@@ -279,8 +279,7 @@ class RunMachine:
 
     def started(self, terms: Terms, now: float) -> list[Command]:
         """Its time begins, even if it has to wait for the run before it."""
-        self._terms, self.session_id = terms, terms.session_id
-        self._has_session = terms.session_id is not None
+        self._terms, self.session_id, self._has_session = terms, terms.session_id, terms.session_id is not None
         self._assembler.know(terms.known_tokens)
         self.started_at = self.heard_at = now
         return [self._limit(self._left(now), now)]
@@ -624,8 +623,7 @@ class RunMachine:
 
     def _fail(self, failure: Failure, now: float) -> list[Command]:
         why = self.stop_reason.failure() if self.stop_reason is not None else failure
-        end = RunFailed(failure=self._terms.redacted(why))
-        return [Append(self._assembler.push(self._timed(end, now)))]
+        return [Append(self._assembler.push(self._timed(RunFailed(failure=self._terms.redacted(why)), now)))]
 
     def _timed(self, end: _End, now: float) -> _End:
         """How long the run took, where its agent does not say."""

@@ -86,12 +86,9 @@ class RunFiles:
         return file
 
     def enter(self, connection: sqlite3.Connection, new: NewRun) -> writing.Change[Lease | KeyTaken | Busy]:
-        """Begins a run in the database, and its file in the same transaction: a process that claims or deletes the run
-        finds the file, so its writer notices it."""
-        change = writing.begin(connection, new)
-        is_new = change.note is not None  # else the store had it already
-        if is_new and self.append(self.begin(new, is_entered=True), 1, ()) is None:
-            self.leave(new.id)
+        """Begins a run, and its file in the same transaction: whoever claims or deletes the run finds the file."""
+        if (change := writing.begin(connection, new)).note is not None:  # else the store had it already
+            self.append(self.begin(new, is_entered=True), 1, ())
         return change
 
     def of(self, lease: Lease) -> RunFile | None:

@@ -139,11 +139,7 @@ class SqliteStore(SqlStore):
         if _is_alone(new) and self._begin_file(new, (), None) is not None:
             return Lease(new.id, FIRST_EPOCH)
         self._settle()
-        try:
-            return self._apply(partial(self._files.enter, new=new)).result
-        except Exception:
-            self._files.remove([new.id])  # the transaction may have failed after its file was made
-            raise
+        return self._apply(partial(self._files.enter, new=new)).result
 
     async def begin_with(
         self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
