@@ -38,10 +38,10 @@ def test_each_says_what_it_is_for_and_the_one_for_a_folder_is_found(tmp_path: Pa
     data = tmp_path / "data"
     assert find_gateways(data) == []
     inner, outer = (
-        GatewayDescription("http://127.0.0.1:9001", ["/work/app"]),
-        GatewayDescription("http://[::1]:9002", ["/work"]),
+        GatewayDescription("http://127.0.0.1:9001", ["/code/app"]),
+        GatewayDescription("http://[::1]:9002", ["/code"]),
     )
-    launched = GatewayDescription("http://127.0.0.1:9000", ["/work/app/src"], is_temporary=True)
+    launched = GatewayDescription("http://127.0.0.1:9000", ["/code/app/src"], is_temporary=True)
     with (
         listening(data, 9002, outer),
         listening(data, 9001, inner),
@@ -57,11 +57,11 @@ def test_each_says_what_it_is_for_and_the_one_for_a_folder_is_found(tmp_path: Pa
             chosen = nearest(found, None if folder is None else Path(folder), usual)
             return None if chosen is None else chosen.port
 
-        assert port_for("/work/app/src") == 9001  # not the one that stops when another command does
-        assert port_for("/work/application", 9003) == 9002
+        assert port_for("/code/app/src") == 9001  # not the one that stops when another command does
+        assert port_for("/code/application", 9003) == 9002
         assert port_for("/elsewhere", 9003) == port_for(None, 9003) == 9003
         assert port_for("/elsewhere") == 9001
-        assert nearest(found[:1], Path("/work/app/src"), 0) is None
+        assert nearest(found[:1], Path("/code/app/src"), 0) is None
 
 
 def test_a_path_that_is_too_long_for_an_address(tmp_path: Path) -> None:

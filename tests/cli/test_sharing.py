@@ -18,6 +18,7 @@ from cursor_gateway.keys import hash_key, new_key
 from cursor_gateway.model.logins import LoginLink
 from cursor_gateway.settings import Settings
 from tests.cli import tailscale_program
+from tests.cli.processes import finished
 
 _NAME = "laptop.tail1234.ts.net"
 
@@ -148,6 +149,19 @@ def test_behind_a_proxy_of_ones_own_nothing_is_asked(tmp_path: Path) -> None:
 def test_what_cannot_be_shared_safely_is_refused(tmp_path: Path, changed: dict[str, object], reason: str) -> None:
     with pytest.raises(SettingsError, match=reason):
         opened(tmp_path, **changed)
+
+
+def test_a_front_is_not_shared(tmp_path: Path) -> None:
+    refused = finished(
+        "serve",
+        "--share",
+        CURSOR_GATEWAY_ROLE="front",
+        CURSOR_GATEWAY_STORE="postgresql://x/y",
+        CURSOR_GATEWAY_PORT="0",
+        CURSOR_GATEWAY_DATA_DIR=str(tmp_path),
+    )
+    assert refused.returncode == 2
+    assert b"with a database" in refused.stderr
 
 
 def test_devices_belong_to_the_one_who_has_a_key(tmp_path: Path) -> None:

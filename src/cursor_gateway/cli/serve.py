@@ -112,14 +112,15 @@ def serve(config: str | None, opens_page: bool, is_shared: bool, **flags: object
         ) from None
     with bound, suppress(KeyboardInterrupt), local_socket(settings, bound.getsockname()[1]) as local:
         host, port = bound.getsockname()[:2]
-        if settings.role == "front":
-            run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
-        else:
-            from cursor_gateway.sources.descendants import subreaper
+        with _shared(settings, port, is_shared=is_shared) as shared:
+            if settings.role == "front":
+                run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
+            else:
+                from cursor_gateway.sources.descendants import subreaper
 
-            with subreaper(), _shared(settings, port, is_shared=is_shared) as shared:
-                ready = _banner(settings, host, port, opens_page, shared)
-                run_loop(serve_gateway(settings, [bound, *local], ready, shared=shared))
+                with subreaper():
+                    ready = _banner(settings, host, port, opens_page, shared)
+                    run_loop(serve_gateway(settings, [bound, *local], ready, shared=shared))
     for stream in (sys.stdout, sys.stderr):
         _flush(stream)
     return 0

@@ -154,7 +154,7 @@ async def _export(session: "TerminalSession", name: str) -> bool:
     from cursor_gateway.cli.conversations import FORM_OF_ENDING, whole_conversation, written_conversation
 
     _last_run(session)
-    path = Path(name or f"{session.conversation_id}.md").expanduser()
+    path = Path(name).expanduser() if name else Path(f"{Path(session.conversation_id).name}.md")  # never elsewhere
     if path.exists():
         raise Trouble(f"{path} exists already; name another file.")
     if path.suffix.lower() == ".html":
