@@ -463,6 +463,21 @@ def test_a_file_whose_run_is_in_the_database_is_removed(tmp_path: Path) -> None:
     store.close()
 
 
+def test_the_file_of_a_claimed_run_adds_nothing(store: Database, other: Database, tmp_path: Path) -> None:
+    """Even if the process that lost the run wrote it to its end, and the one that has it nothing yet."""
+    elsewhere = Database(tmp_path / "elsewhere")
+    ended(elsewhere)
+    whole = (tmp_path / "elsewhere/runs/run.ended.ndjson").read_bytes()
+    elsewhere.close()
+    store.begin_run(first())
+    assert other.claim_run("run", 1) == lease("run", 2)
+    (tmp_path / "runs/run.ended.ndjson").write_bytes(whole)
+    assert Database(tmp_path).open(0) is None
+    assert other.events("run", ME).events == []
+    assert other.run("run", ME).state == "running"
+    assert isinstance(other.append(lease("run", 2), 1, deltas(1)), Stored)
+
+
 def test_an_empty_file_is_removed_unless_somebody_is_about_to_write(tmp_path: Path, store: Database) -> None:
     store.begin_with(first("other", "other"), deltas(1), None)
     path = tmp_path / "runs/run.ndjson"
