@@ -236,8 +236,7 @@ def test_a_stream_whose_dialect_has_no_words_for_the_events_is_silent_too(loop: 
         await client.has(4)
         client.leaves.set()
         await asking
-        head, *pieces = client.pieces
-        assert (head, set(pieces)) == (b"", {b": keep-alive\n\n"})
+        assert set(client.pieces) - {b""} == {b": keep-alive\n\n"}  # the head, unless it took that long to come
 
     loop(live())
 
