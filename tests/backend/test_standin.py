@@ -24,7 +24,7 @@ from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.sdk import source as sdk_source
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
-from cursor_gateway.sources.sdk.payloads import plain
+from cursor_gateway.sources.sdk.decoder import plain
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 from tests.agent.bridge_install import install_bridge
 from tests.backend.conftest import PASSED_ON, program

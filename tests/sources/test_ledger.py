@@ -451,7 +451,7 @@ def test_the_agents_of_a_gateway_that_was_killed_are_ended(tmp_path: Path) -> No
     while any(start_of(pid) is not None for pid in pids):
         pass
     (folder,) = (tmp_path / "instances").iterdir()  # which tells the next gateway whose runs to end
-    main(folder, "")
+    main(folder)
 
 
 def test_they_are_ended_also_if_its_folder_is_gone(tmp_path: Path) -> None:

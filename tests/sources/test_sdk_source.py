@@ -47,7 +47,7 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.process_groups import members, signal_group
 from cursor_gateway.sources.sdk import bridge as bridges
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
-from cursor_gateway.sources.sdk.held import HeldCalls
+from cursor_gateway.sources.sdk.run import HeldCalls
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
 from tests.agent.records import records

@@ -20,7 +20,7 @@ from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.cli import source as module
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cli.spares import SpareOptions
-from cursor_gateway.sources.cursor.agent_files import agent_files
+from cursor_gateway.sources.cursor.configuration import agent_files
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.process_groups import start_of
 from tests.agent.install import install

@@ -8,7 +8,7 @@ import msgspec
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FILE_VARIABLE, PREFIX, Setting, every_setting
-from cursor_gateway.sources.cursor import outcomes, tools
+from cursor_gateway.sources.cursor import tools
 from cursor_gateway.stages.tool_documents import started
 from tools.reference.markdown import code, page, table
 
@@ -21,8 +21,8 @@ def errors_page() -> str:
         for error in error_classes()
     ]
     tool_rows = sorted(
-        (f"`{code}`", ", ".join(f"`{key}`" for key, its in outcomes.CODES.items() if its == code))
-        for code in set(outcomes.CODES.values()) - {"REJECTED"}
+        (f"`{code}`", ", ".join(f"`{key}`" for key, its in tools.CODES.items() if its == code))
+        for code in set(tools.CODES.values()) - {"REJECTED"}
     )
     return page(
         "Errors",

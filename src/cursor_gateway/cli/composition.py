@@ -37,7 +37,7 @@ from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cli.spares import SpareOptions
 from cursor_gateway.sources.cursor.command import CommandOptions
-from cursor_gateway.sources.cursor.confinement import OWN_CONFIGURATION
+from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
 from cursor_gateway.sources.cursor.permissions import wrong_rules
 from cursor_gateway.sources.ledger import Ledger, registry
 from cursor_gateway.sources.recorder import Recorder
@@ -50,7 +50,7 @@ from cursor_gateway.workspace.snapshots import Snapshots
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
     from cursor_gateway.sources.agent_user import AgentUser
-    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookOptions
     from cursor_gateway.store.cluster import Member
 
 _LOOK_SECONDS = 60.0  # between looks at the size of the history
@@ -342,7 +342,7 @@ async def choose_source(
     try:
         program = await cli.probe()
         if (hooks := hook_options(settings, environ)) is not None:
-            from cursor_gateway.sources.cli.hooked_turn import unverified
+            from cursor_gateway.sources.cursor.hooks import unverified
 
             if why := unverified(program, hooks):
                 raise SettingsError(why, param="approvals")
@@ -490,7 +490,7 @@ def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions
             param="approvals",
         )
     from cursor_gateway.cli.verification import holds_commands
-    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookOptions
 
     return HookOptions(
         is_verified=partial(holds_commands, data_dir(settings, environ)), permissions=settings.permissions

@@ -236,7 +236,7 @@ async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str
 
 def _approvals(program: Program, settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.composition import hook_options
-    from cursor_gateway.sources.cli.hooked_turn import unverified
+    from cursor_gateway.sources.cursor.hooks import unverified
 
     try:
         options = hook_options(settings, environ)
@@ -273,8 +273,7 @@ async def _login(program: Program, environment: Mapping[str, str], environ: Mapp
 
 async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
     from cursor_gateway.sources.cursor.failures import known_failure
-    from cursor_gateway.sources.cursor.models import parse_models
-    from cursor_gateway.sources.cursor.program import run_to_end
+    from cursor_gateway.sources.cursor.program import parse_models, run_to_end
 
     ran = await run_to_end([*program.command, "--list-models"], environment, _MODELS_SECONDS)
     if models := parse_models(ran.stdout):

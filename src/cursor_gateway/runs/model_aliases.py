@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.models import is_known
+from cursor_gateway.sources.cursor.program import is_known
 
 CLAUDE = "claude-"
 FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")

@@ -338,7 +338,7 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def main(gateway: Path, token: str) -> None:
+def main(gateway: Path, token: str = "") -> None:
     """Ends the agents of a gateway that was killed. Its folder stays: it tells the next one whose runs to end. It may
     also be gone by now, so its token is passed on its own."""
     Ledger(gateway.parent).end_agents_of(gateway.name)
@@ -346,4 +346,4 @@ def main(gateway: Path, token: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])  # a gateway from before an update passes no token

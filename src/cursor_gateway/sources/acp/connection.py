@@ -16,14 +16,12 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
 )
 from cursor_gateway.model.agent_events import TokenCounts
-from cursor_gateway.sources.acp.messages import error_text
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, Rpc, RpcError
-from cursor_gateway.sources.acp.transport import LineTransport
+from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, LineTransport, Rpc, RpcError, error_text
 from cursor_gateway.sources.base import LONGEST_LINE
-from cursor_gateway.sources.cursor.agent_files import AgentFiles
 from cursor_gateway.sources.cursor.ask_user import SKIPPED, UserTool
 from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
 from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin

@@ -36,11 +36,9 @@ from cursor_gateway.sources.acp.calls import (
     merge,
     started,
 )
-from cursor_gateway.sources.acp.trailers import TrailerWatch
 from cursor_gateway.sources.cursor.ask_user import UserTool
-from cursor_gateway.sources.cursor.failures import CANCELLED
-from cursor_gateway.sources.cursor.outcomes import timed
-from cursor_gateway.sources.cursor.tools import read_result
+from cursor_gateway.sources.cursor.failures import CANCELLED, TrailerWatch
+from cursor_gateway.sources.cursor.tools import read_result, timed
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner
 

@@ -16,11 +16,11 @@ from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
 from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
-from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, learn
+from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, is_allowed, learn, option_for
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor.approvals import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.ask_user import (
     INVALID,
     NOBODY,
@@ -31,7 +31,6 @@ from cursor_gateway.sources.cursor.ask_user import (
     question_arguments,
 )
 from cursor_gateway.sources.cursor.failures import output_too_large
-from cursor_gateway.sources.cursor.permission_questions import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep

@@ -30,15 +30,16 @@ from cursor_gateway.sources.acp.models import Choice, candidates, nearest_varian
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions, PoolPlace
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
-from cursor_gateway.sources.cursor.agent_files import agent_files
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for, operator_flags
-from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
-from cursor_gateway.sources.cursor.confinement import (
+from cursor_gateway.sources.cursor.configuration import (
     ALLOWED_TOOLS,
+    agent_files,
     check_confinable,
     configuration_of,
     confine,
+    copy_configuration,
+    user_configuration,
     without_proxy,
 )
 from cursor_gateway.sources.cursor.program import InstalledAgent

@@ -28,7 +28,6 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
-from cursor_gateway.sources.cursor.outcomes import timed
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
@@ -50,7 +49,7 @@ from cursor_gateway.sources.cursor.records import (
     read_again,
     read_arguments,
 )
-from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
+from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result, timed
 from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, clamped, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner, repair

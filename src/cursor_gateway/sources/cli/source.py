@@ -18,7 +18,6 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarte
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cli.spares import Inputs, Launch, Spare, SpareOptions, Spares
-from cursor_gateway.sources.cursor.agent_files import agent_files
 from cursor_gateway.sources.cursor.command import (
     INSTALL_ADVICE,
     PLUGIN_FLAG,
@@ -29,24 +28,22 @@ from cursor_gateway.sources.cursor.command import (
     prompt_bytes,
 )
 from cursor_gateway.sources.cursor.configuration import (
+    ALLOWED_TOOLS,
+    agent_files,
+    check_confinable,
+    configuration_of,
     configuration_stamp,
+    confine,
     copy_configuration,
     own_rules,
     remove_hooks,
     set_rules,
     unusable,
     user_configuration,
-)
-from cursor_gateway.sources.cursor.confinement import (
-    ALLOWED_TOOLS,
-    check_confinable,
-    configuration_of,
-    confine,
     without_proxy,
 )
 from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
-from cursor_gateway.sources.cursor.models import ModelCache, parse_models
-from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
+from cursor_gateway.sources.cursor.program import ModelCache, candidates, find_program, parse_models, run_to_end
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import delete_users_sessions, noted_sessions, sessions_in
 from cursor_gateway.sources.private_files import data_of
@@ -56,7 +53,7 @@ from cursor_gateway.wire.lines import LineSplitter
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
-    from cursor_gateway.sources.cli.hooked_turn import HookedTurn, HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookedTurn, HookOptions
     from cursor_gateway.sources.cursor.user_questions import UserQuestions
 
 _log = logging.getLogger(__name__)
@@ -280,7 +277,7 @@ class CursorCliSource(Source):
         self, turn: Turn, program: Program, options: "HookOptions", asking: _Offered | None
     ) -> "HookedTurn":
         """Raises a `GatewayError`."""
-        from cursor_gateway.sources.cli.hooked_turn import HookedTurn
+        from cursor_gateway.sources.cursor.hooks import HookedTurn
 
         rules = [*own_rules(user_configuration(self._environ)), *self._options.allow, *turn.allow]
         hooked = HookedTurn(turn, rules, "" if asking is None else asking.questions.tool.name, options)
@@ -385,7 +382,7 @@ class CursorCliSource(Source):
                 remove_hooks(original, folder, data)
             plugin, environment = "", self._environment
             if asking is not None:
-                from cursor_gateway.sources.cursor.plugin import write_plugin
+                from cursor_gateway.sources.cursor.configuration import write_plugin
 
                 plugin, environment = f"{turn.folder}/plugin", without_proxy(environment)
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)

@@ -21,8 +21,8 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.cursor.agent_files import AgentFiles
 from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry
 from cursor_gateway.sources.process import AgentProcess
