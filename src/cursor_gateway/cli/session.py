@@ -18,9 +18,9 @@ from msgspec import Struct
 from cursor_gateway.cli import clipboard
 from cursor_gateway.cli.attachments import images_in
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.gateway_runs import GatewayRuns
-from cursor_gateway.cli.histories import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
 from cursor_gateway.cli.own_gateway import gateway_in
