@@ -27,8 +27,7 @@ from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.model.requests import INTERACTIVE
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.histories import owner_here
 from cursor_gateway.cli.output import Trouble, aside, write_json
 from cursor_gateway.cli.remote import Place, open_gateway, passed_on, place_options
-from cursor_gateway.model.permissions import PermissionEntry, PermissionList
+from cursor_gateway.model.answers import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
 
