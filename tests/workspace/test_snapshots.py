@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import Command, FileEdit, Outcome
-from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Command, FileEdit, Outcome, ToolEnded, ToolStarted
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.workspace import snapshots as module
 from cursor_gateway.workspace.change_log import ChangeLog, TurnStep

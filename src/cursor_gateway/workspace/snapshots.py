@@ -17,8 +17,21 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
-from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import (
+    Action,
+    AgentEvent,
+    Command,
+    FileEdit,
+    OtherTool,
+    Plan,
+    Question,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    TodoUpdate,
+    ToolEnded,
+    ToolStarted,
+)
 from cursor_gateway.stages.diffs import line_diff
 from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
