@@ -8,10 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.actions import Action, Command, OtherTool, Outcome, Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, CommandOutput, RunFinished, TextDelta, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import (
+    Action,
+    AgentEvent,
+    Command,
+    CommandOutput,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
+    RunFinished,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.cursor.approvals import REJECTED, Answer, Approvals, GatedCalls, is_gated
 from cursor_gateway.sources.cursor.permissions import AskedCall, Policy
 from tests.laws.strategies import examples

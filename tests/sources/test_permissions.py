@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import PermissionRequest
 from cursor_gateway.sources.cursor.permissions import (
     HARMLESS_BUILTINS,

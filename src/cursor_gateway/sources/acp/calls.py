@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Action, FileEdit, OtherTool, Outcome
+from cursor_gateway.model.agent_events import Action, FileEdit, OtherTool, Outcome
 from cursor_gateway.sources.cursor.permissions import (
     is_allowed_command,
     is_allowed_page,

@@ -9,15 +9,23 @@ from uuid import uuid4
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Command, Outcome, Question
-from cursor_gateway.model.agent_events import AgentEvent, CommandOutput, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Command,
+    CommandOutput,
+    Outcome,
+    Question,
+    RunFinished,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
     PermissionRequest,
 )
-from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.sources.base import Person
 from cursor_gateway.sources.cursor.permissions import MCP, AskedCall, Policy, explained, refusal
 from cursor_gateway.wire.payload import Fields, too_deep

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct
 
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import Mode, PermissionRequest
 from cursor_gateway.wire.payload import Fields
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,
