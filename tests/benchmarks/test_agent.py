@@ -14,7 +14,8 @@ from benchmarks.compiling import compile_program
 from benchmarks.failing import BenchmarkFailed
 from benchmarks.sessions import session
 from cursor_gateway import RunInfo, read_response
-from cursor_gateway.sources.cursor.program import ask_program, parse_models
+from cursor_gateway.sources.cursor.models import parse_models
+from cursor_gateway.sources.cursor.program import ask_program
 
 pytestmark = pytest.mark.slow  # tests of a tool
 

@@ -78,8 +78,8 @@ from cursor_gateway.sources.acp.rpc import error_text, line_of, message_of
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
 from cursor_gateway.sources.cursor.failures import failure_of, known_failure, nearest_names, plain, reported_failure
+from cursor_gateway.sources.cursor.models import is_known, parse_models
 from cursor_gateway.sources.cursor.permissions import needed, wrong_rules
-from cursor_gateway.sources.cursor.program import is_known, parse_models
 from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.sources.sdk.decoder import plain as plain_update
 from cursor_gateway.sources.sdk.decoder import protocol_arguments, protocol_result

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.sdk.requests import (
     allowed_tools,

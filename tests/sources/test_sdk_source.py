@@ -48,7 +48,7 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.process_groups import members, signal_group
+from cursor_gateway.sources.processes import members, signal_group
 from cursor_gateway.sources.sdk import bridge as bridges
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
 from cursor_gateway.sources.sdk.run import HeldCalls

@@ -32,8 +32,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "sources/descendants.py",
-        "tests/sources/test_descendants.py",
+        "sources/processes.py",
+        "tests/sources/test_processes.py",
         ("Processes: what is below an agent is remembered", "if may_have_children(self._pid):", "if False:"),
         ("Processes: what names the agent is found", "if value == self.value]", "if value == self._pid]"),
         (
@@ -57,7 +57,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Processes: a gateway does not end itself", "result.pop(pid, None)", "pass"),
     ),
     *_of(
-        "sources/process_groups.py",
+        "sources/processes.py",
         "tests/sources/test_process_groups.py",
         (
             "Processes: a pid that was reused is left alone",
@@ -878,8 +878,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "sources/lost_agents.py",
-        "tests/sources/test_lost_agents.py",
+        "sources/ledger.py",
+        "tests/sources/test_ledger.py",
         ("Agents: those of another cluster are left alone", "if other.cluster == self._cluster}", "}"),
         ("Agents: the next one waits until they have ended", "while any(map(members, groups)):", "while False:"),
     ),

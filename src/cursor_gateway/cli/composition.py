@@ -36,8 +36,7 @@ from cursor_gateway.sources.cli.spares import SpareOptions
 from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
 from cursor_gateway.sources.cursor.permissions import wrong_rules
-from cursor_gateway.sources.ledger import Ledger, registry
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.ledger import Ledger, LostAgents, registry
 from cursor_gateway.sources.private_files import secret_in
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load

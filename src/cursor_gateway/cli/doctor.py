@@ -273,7 +273,8 @@ async def _login(program: Program, environment: Mapping[str, str], environ: Mapp
 
 async def _models(program: Program, environment: Mapping[str, str], wanted: str) -> list[Finding]:
     from cursor_gateway.sources.cursor.failures import known_failure
-    from cursor_gateway.sources.cursor.program import parse_models, run_to_end
+    from cursor_gateway.sources.cursor.models import parse_models
+    from cursor_gateway.sources.cursor.program import run_to_end
 
     ran = await run_to_end([*program.command, "--list-models"], environment, _MODELS_SECONDS)
     if models := parse_models(ran.stdout):

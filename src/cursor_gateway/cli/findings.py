@@ -158,7 +158,7 @@ def _read_status(text: str) -> tuple[bool | None, str]:
 
 
 def of_models(models: Sequence[Model], wanted: str) -> Finding:
-    from cursor_gateway.sources.cursor.program import is_known, nearest
+    from cursor_gateway.sources.cursor.models import is_known, nearest
 
     state = f"{len(models)} model{'' if len(models) == 1 else 's'}; the setting `model` is {wanted}"
     if is_known(wanted, models):

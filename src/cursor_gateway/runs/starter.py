@@ -31,7 +31,7 @@ from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint

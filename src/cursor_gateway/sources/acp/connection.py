@@ -23,8 +23,7 @@ from cursor_gateway.sources.cursor.ask_user import SKIPPED, UserTool
 from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin
+from cursor_gateway.sources.process import AgentProcess, StdinWriter, start_with_stdin
 from cursor_gateway.wire.payload import Fields
 
 _UNAUTHENTICATED = -32000

@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from cursor_gateway.sources.cursor.records import REFUSED, read_object
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import StdinWriter
+from cursor_gateway.sources.process import AgentProcess, StdinWriter
 from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.lines import LineSplitter
 from cursor_gateway.wire.payload import MAX_DEPTH, Fields, too_deep

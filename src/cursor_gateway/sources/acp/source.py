@@ -43,7 +43,6 @@ from cursor_gateway.sources.cursor.configuration import (
     without_proxy,
 )
 from cursor_gateway.sources.cursor.program import InstalledAgent
-from cursor_gateway.sources.descendants import end_commands
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import (
     NotedSession,
@@ -53,7 +52,8 @@ from cursor_gateway.sources.leftovers import (
     noted_sessions,
 )
 from cursor_gateway.sources.private_files import data_of, read_private
-from cursor_gateway.sources.stdin import start_with_stdin
+from cursor_gateway.sources.process import start_with_stdin
+from cursor_gateway.sources.processes import end_commands
 from cursor_gateway.wire.payload import Fields
 
 if TYPE_CHECKING:

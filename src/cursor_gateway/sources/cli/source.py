@@ -43,7 +43,8 @@ from cursor_gateway.sources.cursor.configuration import (
     without_proxy,
 )
 from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
-from cursor_gateway.sources.cursor.program import ModelCache, candidates, find_program, parse_models, run_to_end
+from cursor_gateway.sources.cursor.models import ModelCache, parse_models
+from cursor_gateway.sources.cursor.program import candidates, find_program, run_to_end
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import delete_users_sessions, noted_sessions, sessions_in
 from cursor_gateway.sources.private_files import data_of

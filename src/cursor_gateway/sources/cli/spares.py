@@ -25,8 +25,7 @@ from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin
+from cursor_gateway.sources.process import AgentProcess, StdinWriter, start_with_stdin
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from cursor_gateway.sources.cursor.hooks import hooks_file, read_hooks
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.process_groups import signal_group
+from cursor_gateway.sources.processes import signal_group
 from cursor_gateway.sources.sdk.failures import reported
 
 if TYPE_CHECKING:

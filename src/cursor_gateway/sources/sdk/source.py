@@ -29,13 +29,13 @@ from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool
 from cursor_gateway.sources.cursor.configuration import empty_workspace, unusable
 from cursor_gateway.sources.cursor.failures import output_too_large
 from cursor_gateway.sources.cursor.hooks import HookServer
+from cursor_gateway.sources.cursor.models import ModelCache, nearest
 from cursor_gateway.sources.cursor.permissions import Policy
-from cursor_gateway.sources.cursor.program import ModelCache, nearest
 from cursor_gateway.sources.cursor.user_questions import UserQuestions
-from cursor_gateway.sources.descendants import end_commands
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
 from cursor_gateway.sources.private_files import data_of
+from cursor_gateway.sources.processes import end_commands
 from cursor_gateway.sources.sdk.bridge import (
     MODULE,
     VERSION,
