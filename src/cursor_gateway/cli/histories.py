@@ -31,7 +31,7 @@ from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
-    from cursor_gateway.store.base import Store
+    from cursor_gateway.cli.stores import OpenableStore
 
 _Found = TypeVar("_Found")
 
@@ -205,7 +205,7 @@ class LocalHistory:
     Each call may raise `StoreUnavailable`.
     """
 
-    def __init__(self, store: "Store", directory: Path, owner: str, where: str = "") -> None:
+    def __init__(self, store: "OpenableStore", directory: Path, owner: str, where: str = "") -> None:
         from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.sources.ledger import Ledger
 
@@ -259,6 +259,7 @@ class LocalHistory:
     async def remove(self, id: str) -> bool:
         from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
+        from cursor_gateway.store.base import HistoryLimits
         from cursor_gateway.workspace.change_log import ChangeLog
 
         found = await self._store.conversation(id, self._owner)
@@ -272,7 +273,7 @@ class LocalHistory:
             with suppress(OSError):
                 await asyncio.to_thread(ChangeLog(str(self._directory), id).remove)
         with suppress(StoreUnavailable):
-            await self._store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
+            await self._store.prune(HistoryLimits(), 0)  # what is deleted leaves the file before this process ends
         return is_removed
 
     async def end_interrupted_runs(self) -> None:
