@@ -5,7 +5,7 @@ and `moving.py`. A batch is one write, and in the file before `append` returns: 
 of it (a power failure may). In the database, the batches of a run are stored in order and without gaps, so the last row
 says how many events there are, and a repeated `append` stores only what is missing.
 
-A run is `running` until exactly one `append` with an end ends it; after that, nothing can be appended. A run that another process
+A run is `running` until exactly one `append` ends it; after that, nothing can be appended. A run that another process
 has claimed is not in a file any more: its batches are appended to the database, if the lease is valid. Deleting a
 conversation first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed
 in the background. So a deleted conversation never reappears, even after a crash halfway through.
