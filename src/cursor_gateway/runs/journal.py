@@ -79,10 +79,10 @@ class Journal:
                 raise
             self._put_off()
             return None
-        if isinstance(begun, Lease):
-            self._lease = begun
-            return None
-        return begun
+        if isinstance(begun, KeyTaken | Busy | KeyLimit | Superseded):
+            return begun
+        self._lease = Lease(self.new.id, FIRST_EPOCH)
+        return None
 
     def begin_soon(self) -> None:
         """For a run that starts in any case: it is inserted together with its first events, or while its agent is
@@ -201,10 +201,8 @@ class Journal:
 
     async def _write(self) -> Refused | Written:
         if self._lease is None:
-            return await self._store.begin_with(self.new, self._waiting, self._end)
-        if self._end is None:
-            return await self._store.append(self._lease, self.stored + 1, self._waiting)
-        return await self._store.end_run(self._lease, self.stored + 1, self._waiting, self._end)
+            return await self._store.begin_run(self.new, self._waiting, self._end)
+        return await self._store.append(self._lease, self.stored + 1, self._waiting, self._end)
 
     def _keep(self, events: int, size: int) -> None:
         self._kept.append((events, size))
