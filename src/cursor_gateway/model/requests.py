@@ -47,7 +47,10 @@ class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     include: Annotated[
         Set[Include] | None,
-        Meta(description="Additional output: `thinking` documents, `raw` payloads of the agent's tools."),
+        Meta(
+            description="Additional output: `thinking` documents, `raw` payloads of the agent's tools, the size of the "
+            "`context`."
+        ),
     ] = None
     conversation_id: Annotated[NonEmpty | None, Meta(description="Continues this conversation.")] = None
     when_client_leaves: LeavingOption = None

@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 from cursor_gateway.model.documents import Mode
 
 Fences: TypeAlias = Literal["split", "inline"]
-Include: TypeAlias = Literal["thinking", "raw"]
+Include: TypeAlias = Literal["thinking", "raw", "context"]
 WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
 WhenRunnerLost: TypeAlias = Literal["end", "resume"]
 WhenBusy: TypeAlias = Literal["refuse", "wait"]
