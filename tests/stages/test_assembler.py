@@ -723,6 +723,22 @@ def test_the_agents_payload_is_sent_to_those_who_ask(include: frozenset[Any], pa
     assert document.metadata.raw == raw
 
 
+@pytest.mark.parametrize(
+    ("include", "counts", "context"),
+    [
+        ({"context"}, TokenCounts(prompt=900, completion=40), 940),
+        ({"context"}, TokenCounts(prompt=-1, completion=40), UNSET),
+        ({"context"}, None, UNSET),  # an estimate from the text would leave out what the agent adds
+        ({"raw"}, TokenCounts(prompt=900, completion=40), UNSET),
+    ],
+)
+def test_the_size_of_the_context_is_sent_to_those_who_ask_if_the_agent_reports_it(
+    include: set[Any], counts: TokenCounts | None, context: Any
+) -> None:
+    run = RunInfo(id="chat_1", created="", include=include)
+    assert envelope([TextDelta("a"), RunFinished(usage=counts)], run).metadata.context_tokens == context
+
+
 # --- the envelope -----------------------------------------------------------------------------------
 
 

@@ -89,7 +89,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.tool_documents import Refusals, language_of
-from cursor_gateway.stages.usage import RunUsage, Turns
+from cursor_gateway.stages.usage import RunUsage, Turns, is_sane
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _LINE_END = re.compile(r"[\r\n]")
@@ -536,9 +536,16 @@ class Assembler:
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
         differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
-        envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
+        reported = event.last_usage or event.usage
+        used = self._usage.reply(reported)
+        envelope = self._envelope(
+            status,
+            event.usage,
+            duration_ms=event.duration_ms or 0,
+            result_differs=differs,
+            context_tokens=used.total_tokens if "context" in self._run.include and is_sane(reported) else UNSET,
+        )
         failure = event.failure if isinstance(event, RunFailed) else None
-        used = self._usage.reply(event.last_usage or event.usage)
         self._out.append(Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used))
 
     def _envelope(
@@ -549,6 +556,7 @@ class Assembler:
         duration_ms: int = 0,
         waiting_for: list[WaitingCall] | UnsetType = UNSET,
         result_differs: bool | UnsetType = UNSET,
+        context_tokens: int | UnsetType = UNSET,
     ) -> Envelope:
         """`counts` is what the agent reported for the run; None if unknown."""
         run = self._run
@@ -574,6 +582,7 @@ class Assembler:
                 recording=self._recording,
                 fallback=self.fallback,
                 warm=self._warm,
+                context_tokens=context_tokens,
             ),
         )
 
