@@ -45,9 +45,9 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,

@@ -193,7 +193,7 @@ async def serve_gateway(
     for it. `shared`: the port for other devices. `warn`: instead of the log.
     """
     from cursor_gateway.cli.composition import compose, keep_history, probe_history
-    from cursor_gateway.runs.fair_threads import FairExecutor
+    from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log, RunLog
     from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics
@@ -228,7 +228,7 @@ async def serve_gateway(
 async def serve_front(settings: Settings, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
     """Of a cluster: it serves clients, and runs no agents."""
     from cursor_gateway.cli.composition import compose_front, probe_history
-    from cursor_gateway.runs.fair_threads import FairExecutor
+    from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log
     from cursor_gateway.server.loop_lag import LoopLag
     from cursor_gateway.server.metrics import Metrics

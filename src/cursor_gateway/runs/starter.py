@@ -23,7 +23,6 @@ from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.permissions import Permissions
@@ -33,6 +32,7 @@ from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
+from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint

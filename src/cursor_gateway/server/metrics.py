@@ -7,9 +7,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.run import Run
 from cursor_gateway.server.logs import lost_lines, outcome, start_of
+from cursor_gateway.store.health import Figure
 
 if TYPE_CHECKING:
     from prometheus_client import Metric

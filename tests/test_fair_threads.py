@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import pytest
 
-from cursor_gateway.runs.fair_threads import FairExecutor, FairThreads, IsGone, NobodyWaits
+from cursor_gateway.fair_threads import FairExecutor, FairThreads, IsGone, NobodyWaits
 from cursor_gateway.store.base import OWNER
 
 T = TypeVar("T")

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cursor_gateway.runs.model_aliases import is_alias, name_for_claude_code, resolve
 from cursor_gateway.sources.base import Model
+from cursor_gateway.sources.cursor.model_aliases import is_alias, name_for_claude_code, resolve
 
 ALIASES = {
     "opus": "opus",

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.workspace.files import find_files
+from cursor_gateway.workspace.roots import Workspaces
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import ConversationBusy, StoreUnavailable
-from cursor_gateway.runs import lost_agents
-from cursor_gateway.runs.lost_agents import LostAgents
+from cursor_gateway.sources import lost_agents
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.sources.process_groups import members, start_of
 from tests.sources.test_ledger import group, left_behind
 
