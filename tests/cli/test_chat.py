@@ -24,7 +24,7 @@ import pytest
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.sources.process_groups import members, start_of
 from tests.agent.install import install

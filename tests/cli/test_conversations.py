@@ -48,7 +48,7 @@ from cursor_gateway.model.documents import (
     Usage,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.export import WholeConversation, as_json, as_markdown, as_text, whole
 from cursor_gateway.sources.process_groups import members

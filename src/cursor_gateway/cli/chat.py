@@ -24,8 +24,7 @@ from cursor_gateway.cli.presenting import Batches, Follow, present
 from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, reported, url_option
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
-from cursor_gateway.model.requests import INTERACTIVE
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:

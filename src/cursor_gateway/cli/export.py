@@ -16,9 +16,9 @@ from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
-from cursor_gateway.model.run_info import Fences
+from cursor_gateway.model.requests import Fences
 from cursor_gateway.render.visible import visible_json
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 
 _Form: TypeAlias = Literal["html", "json"]
 _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked

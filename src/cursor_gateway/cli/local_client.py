@@ -18,6 +18,7 @@ from cursor_gateway.cli.remote import Place, open_gateway
 from cursor_gateway.cli.stores import database_url, store_of
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
     CommitResult,
@@ -34,7 +35,6 @@ from cursor_gateway.model.changes import (
 )
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
-from cursor_gateway.model.permissions import PermissionList
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import Store
 

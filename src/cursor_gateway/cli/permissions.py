@@ -12,7 +12,7 @@ import msgspec
 from cursor_gateway.cli.local_client import AnyClient, open_client
 from cursor_gateway.cli.output import Trouble, aside, write_json
 from cursor_gateway.cli.remote import Place, open_gateway, passed_on, place_options
-from cursor_gateway.model.permissions import PermissionEntry, PermissionList
+from cursor_gateway.model.answers import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
 
 _Result = TypeVar("_Result")

@@ -195,8 +195,7 @@ async def serve_gateway(
     from cursor_gateway.cli.composition import compose, keep_history, probe_history
     from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log, RunLog
-    from cursor_gateway.server.loop_lag import LoopLag
-    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.metrics import LoopLag, Metrics
 
     if not (settings.page_url or settings.store):
         settings = replace(settings, page_url=_page_url(*sockets[0].getsockname()[:2]))
@@ -230,8 +229,7 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
     from cursor_gateway.cli.composition import compose_front, probe_history
     from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log
-    from cursor_gateway.server.loop_lag import LoopLag
-    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.metrics import LoopLag, Metrics
 
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()

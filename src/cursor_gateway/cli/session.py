@@ -32,8 +32,7 @@ from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestion
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.documents import MODES, Mode
-from cursor_gateway.model.requests import INTERACTIVE
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
