@@ -19,18 +19,15 @@ from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.requests import Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import Fences, NonEmpty, WhenBusy, WhenClientLeaves
 
 T = TypeVar("T", bound=Struct)
 
+
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
-Permissions: TypeAlias = Literal["deny", "ask"]
-Approvals: TypeAlias = Literal["agent", "hooks"]
-Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 _ALIASES = {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku", "gpt-4o": "gpt", "gpt-4o-mini": "mini"}
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -101,11 +98,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "`WebFetch(example.com)`; with `acp` also `Write(src/**)`.",
     ] = []
     permissions: Annotated[
-        Permissions,
+        Literal["deny", "ask"],
         "What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; `deny` does not.",
     ] = "ask"
     approvals: Annotated[
-        Approvals,
+        Literal["agent", "hooks"],
         "How the CLI decides about commands and MCP tools: `agent` uses the agent's own rules and does not wait for "
         "you; `hooks` asks the gateway before each call, and waits. `hooks` needs a version of the agent that passes "
         "`cursor-gateway verify --source cli`.",
@@ -238,7 +235,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_format: Annotated[LogFormat, "Readable text or JSON; `auto` is text on a terminal, otherwise JSON."] = "auto"
     # --- several gateways on one database
     role: Annotated[
-        Role,
+        Literal["all", "front", "runner"],
         "What this process does for a cluster on one database (`store`): serve clients (`front`), run agents "
         "(`runner`), or both.",
     ] = "all"
@@ -297,13 +294,13 @@ _GROUPS = {  # by the first setting of each
     "url": "Command line",
 }
 
-Kind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
+SettingKind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
 
 
 class Setting(Struct, frozen=True, kw_only=True):
     name: str
     group: str
-    kind: Kind
+    kind: SettingKind
     default: object
     meaning: str
     type: Any
@@ -334,7 +331,7 @@ def every_setting() -> tuple[Setting, ...]:
     found, group, defaults = [], "", Settings()
     for field in msgspec.structs.fields(Settings):
         name, kind, group = field.name, msgspec.inspect.type_info(field.type), _GROUPS.get(field.name, group)
-        assert isinstance(kind, Kind)
+        assert isinstance(kind, SettingKind)
         meaning = field.type.__metadata__[-1]
         default = getattr(defaults, name)
         found.append(Setting(name=name, group=group, kind=kind, default=default, meaning=meaning, type=field.type))
@@ -408,7 +405,7 @@ def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object
     return read
 
 
-def _given(kind: Kind, layer: _Layer, value: object) -> object:
+def _given(kind: SettingKind, layer: _Layer, value: object) -> object:
     if layer == "file":
         return value
     if isinstance(value, str):
@@ -470,7 +467,7 @@ def _check_keys(keys: Mapping[str, str], origin: str) -> None:
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def _from_text(kind: Kind, text: str) -> object:
+def _from_text(kind: SettingKind, text: str) -> object:
     """Raises `KeyError` or `ValueError` for what cannot be read."""
     match kind:
         case StrType():
@@ -511,7 +508,7 @@ def _pairs(items: Iterable[str]) -> dict[str, str]:
     return read
 
 
-def _takes(kind: Kind) -> str:
+def _takes(kind: SettingKind) -> str:
     match kind:
         case StrType(min_length=least):
             return "a non-empty string" if least else "a string"
@@ -529,7 +526,7 @@ def _takes(kind: Kind) -> str:
             return "a table of strings"
 
 
-def _takes_text(kind: Kind) -> str:
+def _takes_text(kind: SettingKind) -> str:
     if isinstance(kind, ListType):
         return "texts separated by commas, without quotes, or a JSON list of texts"
     if isinstance(kind, DictType):

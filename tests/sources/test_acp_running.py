@@ -14,7 +14,7 @@ from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.acp.connection import Session
 from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.running import Policy, RunningTurn
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.wire.payload import Fields
 
 OPTIONS = [
@@ -60,7 +60,7 @@ class Willing:
 
 
 def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path, *, with_tools: bool) -> str:
-    offered = Offered(server="caller", url="", runner=Nobody()) if with_tools else None
+    offered = OfferedTools(server="caller", url="", runner=Nobody()) if with_tools else None
     turn = Turn(
         run_id="r",
         prompt="",

@@ -24,7 +24,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.sources.cursor.approvals import REJECTED, Answer, Approvals, GatedCalls, is_gated
+from cursor_gateway.sources.cursor.approvals import REJECTED, Approvals, GatedCalls, HookAnswer, is_gated
 from cursor_gateway.sources.cursor.permissions import AskedCall, Policy
 from tests.laws.strategies import examples
 
@@ -59,7 +59,7 @@ class Turn:
     def report(self, *events: AgentEvent) -> None:
         self.shown += self.approvals.passed(events)
 
-    async def ask(self, call: AskedCall, *, is_own: bool = True) -> "asyncio.Task[Answer]":
+    async def ask(self, call: AskedCall, *, is_own: bool = True) -> "asyncio.Task[HookAnswer]":
         """As soon as it is asked, or answered."""
         before = len(self.person.open)
         task = asyncio.get_running_loop().create_task(self.approvals.answer(call, is_own=is_own))

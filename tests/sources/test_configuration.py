@@ -12,7 +12,7 @@ import pytest
 
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
 from cursor_gateway.model.caller_tools import Tool, ToolResult
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cursor import configuration
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
 from cursor_gateway.sources.cursor.configuration import (
@@ -289,7 +289,7 @@ class Nobody:
         raise NotImplementedError
 
 
-OFFERED = Offered(server="caller", url="http://127.0.0.1:1/mcp/secret", runner=Nobody())
+OFFERED = OfferedTools(server="caller", url="http://127.0.0.1:1/mcp/secret", runner=Nobody())
 FLAGS = frozenset({"--approve-mcps", "--trust", "--workspace"})
 
 
@@ -307,7 +307,7 @@ def original(tmp_path: Path) -> Path:
     return folder
 
 
-def turn(folder: Path, offered: Offered | None = OFFERED) -> Turn:
+def turn(folder: Path, offered: OfferedTools | None = OFFERED) -> Turn:
     return Turn(run_id="r", prompt="hello", model="auto", workspace="/work", folder=str(folder), offered=offered)
 
 
@@ -353,7 +353,7 @@ def test_the_scratch_folder_is_empty_whenever_a_turn_begins(tmp_path: Path, orig
 
 
 def test_without_tools_there_is_no_server(tmp_path: Path, original: Path) -> None:
-    workspace = confine(turn(tmp_path), Offered(server="caller", url="", runner=Nobody()), original)
+    workspace = confine(turn(tmp_path), OfferedTools(server="caller", url="", runner=Nobody()), original)
     assert json.loads((Path(workspace) / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
 
 

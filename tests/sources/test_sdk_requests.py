@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.messages import Image
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.sdk.requests import (
     allowed_tools,
     content_of,
@@ -37,7 +37,7 @@ def turn(**fields: Any) -> Turn:
 
 
 def test_an_agent_has_its_tools_unless_it_only_answers_or_works_for_a_caller() -> None:
-    offered = Offered(server="caller", url="", runner=NoRunner())
+    offered = OfferedTools(server="caller", url="", runner=NoRunner())
     assert allowed_tools(turn()) is None
     assert allowed_tools(turn(mode="plan")) is None
     assert allowed_tools(turn(offered=offered)) == ["mcp"]
@@ -84,7 +84,7 @@ def test_settings_are_loaded_from_the_workspace_and_the_user_but_not_for_the_cal
     assert setting_sources(turn(), loads_settings=False) == ["user"]
     for loads in (True, False):
         assert setting_sources(
-            turn(offered=Offered(server="caller", url="", runner=NoRunner())), loads_settings=loads
+            turn(offered=OfferedTools(server="caller", url="", runner=NoRunner())), loads_settings=loads
         ) == ["project"]
 
 

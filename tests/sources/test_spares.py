@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cursor_gateway.model.agent_events import AgentEvent, RunStarted
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.sources import processes
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cli import source as module
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cli.spares import SpareOptions
@@ -214,7 +214,7 @@ class Runner:
 
 
 @pytest.mark.parametrize(
-    "tools", [{"offered": Offered(server="caller", url="", runner=Runner())}, {"person": Somebody()}]
+    "tools", [{"offered": OfferedTools(server="caller", url="", runner=Runner())}, {"person": Somebody()}]
 )
 def test_none_is_started_or_used_for_an_agent_with_tools_of_its_own(tmp_path: Path, tools: dict[str, Any]) -> None:
     """Those of a caller, or the one that asks the user: their address differs for each turn."""

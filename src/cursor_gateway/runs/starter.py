@@ -30,7 +30,7 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
-from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
+from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
@@ -221,7 +221,9 @@ class RunStarter:
             watch=watch,
         )
 
-    def _start(self, run: Run, request: RunRequest, turn: Turn, turns: TurnBuilder, offered: Offered | None) -> None:
+    def _start(
+        self, run: Run, request: RunRequest, turn: Turn, turns: TurnBuilder, offered: OfferedTools | None
+    ) -> None:
         conversation_id = turns.conversation.id
         self.quote(run, request, turn.workspace)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
@@ -253,7 +255,7 @@ class RunStarter:
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         folder: str,
-        offered: Offered | None,
+        offered: OfferedTools | None,
     ) -> TurnBuilder:
         info, approver = run.info, run if self.can_ask(request) else None
         turn = Turn(
@@ -308,11 +310,11 @@ class RunStarter:
         found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
         return [*found, *request.allow]
 
-    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> Offered:
+    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> OfferedTools:
         with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
         url = self._endpoint.offer(run) if usable(offer) or request.images else ""
-        return Offered(server=TOOLS_SERVER, url=url, runner=run)
+        return OfferedTools(server=TOOLS_SERVER, url=url, runner=run)
 
     def quote(self, run: Run, request: RunRequest, workspace: str) -> None:
         """The caller's next request will quote the conversation with this run's answer."""

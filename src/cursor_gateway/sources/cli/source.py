@@ -17,7 +17,7 @@ from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
 from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
-from cursor_gateway.sources.cli.spares import Inputs, Launch, Spare, SpareOptions, Spares
+from cursor_gateway.sources.cli.spares import AgentLaunch, Inputs, Spare, SpareOptions, Spares
 from cursor_gateway.sources.cursor.command import (
     INSTALL_ADVICE,
     PLUGIN_FLAG,
@@ -364,7 +364,7 @@ class CursorCliSource(Source):
         configuration: tuple[str, str] | None = None,
         asking: _Offered | None = None,
         hooked: "HookedTurn | None" = None,
-    ) -> Launch:
+    ) -> AgentLaunch:
         """How an agent for this turn is started. Writes its configuration, to this folder in this data directory."""
         original, options = user_configuration(self._environ), self._options.command
         folder, data = configuration or (configuration_of(turn), data_of(turn.folder))
@@ -389,7 +389,9 @@ class CursorCliSource(Source):
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
             set_rules(original, folder, data, rules)
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
-        return Launch(command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin)
+        return AgentLaunch(
+            command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin
+        )
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()

@@ -185,7 +185,7 @@ OVER = "Not run: the run is over."
 _REPEATED = "Not run: the agent has made this call again."
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class HookAnswer(Struct, frozen=True, omit_defaults=True):
     """As the agent reads it."""
 
     permission: str
@@ -193,11 +193,11 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     agent_message: str = ""
 
 
-ALLOWED = Answer("allow")
+ALLOWED = HookAnswer("allow")
 
 
-def denied(reason: str) -> Answer:
-    return Answer("deny", reason, reason)
+def denied(reason: str) -> HookAnswer:
+    return HookAnswer("deny", reason, reason)
 
 
 class _Asked(Struct):
@@ -207,7 +207,7 @@ class _Asked(Struct):
     question: Question
     call: AskedCall
     started: StartedCall | None
-    waiter: asyncio.Future[Answer]  # of the hook
+    waiter: asyncio.Future[HookAnswer]  # of the hook
     task: asyncio.Task[None] | None = None
 
 
@@ -250,7 +250,7 @@ class Approvals:
             if asked.task is not None:
                 asked.task.cancel()
 
-    async def answer(self, call: AskedCall, *, is_own: bool) -> Answer:
+    async def answer(self, call: AskedCall, *, is_own: bool) -> HookAnswer:
         """`is_own`: not of a sub-agent, whose calls the agent does not report. Cancelled if the agent no longer
         waits."""
         refused = refusal(call, self.policy)
@@ -288,8 +288,8 @@ class Approvals:
 
     async def _decision(
         self, person: Person, call: AskedCall, started: StartedCall | None, wanted: PermissionRequest
-    ) -> Answer:
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    ) -> HookAnswer:
+        waiter: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
         asked = self._repeated(call, started)
         if asked is not None:  # the question stays, for the call that the agent makes now
             _give(asked.waiter, denied(_REPEATED))
@@ -319,7 +319,7 @@ class Approvals:
         call: AskedCall,
         started: StartedCall | None,
         wanted: PermissionRequest,
-        waiter: "asyncio.Future[Answer]",
+        waiter: "asyncio.Future[HookAnswer]",
     ) -> _Asked:
         self._count += 1
         about = started.event.call_id if started is not None else "subagent"
@@ -343,7 +343,7 @@ class Approvals:
             self._put([ToolEnded(asked.id, question, outcome)])
             _give(asked.waiter, self._answer(asked, wanted, decided))
 
-    def _answer(self, asked: _Asked, wanted: PermissionRequest, decided: Permission | None) -> Answer:
+    def _answer(self, asked: _Asked, wanted: PermissionRequest, decided: Permission | None) -> HookAnswer:
         if decided is None or self._is_closed:
             _refuse(asked.started, explained(REJECTED, _with_rules(wanted)))
             return denied("Not run: nobody decided in time.")
@@ -374,6 +374,6 @@ def _with_rules(request: PermissionRequest) -> PermissionRequest | None:
     return request if request.rules else None
 
 
-def _give(waiter: "asyncio.Future[Answer]", answer: Answer) -> None:
+def _give(waiter: "asyncio.Future[HookAnswer]", answer: HookAnswer) -> None:
     if not waiter.done():
         waiter.set_result(answer)

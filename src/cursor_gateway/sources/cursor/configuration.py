@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.private_files import (
@@ -177,7 +177,7 @@ def configuration_of(turn: Turn) -> str:
     return f"{turn.folder}/{OWN_CONFIGURATION if turn.offered is None else 'confined'}"
 
 
-def confine(turn: Turn, offered: Offered, original: Path) -> str:
+def confine(turn: Turn, offered: OfferedTools, original: Path) -> str:
     """Returns the workspace. Raises `AgentMisconfigured`. `original` is the user's configuration."""
     configuration = configuration_of(turn)
     copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)

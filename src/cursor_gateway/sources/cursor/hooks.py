@@ -20,7 +20,7 @@ from cursor_gateway.errors import AgentMisconfigured
 from cursor_gateway.model.agent_events import AgentEvent, RunStarted
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor import hook_program
-from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Answer, Approvals, denied
+from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Approvals, HookAnswer, denied
 from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.cursor.configuration import HOOKS, unusable
 from cursor_gateway.sources.cursor.permissions import AskedCall, Policy, common_refusal
@@ -110,7 +110,7 @@ class HookServer:
         while len(self._over) > _MOST_OVER:
             del self._over[next(iter(self._over))]
 
-    async def answer(self, call: AskedCall) -> Answer:
+    async def answer(self, call: AskedCall) -> HookAnswer:
         """The agent waits for it, perhaps for a person. Cancelled if it no longer waits."""
         if (own := self._turns.get(call.conversation)) is not None:
             return await own.answer(call, is_own=True)
@@ -151,7 +151,7 @@ class HookServer:
         finally:
             writer.close()
 
-    async def _answer_while_connected(self, call: AskedCall, reader: asyncio.StreamReader) -> Answer | None:
+    async def _answer_while_connected(self, call: AskedCall, reader: asyncio.StreamReader) -> HookAnswer | None:
         """None: the hook's program was killed, and with it perhaps the agent."""
         loop = asyncio.get_running_loop()
         answering, leaving = loop.create_task(self.answer(call)), loop.create_task(reader.read(1))
