@@ -411,7 +411,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             '{"version": 1, "permissions": rules, "approvalMode": "allowlist", **settings}',
         ),
         ("Caller's tools: only the caller's server", 'f"Mcp({offered.server}:*)"', '"Mcp(*)"'),
-        ("Caller's tools: the folder is empty", "            remove_entry(folder, name)", "            pass"),
+        ("Caller's tools: the folder is empty", '        remove_entry(folder, "scratch")', "        pass"),
         ("Caller's tools: chats apart from others", "else 'confined'", "else 'cursor'"),
     ),
     *_of(

@@ -31,6 +31,7 @@ from cursor_gateway.sources.cursor.configuration import (
     ALLOWED_TOOLS,
     agent_files,
     check_confinable,
+    configuration_errors,
     configuration_of,
     configuration_stamp,
     confine,
@@ -38,7 +39,6 @@ from cursor_gateway.sources.cursor.configuration import (
     own_rules,
     remove_hooks,
     set_rules,
-    unusable,
     user_configuration,
     without_proxy,
 )
@@ -340,7 +340,7 @@ class CursorCliSource(Source):
         """Has the agent's configuration written to another folder, always the same one, to compare it."""
         data = str(self._ledger.folder.absolute())
         folder = f"{data}/compared"
-        with self._comparing:
+        with self._comparing, configuration_errors():
             try:
                 launch = self._launch(turn, program, (folder, data))
                 files = agent_files(self._environ, turn.workspace)
@@ -349,8 +349,6 @@ class CursorCliSource(Source):
                     for path in Path(folder).rglob("*")
                     if path.is_file()
                 }
-            except OSError as error:
-                raise unusable(error) from error
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         if launch.stdin is None or files is None:

@@ -7,14 +7,14 @@ that a user allowed are added to the copy alone, and only for one run at a time.
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import msgspec
 
-from cursor_gateway.errors import AgentMisconfigured, GatewayError, host_exhausted
+from cursor_gateway.errors import AgentMisconfigured, host_exhausted
 from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.command import Program
@@ -55,19 +55,29 @@ def configuration_stamp(environ: Mapping[str, str]) -> frozenset[tuple[str, int,
     return frozenset(stamps)
 
 
+@contextmanager
+def configuration_errors() -> Iterator[None]:
+    """An `OSError` in it becomes `AgentMisconfigured` or `HostExhausted`. Also a decorator."""
+    try:
+        yield
+    except OSError as error:
+        raise host_exhausted(error) or AgentMisconfigured(
+            f"The agent's configuration cannot be copied: {error.strerror}; make it readable.",
+            details=str(error.filename),
+        ) from error
+
+
+@configuration_errors()
 def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText, without: Collection[str] = ()) -> None:
     """Copies the top-level files; subfolders hold chats and caches. Other files already in the copy are kept.
 
     `data` is the gateway's data directory, which contains the copy. Raises `AgentMisconfigured`, `HostExhausted`.
     """
-    try:
-        with private_folder(data, copy) as folder, _entries(original) as entries:
-            for entry in entries:
-                with suppress(FileNotFoundError):  # another agent's temporary file, deleted in the meantime
-                    if entry.name not in without and os.path.isfile(entry) and entry.stat().st_size <= _LARGEST:
-                        write_private(folder, entry.name, _read(entry.path))
-    except OSError as error:
-        raise unusable(error) from error
+    with private_folder(data, copy) as folder, _entries(original) as entries:
+        for entry in entries:
+            with suppress(FileNotFoundError):  # another agent's temporary file, deleted in the meantime
+                if entry.name not in without and os.path.isfile(entry) and entry.stat().st_size <= _LARGEST:
+                    write_private(folder, entry.name, _read(entry.path))
 
 
 def _entries(folder: PathOrText) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:
@@ -83,6 +93,7 @@ def _read(path: str) -> bytes:
         return file.read()
 
 
+@configuration_errors()
 def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: Sequence[str]) -> None:
     """Allows what the original's settings allow, and these rules. What they deny stays denied.
 
@@ -96,21 +107,16 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
     wanted.setdefault("deny", [])
     if settings.get("permissions") == wanted:
         return
-    try:
-        with private_folder(data, copy) as folder:
-            write_private(folder, SETTINGS, encode_settings({"version": 1, **settings, "permissions": wanted}))
-    except OSError as error:
-        raise unusable(error) from error
+    with private_folder(data, copy) as folder:
+        write_private(folder, SETTINGS, encode_settings({"version": 1, **settings, "permissions": wanted}))
 
 
+@configuration_errors()
 def remove_hooks(original: PathOrText, copy: PathOrText, data: PathOrText) -> None:
     """Removes hooks from the copy that the original lacks: of an earlier turn. Raises as `copy_configuration`."""
     if os.path.lexists(f"{copy}/{HOOKS}") and not os.path.isfile(f"{original}/{HOOKS}"):
-        try:
-            with private_folder(data, copy) as folder:
-                remove_entry(folder, HOOKS)
-        except OSError as error:
-            raise unusable(error) from error
+        with private_folder(data, copy) as folder:
+            remove_entry(folder, HOOKS)
 
 
 def own_rules(original: PathOrText) -> list[str]:
@@ -139,13 +145,6 @@ def read_settings(configuration: PathOrText, data: PathOrText | None = None) -> 
 
 def encode_settings(settings: dict[str, Any]) -> bytes:
     return msgspec.json.format(msgspec.json.encode(settings))
-
-
-def unusable(error: OSError) -> GatewayError:
-    return host_exhausted(error) or AgentMisconfigured(
-        f"The agent's configuration cannot be copied: {error.strerror}; make it readable.",
-        details=str(error.filename),
-    )
 
 
 # --- Runs with the caller's tools ------------------------------------------------------------------
@@ -177,35 +176,31 @@ def configuration_of(turn: Turn) -> str:
     return f"{turn.folder}/{OWN_CONFIGURATION if turn.offered is None else 'confined'}"
 
 
+@configuration_errors()
 def confine(turn: Turn, offered: OfferedTools, original: Path) -> str:
-    """Returns the workspace. Raises `AgentMisconfigured`. `original` is the user's configuration."""
-    configuration = configuration_of(turn)
-    copy_configuration(original, configuration, data_of(turn.folder), without=_OTHERS)
+    """Returns the workspace. Raises as `copy_configuration`. `original` is the user's configuration."""
+    configuration, data = configuration_of(turn), data_of(turn.folder)
+    copy_configuration(original, configuration, data, without=_OTHERS)
     workspace = empty_workspace(turn)
-    try:
-        servers = {offered.server: {"url": offered.url}} if offered.url else {}
-        with private_folder(data_of(turn.folder), f"{workspace}/.cursor") as folder:
-            write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
-        settings = read_settings(configuration, data_of(turn.folder))
-        rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
-        changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
-        with private_folder(data_of(turn.folder), configuration) as folder:
-            write_private(folder, SETTINGS, encode_settings(changed))
-    except OSError as error:
-        raise unusable(error) from error
+    servers = {offered.server: {"url": offered.url}} if offered.url else {}
+    with private_folder(data, f"{workspace}/.cursor") as folder:
+        write_private(folder, "mcp.json", encode_settings({"mcpServers": servers}))
+    settings = read_settings(configuration, data)
+    rules = {"allow": [f"Mcp({offered.server}:*)"], "deny": list(_DENIED)}
+    changed = {"version": 1, **settings, "permissions": rules, "approvalMode": "allowlist"}
+    with private_folder(data, configuration) as folder:
+        write_private(folder, SETTINGS, encode_settings(changed))
     return workspace
 
 
+@configuration_errors()
 def empty_workspace(turn: Turn) -> str:
     """The agent's working folder, emptied of anything from the previous turn. Raises as `copy_configuration`."""
-    name = "scratch"
-    try:
-        with private_folder(data_of(turn.folder), turn.folder) as folder:
-            remove_entry(folder, name)
-        with private_folder(data_of(turn.folder), f"{turn.folder}/{name}"):
-            return f"{turn.folder}/{name}"
-    except OSError as error:
-        raise unusable(error) from error
+    data, workspace = data_of(turn.folder), f"{turn.folder}/scratch"
+    with private_folder(data, turn.folder) as folder:
+        remove_entry(folder, "scratch")
+    with private_folder(data, workspace):
+        return workspace
 
 
 def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
@@ -222,18 +217,16 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 _PLUGIN = "cursor-gateway"
 
 
+@configuration_errors()
 def write_plugin(path: str, data: str, tool: UserTool, url: str) -> list[str]:
     """Returns the rules that allow its tool. `data` is the gateway's data directory, which contains the path.
 
     Raises as `copy_configuration`.
     """
-    try:
-        with private_folder(data, f"{path}/.cursor-plugin") as folder:
-            write_private(folder, "plugin.json", encode_settings({"name": _PLUGIN, "version": "1.0.0"}))
-        with private_folder(data, path) as folder:
-            write_private(folder, "mcp.json", encode_settings({"mcpServers": {tool.server: {"url": url}}}))
-    except OSError as error:
-        raise unusable(error) from error
+    with private_folder(data, f"{path}/.cursor-plugin") as folder:
+        write_private(folder, "plugin.json", encode_settings({"name": _PLUGIN, "version": "1.0.0"}))
+    with private_folder(data, path) as folder:
+        write_private(folder, "mcp.json", encode_settings({"mcpServers": {tool.server: {"url": url}}}))
     return [f"Mcp(plugin-{_PLUGIN}-{tool.server}:{tool.name})"]
 
 

@@ -22,7 +22,7 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor import hook_program
 from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Approvals, HookAnswer, denied
 from cursor_gateway.sources.cursor.command import Program
-from cursor_gateway.sources.cursor.configuration import HOOKS, unusable
+from cursor_gateway.sources.cursor.configuration import HOOKS, configuration_errors
 from cursor_gateway.sources.cursor.permissions import AskedCall, Policy, common_refusal
 from cursor_gateway.sources.private_files import data_of, private_folder, write_private
 from cursor_gateway.wire.payload import Fields
@@ -251,10 +251,8 @@ class HookedTurn:
         """Raises a `GatewayError`."""
         if why := unverified(program, self._options):
             raise AgentMisconfigured(why)
-        try:
+        with configuration_errors():
             await self._server.start()
-        except OSError as error:
-            raise unusable(error) from error
         self._server.add(_UNKNOWN, self.approvals)
 
     def configure(self, original: Path, configuration: str, data: str) -> list[str]:
@@ -262,12 +260,9 @@ class HookedTurn:
 
         Raises a `GatewayError`.
         """
-        try:
-            content = hooks_file(self._server.socket, read_hooks(original / HOOKS))
-            with private_folder(data, configuration) as folder:
-                write_private(folder, HOOKS, content)
-        except OSError as error:
-            raise unusable(error) from error
+        content = hooks_file(self._server.socket, read_hooks(original / HOOKS))
+        with configuration_errors(), private_folder(data, configuration) as folder:
+            write_private(folder, HOOKS, content)
         return list(_RULES)
 
     def passed(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:

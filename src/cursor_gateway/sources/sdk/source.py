@@ -26,7 +26,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.approvals import Approvals
 from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool
-from cursor_gateway.sources.cursor.configuration import empty_workspace, unusable
+from cursor_gateway.sources.cursor.configuration import configuration_errors, empty_workspace
 from cursor_gateway.sources.cursor.failures import output_too_large
 from cursor_gateway.sources.cursor.hooks import HookServer
 from cursor_gateway.sources.cursor.models import ModelCache, nearest
@@ -110,12 +110,10 @@ class CursorSdkSource(Source):
     async def _prepare(self) -> Mapping[str, str]:
         """Before a bridge starts: the socket for its hook, and the home folder with the hook."""
         options = self._options
-        try:
+        with configuration_errors():
             await self._hooks.start()
             make = partial(make_home, options.folder, self._hooks.socket, self._environ)
             return await asyncio.to_thread(make, loads_settings=options.loads_settings)
-        except OSError as error:
-            raise unusable(error) from error
 
     async def probe(self) -> str:
         """The bridge's version; starts it. Raises a `GatewayError`."""
@@ -278,10 +276,8 @@ class CursorSdkSource(Source):
         if turn.offered is None:
             return turn.workspace
         folder = empty_workspace(turn)
-        try:
+        with configuration_errors():
             write_project_hook(Path(folder), data_of(turn.folder), self._hooks.socket)
-        except OSError as error:
-            raise unusable(error) from error
         return folder
 
     def _approvals(self, turn: Turn, folder: str, user_tool: str) -> Approvals:
