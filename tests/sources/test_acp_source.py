@@ -41,7 +41,7 @@ from cursor_gateway.sources.base import LONGEST_LINE, OfferedTools, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.processes import members
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from tests.agent.install import install
 from tests.agent.records import records
 

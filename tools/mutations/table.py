@@ -287,11 +287,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "workspace/git_objects.py",
         "tests/workspace/test_git_objects.py",
         ("Snapshots: objects of git have their hash", " and _hash_of(found[1]) == hash", ""),
-        (
-            "Snapshots: no link in git's folder",
-            "os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW",
-            "os.O_DIRECTORY | os.O_CLOEXEC",
-        ),
+    ),
+    *_of(
+        "sources/private_files.py",
+        "tests/workspace/test_git_objects.py",
+        ("Snapshots: no link in git's folder", "os.open(part, _FOLDER, dir_fd", "os.open(part, _BASE, dir_fd"),
     ),
     *_of(
         "workspace/committing.py",
@@ -442,7 +442,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "os.mkdir(name, 0o700, dir_fd=folder)",
             "os.mkdir(name, 0o755, dir_fd=folder)",
         ),
-        ("Files: written beside and renamed", 'temporary = f".{name[:100]}.{token_hex(8)}"', "temporary = name"),
+        ("Files: written beside and renamed", 'temporary = f".{name[:50]}.{token_hex(8)}"', "temporary = name"),
         (
             "Files: relative to their folder",
             "os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)",
@@ -618,14 +618,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Recordings: without prompts", "return PROMPT_REMOVED", "return value"),
     ),
     *_of(
-        "sources/tool_server/endpoint.py",
+        "sources/tool_endpoint.py",
         "tests/security/test_agents.py",
         ("Tools' address: cannot be guessed", "token = secrets.token_urlsafe(32)", 'token = "x" * 43'),
         ("Tools' address: gone with its run", "self._servers.pop(url", "self._servers.get(url"),
         ("Tools' address: on loopback alone", "socket.create_server((_HOST, 0))", 'socket.create_server(("", 0))'),
     ),
     *_of(
-        "sources/tool_server/mcp_server.py",
+        "sources/tool_server.py",
         "tests/security/test_agents.py",
         (
             "Tools' address: closed to web pages",

@@ -41,7 +41,7 @@ from cursor_gateway.sources.private_files import secret_in
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import HistoryLimits, Store, StoreUpkeep
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots

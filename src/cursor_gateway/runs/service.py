@@ -51,7 +51,7 @@ from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.router import SourceOrRouter, routed
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots

@@ -34,7 +34,7 @@ from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
     CONTINUATION,
