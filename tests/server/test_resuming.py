@@ -22,9 +22,11 @@ from starlette.types import Message
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.keys import LOCAL_OWNER
-from cursor_gateway.model.actions import Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    OtherTool,
+    Outcome,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,

@@ -24,8 +24,10 @@ from cursor_gateway.store.base import (
     Store,
     Stored,
     Superseded,
+    TitleChange,
     Written,
 )
+from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
@@ -58,6 +60,7 @@ class Journal:
         # Visible events after this number, as far as they are in memory: see `EventLog`.
         self.kept: Callable[[int], Sequence[DocumentEvent]] = lambda last: ()
         self.session_id: str | None = None
+        self.title: str | None = None  # the agent's, for the conversation
         self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this reply
 
     @property
@@ -226,12 +229,16 @@ class Journal:
             needs_decision=words.needs_decision,
             answer=self.state.text,
             session_id=self.session_id,
+            title=self._title_change(),
             fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.new,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
+
+    def _title_change(self) -> TitleChange | None:
+        return TitleChange(made_title(self.new.messages), title_of(self.title)) if self.title else None
 
     def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never

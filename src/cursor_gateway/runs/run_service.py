@@ -5,10 +5,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued

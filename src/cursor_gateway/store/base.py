@@ -21,7 +21,7 @@ from msgspec import Struct
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Envelope, Mode, Usage
 from cursor_gateway.model.history import RunStatus
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.store.health import StoreHealth
 
 OWNER = ContextVar("OWNER", default="")  # for whom a task works; empty: for the gateway itself
@@ -81,6 +81,13 @@ class NewRun(Struct, frozen=True, kw_only=True):
     is_first: bool = False  # of its conversation, whose id was just made and is known to nobody else
 
 
+class TitleChange(Struct, frozen=True):
+    """Of a conversation that still has the title that was made for it; one that somebody chose stays."""
+
+    made: str
+    new: str
+
+
 class RunEnd(Struct, frozen=True, kw_only=True):
     envelope: Envelope
     failure_code: str | None = None
@@ -90,6 +97,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     answer: str  # the assistant's message
     session_id: str | None = None  # None keeps the conversation's; the same for the fingerprint
     fingerprint: str | None = None
+    title: TitleChange | None = None
     first_event_ms: int | None = None
     ended_ms: int
     begun: NewRun | None = None  # the run as it began, if its writer knows that: then the store need not look it up

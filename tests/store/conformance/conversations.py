@@ -24,8 +24,10 @@ from cursor_gateway.store.base import (
     MessageRecord,
     NewMessage,
     Stored,
+    TitleChange,
 )
 from cursor_gateway.store.sql import SqlStore
+from cursor_gateway.store.texts import made_title
 from tests.stages.test_search_tokens import matches
 from tests.store.conformance.law import (
     all_pages,
@@ -80,6 +82,20 @@ async def a_conversation_names_the_program_that_began_it(store: SqlStore) -> Non
     await store.append(lease("a"), 1, [], run_end())
     await store.begin_run(msgspec.structs.replace(new_run("b"), client=""))  # somebody at the page goes on with it
     assert (await the_conversation(store)).client == "OpenCode"
+
+
+@law
+async def the_agents_title_replaces_only_one_that_was_made(store: SqlStore) -> None:
+    change = TitleChange(made_title([NewMessage("user", "Mend the login. Please")]), "Login Repair")
+    for run, conversation in (("a", "conv"), ("b", "chosen")):
+        await store.begin_run(new_run(run, conversation, "Mend the login. Please"))
+    await store.change_conversation("chosen", ME, title="Mine")
+    for run in ("a", "b"):
+        await store.append(lease(run), 1, [], msgspec.structs.replace(run_end(run), title=change))
+    assert (await the_conversation(store)).title == "Login Repair"
+    assert (await the_conversation(store, "chosen")).title == "Mine"
+    await whole_run(store, "c", "conv", "And now?", at=5000)
+    assert (await the_conversation(store)).title == "Login Repair"
 
 
 @law

@@ -154,7 +154,8 @@ _END = f"""
         DELETE FROM idempotency USING run WHERE idempotency.run = run.key AND body_hash <> '' AND %(frees_key)s
     ), turn AS (
         UPDATE conversations SET model = %(model)s, updated_ms = greatest(updated_ms, %(now)s),
-            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint)
+            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint),
+            title = CASE WHEN title = %(made_title)s THEN %(new_title)s ELSE title END
         FROM run WHERE conversations.key = run.conversation
     ), said AS ({_ADD_MESSAGES}
     ), counted AS (

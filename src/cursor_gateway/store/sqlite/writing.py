@@ -80,7 +80,8 @@ _END_RUN = """
 """
 _END_TURN = """
     UPDATE conversations SET model = :model, updated_ms = max(updated_ms, :now),
-        session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint)
+        session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint),
+        title = CASE WHEN title = :made_title THEN :new_title ELSE title END
     WHERE key = :conversation
 """
 
