@@ -59,9 +59,9 @@ def copy(config: str | None, source: str | None, owner: str | None) -> int:
 async def _copy(directory: Path, url: str, owner: str) -> "Counter[str]":
     from rich.progress import Progress
 
-    from cursor_gateway.store.archive import CONVERSATION_COLUMNS
     from cursor_gateway.store.postgres.restoring import open_restorer
-    from cursor_gateway.store.sqlite.archiving import open_archive
+    from cursor_gateway.store.sql import CONVERSATION_COLUMNS
+    from cursor_gateway.store.sqlite.copying import open_archive
 
     owned = CONVERSATION_COLUMNS.index("owner")
     counts: Counter[str] = Counter()

@@ -64,7 +64,7 @@ def drain(config: str | None, id: str) -> int:
 
 async def _drain(settings: Settings, id: str) -> bool:
     async with open_cluster(settings) as cluster:
-        return await cluster.set_draining(id)
+        return await cluster.set_member(id, is_draining=True)
 
 
 async def _once(settings: Settings, *, as_json: bool) -> None:

@@ -27,7 +27,7 @@ from cursor_gateway.store.base import (
     TitleChange,
     Written,
 )
-from cursor_gateway.store.titles import made_title, title_of
+from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
