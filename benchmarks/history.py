@@ -28,7 +28,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.stages.searchable import Words
+from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.store.blocking import Database

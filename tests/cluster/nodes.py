@@ -17,10 +17,10 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.cluster import Member
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
+from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import ENDLESS, ScriptedSource
 
 SECONDS = 60

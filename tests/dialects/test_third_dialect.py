@@ -15,12 +15,12 @@ from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.wire.sse import SseDecoder
+from cursor_gateway.workspace.roots import Workspaces
 from tests.dialects import plain
 from tests.dialects.plain import PLAIN
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, say

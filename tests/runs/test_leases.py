@@ -18,9 +18,9 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Until, forever, say, true
 from tests.runs.suspending import suspending
 from tests.runs.test_journal import Flaky

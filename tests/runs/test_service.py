@@ -30,9 +30,8 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.caller_tools import Offer, Tool
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.run_info import WhenBusy
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.requests import WhenBusy
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
 from cursor_gateway.runs.continuation import continuation_of
@@ -45,9 +44,9 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import (
     ENDLESS,
     FINISHED,

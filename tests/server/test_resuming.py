@@ -22,9 +22,11 @@ from starlette.types import Message
 from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.keys import LOCAL_OWNER
-from cursor_gateway.model.actions import Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    OtherTool,
+    Outcome,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
@@ -40,7 +42,6 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.server import runs as runs_module
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
@@ -49,6 +50,7 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.postgres.store import PostgresStore
 from cursor_gateway.store.sqlite.store import SqliteStore
+from cursor_gateway.workspace.roots import Workspaces
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_chunks, fold_documents, read_ndjson, read_sse
 from tests.laws.folds import frames_of as read_frames

@@ -7,14 +7,20 @@ import pytest
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated
-from cursor_gateway.model.actions import INTERRUPTED, Action, Command, FileEdit, OtherTool, Outcome, Plan
 from cursor_gateway.model.agent_events import (
+    INTERRUPTED,
+    Action,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    Command,
     CommandOutput,
+    FileEdit,
     Notice,
+    OtherTool,
+    Outcome,
+    Plan,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -62,11 +68,11 @@ from cursor_gateway.model.documents import (
     WaitingCall,
     document_type,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
-from cursor_gateway.stages.refusals import Refusals
 from cursor_gateway.stages.tokens import estimate_tokens
-from cursor_gateway.stages.turns import Turns
+from cursor_gateway.stages.tool_documents import Refusals
+from cursor_gateway.stages.usage import Turns
 
 Summary: TypeAlias = tuple[object, ...]
 Step: TypeAlias = tuple[AgentEvent, list[Summary]]

@@ -45,7 +45,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.stages.searchable import Words
+from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.store.base import Idempotency, Lease, NewMessage, NewRun, RunEnd, Stored
 from tests.store.blocking import Database
 

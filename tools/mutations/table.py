@@ -200,8 +200,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Sharing: on loopback alone", '_HOST = "127.0.0.1"', '_HOST = "0.0.0.0"'),
     ),
     *_of(
-        "runs/workspaces.py",
-        "tests/runs/test_workspaces.py",
+        "workspace/roots.py",
+        "tests/workspace/test_roots.py",
         (
             "Workspaces: links are resolved",
             "folder = self._path(name).resolve()",
@@ -305,8 +305,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Commits: no filters", 'if any(changes_content(file.data or b"") for', "if any(False for"),
     ),
     *_of(
-        "runs/fair_threads.py",
-        "tests/runs/test_fair_threads.py",
+        "fair_threads.py",
+        "tests/test_fair_threads.py",
         ("Threads: no owner has all of them", "if self._running[owner] < self._most:", "if True:"),
         (
             "Threads: owners take turns",
@@ -878,8 +878,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "runs/lost_agents.py",
-        "tests/runs/test_lost_agents.py",
+        "sources/lost_agents.py",
+        "tests/sources/test_lost_agents.py",
         ("Agents: those of another cluster are left alone", "if other.cluster == self._cluster}", "}"),
         ("Agents: the next one waits until they have ended", "while any(map(members, groups)):", "while False:"),
     ),

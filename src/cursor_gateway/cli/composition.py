@@ -22,16 +22,13 @@ from cursor_gateway.runs.account_errors import AccountErrors
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.fresh_folders import FreshFolders
 from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.machine import Timeouts, WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.secret import secret_in
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
@@ -40,11 +37,14 @@ from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.cursor.confinement import OWN_CONFIGURATION
 from cursor_gateway.sources.cursor.permissions import wrong_rules
 from cursor_gateway.sources.ledger import Ledger, registry
+from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.private_files import secret_in
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Store
+from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
 if TYPE_CHECKING:

@@ -19,9 +19,9 @@ from msgspec import UNSET, Struct, UnsetType
 from cursor_gateway.cli import clipboard
 from cursor_gateway.cli.attachments import images_in
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.gateway_runs import GatewayRuns
-from cursor_gateway.cli.histories import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
 from cursor_gateway.cli.own_gateway import gateway_in
@@ -33,8 +33,7 @@ from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestion
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.documents import MODES, Mode, Usage
-from cursor_gateway.model.requests import INTERACTIVE
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:

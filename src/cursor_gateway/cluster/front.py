@@ -30,14 +30,12 @@ from cursor_gateway.cluster.commands import (
 from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker, earlier_reply
 from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.registry import Runs
@@ -51,6 +49,7 @@ from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
+from cursor_gateway.store.health import Figure
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -282,7 +281,7 @@ class Front:
     def figures(self) -> list[Figure]:
         asked, took = self._asking.commands, self._asking.seconds
         return [
-            *store_figures(self.store.health),
+            *self.store.health.figures(),
             *self._members.figures(),
             Figure("cluster_commands", "Commands from this process that were carried out.", asked, is_total=True),
             Figure("cluster_command_seconds", "Time until their outcomes were known.", took, is_total=True),

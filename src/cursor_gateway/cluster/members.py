@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from cursor_gateway.cluster.commands import begun
 from cursor_gateway.cluster.liveness import Liveness
 from cursor_gateway.errors import ConversationBusy, GatewayError, RunnerLost, StoreUnavailable
-from cursor_gateway.runs.figures import Figure
-from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.recovery import end_claimed_run
+from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.store.base import Lease, RunRecord, Store
 from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Member
+from cursor_gateway.store.health import Figure
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may soon consider this process dead

@@ -7,13 +7,18 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
-from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, RunAnswer, ToolResults
+from cursor_gateway.fair_threads import FairThreads, IsGone
+from cursor_gateway.model.answers import (
+    PermissionDecisions,
+    PermissionEntry,
+    PlanDecision,
+    QuestionAnswers,
+    RunAnswer,
+    ToolResults,
+)
 from cursor_gateway.model.changes import ListedChanges, ListRequest, PatchRequest, ReviewRequest, ReviewResult
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
-from cursor_gateway.runs.fair_threads import FairThreads, IsGone
-from cursor_gateway.runs.figures import Figure, store_figures
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import ImagePlace, read_image_file
 from cursor_gateway.runs.run import Run
@@ -24,6 +29,7 @@ from cursor_gateway.runs.starter import unwritable
 from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import ConversationRecord, RunRecord
+from cursor_gateway.store.health import Figure
 from cursor_gateway.workspace.files import find_files
 
 _THREADS = 4
@@ -147,7 +153,7 @@ class LocalRunService(Service):
             raise unwritable(error) from error
 
     def figures(self) -> list[Figure]:
-        return store_figures(self.store.health)
+        return self.store.health.figures()
 
     # --- the end ------------------------------------------------------------------------------------
 

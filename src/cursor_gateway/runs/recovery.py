@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Lease, RunEnd, RunRecord, Store, Stored
 

@@ -9,14 +9,14 @@ from cursor_gateway.errors import AgentError, InvalidRequest, PreviousAnswerUnkn
 from cursor_gateway.model.caller_tools import NamedTool, RequiredTool
 from cursor_gateway.model.requests import INTERACTIVE
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.model_aliases import is_alias, resolve
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, scope_of
 from cursor_gateway.runs.starter import TOOLS
 from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.runs.workspaces import Workspaces
 from cursor_gateway.sources.base import Model, Turn
+from cursor_gateway.sources.cursor.model_aliases import is_alias, resolve
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import Store
+from cursor_gateway.workspace.roots import Workspaces
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 

@@ -5,20 +5,19 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.figures import Figure
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
+from cursor_gateway.store.health import Figure
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):

@@ -31,13 +31,12 @@ from cursor_gateway.errors import (
     error_of,
 )
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.failed_questions import FailedQuestions, Question
 from cursor_gateway.runs.handle import RunHandle, no_run
 from cursor_gateway.runs.keyed_locks import KeyedLocks
-from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.recovery import end_interrupted_run
@@ -50,10 +49,11 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, c
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.runs.workspaces import Workspaces
+from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
+from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, host_exhausted
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
@@ -23,7 +22,6 @@ from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
 from cursor_gateway.runs.image_files import write_images
 from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.lost_agents import LostAgents
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.permissions import Permissions
@@ -33,6 +31,7 @@ from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
 from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
+from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint

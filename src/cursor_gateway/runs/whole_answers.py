@@ -11,8 +11,7 @@ from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.replies import with_later_answers
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest, scope_of
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import RunState, Transcript
 from cursor_gateway.store.base import Store
 
 

@@ -6,7 +6,7 @@ runs in one of the threads, where everything linear is done, and its slow jobs a
 is killed, and replaced, at a limit of CPU time (not of wall time, so a busy machine changes nothing); its job then has
 no result, and plain text is shown instead. A job that was killed once is not tried again.
 
-Owners take turns (`runs/fair_threads.py`). Work whose client is gone is dropped: before it starts, or at its next job.
+Owners take turns (`fair_threads.py`). Work whose client is gone is dropped: before it starts, or at its next job.
 Worker processes start when they are first needed, know none of the
 gateway's secrets, and end when their standard input does: with the gateway, whatever ends it.
 """
@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from cursor_gateway.fair_threads import FairThreads, NobodyWaits
 from cursor_gateway.model.changes import FileChange
-from cursor_gateway.runs.fair_threads import FairThreads, NobodyWaits
 from cursor_gateway.server.bodies import while_connected
 from cursor_gateway.server.logs import Log
 from cursor_gateway.stages.changes import EditedFile, listed

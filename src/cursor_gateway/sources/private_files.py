@@ -14,7 +14,7 @@ import shutil
 import stat
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
+from secrets import token_bytes, token_hex
 from typing import TypeAlias
 
 _BASE = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -26,6 +26,8 @@ _NEW_FILE = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 SHARED = 0o2770  # the mode of a folder that is shared: what is created in it belongs to its group
 
 PathOrText: TypeAlias = Path | str
+
+_SECRET, _SECRET_BYTES = "secret", 32
 
 
 def data_of(folder: str) -> str:
@@ -104,6 +106,32 @@ def read_private(base: PathOrText, path: PathOrText, largest: int = 4 * 1024 * 1
         if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
             raise OSError(errno.EINVAL, "Not a regular file, or too large", os.fspath(path))
         return opened.read()
+
+
+def secret_in(folder: Path) -> bytes:
+    """The gateway's own secret: the one that is kept there, or a new one. Raises `OSError`."""
+    path = folder / _SECRET
+    with suppress(FileNotFoundError):
+        if len(kept := _secret(path)) == _SECRET_BYTES:
+            return kept
+        path.unlink(missing_ok=True)  # cut short: nothing can depend on it
+    made = path.with_name(f".{_SECRET}.{token_hex(8)}")
+    with os.fdopen(os.open(made, _NEW_FILE, 0o600), "wb") as file:
+        file.write(token_bytes(_SECRET_BYTES))
+    try:
+        os.link(made, path)  # unless another gateway was faster
+    except FileExistsError:
+        pass
+    except OSError:  # some file systems have no links
+        made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
+    return _secret(path)
+
+
+def _secret(path: Path) -> bytes:
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+        return file.read(_SECRET_BYTES + 1)
 
 
 def remove_entry(folder: int, name: str) -> None:

@@ -27,14 +27,18 @@ from cursor_gateway.markdown.fences import (
     ReferenceTag,
     Tag,
 )
-from cursor_gateway.model.actions import INTERRUPTED, Action, Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
+    INTERRUPTED,
+    Action,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    Command,
     CommandOutput,
     Notice,
+    OtherTool,
+    Outcome,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -81,12 +85,10 @@ from cursor_gateway.model.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
-from cursor_gateway.stages.languages import language_of
-from cursor_gateway.stages.refusals import Refusals
-from cursor_gateway.stages.turns import Turns
-from cursor_gateway.stages.usage import RunUsage, is_sane
+from cursor_gateway.stages.tool_documents import Refusals, language_of
+from cursor_gateway.stages.usage import RunUsage, Turns, is_sane
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _LINE_END = re.compile(r"[\r\n]")

@@ -21,7 +21,7 @@ from msgspec import Struct
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Envelope, Mode, Usage
 from cursor_gateway.model.history import RunStatus
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.store.health import StoreHealth
 
 OWNER = ContextVar("OWNER", default="")  # for whom a task works; empty: for the gateway itself

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from time import monotonic
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from cursor_gateway.errors import StoreUnavailable
 
 _log = logging.getLogger(__name__)
@@ -21,6 +23,15 @@ _Kind: TypeAlias = Access | Literal["damage"]  # which lasts until the next star
 
 _LASTING_SECONDS = 5.0  # of a conflict
 _REPEAT_SECONDS = 60.0  # between two log lines about the same problem
+
+
+class Figure(Struct, frozen=True):
+    """For the metrics, from modules that do not depend on how these are published."""
+
+    name: str
+    help: str
+    value: float
+    is_total: bool = False  # it only grows
 
 
 class StoreHealth:
@@ -41,6 +52,12 @@ class StoreHealth:
     def is_failing(self) -> bool:
         """Whether the last call failed, even if only for a moment."""
         return bool(self._failing)
+
+    def figures(self) -> list[Figure]:
+        return [
+            Figure("store_errors", "Reads and writes of the history that failed.", self.errors, is_total=True),
+            Figure("store_available", "0 while the history cannot be read or written.", 0 if self.problem else 1),
+        ]
 
     def failed(self, kind: _Kind, error: StoreUnavailable, *, is_conflict: bool = False) -> None:
         now = self._clock()
