@@ -1,7 +1,7 @@
 """Show a run in a terminal, live.
 
 What is finished is printed once and belongs to the scrollback. Only what is under way is drawn again
-and again, at the bottom, in a region that is never taller than the screen: the end of the open text
+and again, at the bottom, in a region that is about half as tall as the screen: the end of the open text
 and one line for each running tool. A delta costs an append; drawing is paid per frame.
 """
 
@@ -9,7 +9,6 @@ from typing import Self, TextIO
 
 from msgspec import UNSET, Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
@@ -47,6 +46,7 @@ from cursor_gateway.render.cards import (
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
+from cursor_gateway.render.live_region import LiveRegion
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
@@ -161,7 +161,8 @@ class _Region:
         if self.last is not None and (below or prose) and (prose is None or prose.id != self.last):
             yield ""
         if prose is not None:
-            room = max(console.size.height - len(below) - 4, 1)
+            # Half of the screen: in a window of half the width it takes twice as much, and scrolled away it would stay.
+            room = max(console.size.height // 2 - len(below), 1)
             for line in console.render_lines(_preview(prose, room), options, pad=False)[-room:]:
                 yield from line
                 yield Segment.line()
@@ -191,15 +192,7 @@ class TerminalView:
         self._console = console
         self._plain = not console.is_terminal
         self._region = _Region()
-        self._live = Live(
-            self._region,
-            console=console,
-            refresh_per_second=_FRAMES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
+        self._live = LiveRegion(console, self._region, _FRAMES_PER_SECOND)
         self._checklist = Checklist()
         self._tool_names: dict[str, str] = {}
 
@@ -305,8 +298,6 @@ class TerminalView:
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
         """After an empty line, unless the last one had the same `together`: lines of one text, or tool calls."""
-        # It goes above what is in progress; a refresh meanwhile would count its lines from the wrong place.
-        with self._live._lock:
-            last, self._region.last = self._region.last, together
-            apart = last is not None and (not together or together != last)
-            self._console.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
+        last, self._region.last = self._region.last, together
+        apart = last is not None and (not together or together != last)
+        self._live.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
