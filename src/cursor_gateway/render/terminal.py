@@ -57,6 +57,7 @@ _PREVIEW = 6_000  # characters of the open text that a frame draws at most
 _RUNNING_LINES = 6
 _OUTPUT_LINES = 3  # of a running command's output
 _OUTPUT_KEPT = 2_000  # characters of it
+_WONDERING_SECONDS = 3
 
 _THEME = Theme(
     {
@@ -141,6 +142,7 @@ class _Region:
     def __init__(self) -> None:
         self.prose: _Prose | None = None
         self.running: dict[str, Text] = {}
+        self.began: dict[str, float] = {}  # when the running ones were first drawn; "": the first frame
         self.output = "", ""  # the command that wrote last, and the end of what it wrote
         self.state = "waiting for the agent"
         self.last: str | None = None  # what was printed last; None: nothing yet
@@ -149,11 +151,14 @@ class _Region:
         self.prose, self.running, self.output, self.state = None, {}, ("", ""), ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        prose, running = self.prose, list(self.running.values())
-        frame = _SPINNER[int(console.get_time() * _FRAMES_PER_SECOND) % len(_SPINNER)]
+        prose, running, now = self.prose, list(self.running.items()), console.get_time()
+        frame = _SPINNER[int(now * _FRAMES_PER_SECOND) % len(_SPINNER)]
         if not running and prose is None and self.state:
-            running = [Text(self.state, "dim")]
-        below = [Headline(Text.assemble((f"{frame} ", "yellow"), line)) for line in running[:_RUNNING_LINES]]
+            running = [("", Text(self.state, "dim"))]
+        below = [
+            Headline(Text.assemble((f"{frame} ", "yellow"), line), self._lasting(id, now))
+            for id, line in running[:_RUNNING_LINES]
+        ]
         if len(running) > _RUNNING_LINES:
             below.append(Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
         lines = split_lines(visible_output(self.output[1]).rstrip("\n"))[-_OUTPUT_LINES:]
@@ -169,6 +174,11 @@ class _Region:
             if below:
                 yield ""
         yield from below
+
+    def _lasting(self, id: str, now: float) -> Text:
+        """How long, once one begins to wonder; and for the whole, how to stop it."""
+        seconds = int(now - self.began.setdefault(id, now))
+        return Text(f"{seconds} s{'' if id else ' · Ctrl-C stops'}" if seconds >= _WONDERING_SECONDS else "", "dim")
 
 
 def _preview(prose: _Prose, room: int) -> RenderableType:
