@@ -91,10 +91,10 @@ class RunUsage:
 
     def total(self, counts: TokenCounts | None) -> Usage:
         """The sum of all model calls. `counts` is what the agent reported for the run; None if unknown."""
-        if _is_sane(counts) and counts.completion:
+        if is_sane(counts) and counts.completion:
             return _usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
         self._count_output()
-        if _is_sane(counts):
+        if is_sane(counts):
             return _usage(counts.prompt, self._run_output, counts.cached, is_estimate=self._run_output > 0)
         prompt = estimate_tokens_by_sample(self.prompt) + self._given_tokens
         return _usage(prompt, self._run_output, is_estimate=True)
@@ -110,7 +110,7 @@ class RunUsage:
 
     def reply(self, counts: TokenCounts | None) -> Usage:
         """Of the reply with which the run ends. `counts` is what the last agent reported; None if nothing."""
-        if not _is_sane(counts):
+        if not is_sane(counts):
             return self._estimated_reply(0)
         calls = self._calls()
         if calls == 1 and counts.completion:
@@ -165,7 +165,8 @@ def _usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, *,
     )
 
 
-def _is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
+def is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
+    """Whether the agent reported figures that can be true."""
     return counts is not None and min(counts.prompt, counts.completion, counts.cached, counts.reasoning) >= 0
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from cursor_gateway.cli.assembly.remote import Place, open_gateway
-from cursor_gateway.cli.assembly.stores import database_url, store_of
+from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import NotFound, StoreUnavailable
@@ -36,7 +36,6 @@ from cursor_gateway.model.changes import (
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.settings import Settings
-from cursor_gateway.store.base import Store
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
@@ -90,7 +89,7 @@ class LocalClient:
     Each call may raise `NotFound` and `StoreUnavailable`.
     """
 
-    def __init__(self, settings: Settings, store: Store | None = None) -> None:
+    def __init__(self, settings: Settings, store: OpenableStore | None = None) -> None:
         """Without `store`, there is no history."""
         known = owner_of(settings.api_key, settings.api_keys) if settings.api_key else None
         self._owner, self._directory = known or LOCAL_OWNER, data_dir(settings)
@@ -133,6 +132,7 @@ class LocalClient:
         from cursor_gateway.runs.conversations import Conversations
         from cursor_gateway.runs.permissions import Permissions
         from cursor_gateway.sources.leftovers import remove_offline
+        from cursor_gateway.store.base import HistoryLimits
 
         store, found = await self._found(id)
         if found.is_running:  # its agent still needs its folder
@@ -145,7 +145,7 @@ class LocalClient:
             with suppress(OSError):
                 await asyncio.to_thread(self._change_log(id).remove)
         with suppress(StoreUnavailable):
-            await store.prune(None, None, 0)  # what is deleted leaves the file before this process ends
+            await store.prune(HistoryLimits(), 0)  # what is deleted leaves the file before this process ends
 
     async def end_interrupted_runs(self) -> None:
         """As a starting gateway does: runs of a crashed gateway are no longer active."""
@@ -157,7 +157,7 @@ class LocalClient:
             is_alive = Ledger(self._directory / "instances").is_alive
             await end_interrupted_runs(self._store, is_alive, time.time_ns() // 1_000_000)
 
-    async def _found(self, id: str) -> "tuple[Store, ConversationRecord]":
+    async def _found(self, id: str) -> "tuple[OpenableStore, ConversationRecord]":
         found = None if self._store is None else await self._store.conversation(id, self._owner)
         if found is None or self._store is None:
             raise NotFound(f"There is no conversation {id}.")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.settings import Settings, is_loopback
-from cursor_gateway.store.base import Store
+from cursor_gateway.store.base import Store, StoreUpkeep
 
 if TYPE_CHECKING:
     from cursor_gateway.store.postgres.keys import KeyTable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-class OpenableStore(Store, Protocol):
+class OpenableStore(Store, StoreUpkeep, Protocol):
     async def open(self, now_ms: int) -> str | None:
         """Optional, for processes that write. Returns a warning, if any.
 

@@ -212,7 +212,8 @@ def _view(batches: _Batches, console: "Console") -> int:
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Include the model's thinking, or the raw payload of each tool call (raw). Can be repeated.",
+    help="Include the model's thinking, the raw payload of each tool call (raw), or how much of the model's context is "
+    "filled (context). Can be repeated.",
 )
 @click.option("--model", metavar="NAME", help="The model name in the output. Default: the one that the agent reports.")
 @raw_option

@@ -68,7 +68,8 @@ _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Also show the model's thinking; with --json, also the raw payload of each tool call (raw).",
+    help="Also show the model's thinking; with --json, also the raw payload of each tool call (raw), or "
+    "how much of the model's context is filled (context).",
 )
 @url_option
 @direct_option
