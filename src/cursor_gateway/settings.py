@@ -284,6 +284,16 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"  # where the file is
 _NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whether tests may use the real agent
 _SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})  # headers carry tokens, a URL a password
 
+# Whose defaults are right for nearly everybody.
+_ADVANCED_NAMES = """
+agent_environment agent_headers model_aliases sdk_settings sdk_bridge max_agents spare_agents spare_seconds
+messages_actions max_waiting_per_key queue_seconds max_body_bytes max_images max_output_bytes head_seconds
+body_seconds first_event_seconds idle_seconds grace_seconds hold_seconds keep_alive_seconds drain_notice_seconds
+reconnect_seconds progress_seconds account_error_seconds models_seconds runtime_dir record_prompts replay_speed
+beat_seconds lease_seconds database_seconds
+"""
+_ADVANCED = frozenset(_ADVANCED_NAMES.split())
+
 _GROUPS = {  # by the first setting of each
     "host": "Network and access",
     "source": "Agent",
@@ -312,6 +322,10 @@ class Setting(Struct, frozen=True, kw_only=True):
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_advanced(self) -> bool:
+        return self.name in _ADVANCED
 
     @property
     def takes(self) -> str:
