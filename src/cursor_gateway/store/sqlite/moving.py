@@ -186,6 +186,11 @@ class RunFiles:
                 return found
         return []  # it was moved meanwhile, and its file may be another run's by now
 
+    def own(self, run_id: str, owner: str) -> RunFile | None:
+        """Of a run that this process has written to its end, and nobody has moved yet."""
+        file = self._ended.get(run_id)
+        return file if file is not None and file.new.owner == owner else None
+
     def count(self, run_id: str) -> int:
         """How many events it has."""
         if (own := self._own.get(run_id)) is not None:
