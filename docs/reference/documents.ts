@@ -444,6 +444,8 @@ export interface ThinkingDocument {
 export interface ThinkingMetadata {
   /** The format of the content. */
   format: "markdown" | "plain";
+  /** How long the agent thought; omitted if unknown. */
+  duration_ms?: number;
 }
 
 /** The tokens a run used. */

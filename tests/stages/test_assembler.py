@@ -62,6 +62,7 @@ from cursor_gateway.model.documents import (
     TerminalCommandDocument,
     TerminalCommandMetadata,
     TextMetadata,
+    ThinkingMetadata,
     ToolCallDocument,
     ToolTrace,
     Usage,
@@ -1035,3 +1036,14 @@ def test_the_tokens_of_a_session_that_is_resumed_count_as_read() -> None:
         return reply_usage(done).prompt_tokens
 
     assert read(1000) == read(0) + 1000
+
+
+@pytest.mark.parametrize(("reported", "known"), [(1200, 1200), (0, UNSET), (-5, UNSET), (None, UNSET)])
+def test_a_document_of_thinking_has_its_duration_if_it_is_known(reported: int | None, known: object) -> None:
+    assembler = Assembler(RunInfo(id="chat_1", created="", include=frozenset({"thinking"})))
+    assembler.push(ThinkingDelta("Hm"))
+    (ended,) = assembler.push(ThinkingEnded(reported))
+    assert isinstance(ended, DocumentEnded)
+    assert isinstance(ended.document.metadata, ThinkingMetadata)
+    assert ended.document.metadata.duration_ms is known or ended.document.metadata.duration_ms == known
+    assert assembler.push(ThinkingEnded(7)) == []

@@ -166,6 +166,7 @@ class TodoUpdateMetadata(ToolTrace, frozen=True, kw_only=True):
 
 class ThinkingMetadata(_Wire, frozen=True, kw_only=True):
     format: Literal["markdown", "plain"] = "markdown"
+    duration_ms: int | UnsetType = msgspec.field(default=UNSET, name="duration_ms")
 
 
 Metadata: TypeAlias = (

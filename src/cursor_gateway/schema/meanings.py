@@ -138,6 +138,7 @@ MEANINGS: dict[str, str] = {
     "TodoChange.content": "Extension: a description of the step.",
     "ThinkingMetadata": "Extension: the metadata of a `thinking` document.",
     "ThinkingMetadata.format": "The format of the content.",
+    "ThinkingMetadata.duration_ms": "How long the agent thought; omitted if unknown.",
     ".state": "Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued "
     "without an answer to its question. In a snapshot: `running`, or `waiting` for the caller.",
     ".reason": "Extension: the reason for the `state`.",

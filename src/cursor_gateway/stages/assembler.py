@@ -46,6 +46,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TokenCounts,
     ToolEnded,
     ToolStarted,
@@ -217,8 +218,8 @@ class Assembler:
                 self._add_text(text)
             case ThinkingDelta(text=text):
                 self._add_thinking(text)
-            case ThinkingEnded():
-                self._end_thinking()
+            case ThinkingEnded(duration_ms=duration_ms):
+                self._end_thinking(duration_ms)
             case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits, parent=parent):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
@@ -248,7 +249,7 @@ class Assembler:
                 self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case Unrecognized():
                 self._unrecognized += 1
-            case Notice():
+            case Notice() | TitleGiven():
                 pass
             case RunFinished():
                 self._end_everything()
@@ -382,9 +383,11 @@ class Assembler:
                 self._start_prose(ThinkingMetadata(), None)
         self._grow(text, raw="")
 
-    def _end_thinking(self) -> None:
+    def _end_thinking(self, duration_ms: int | None = None) -> None:
         if self._thinking:
             self._thinking = False
+            if self._prose is not None and (duration_ms or 0) > 0:
+                self._prose.metadata = ThinkingMetadata(duration_ms=duration_ms or UNSET)
             self._end_prose()
 
     # --- tools --------------------------------------------------------------------------------------

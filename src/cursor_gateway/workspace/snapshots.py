@@ -37,8 +37,9 @@ from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, 
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
 from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
 
-_QUICK_SECONDS = 0.002  # that it took to look at a folder: then it is looked at in the event loop
-_STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown
+_QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
+_STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown, or its disk is slow:
+_SLOW_SECONDS = 1.0  # then it is looked at in threads for a while
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
 _DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
 _EDIT_SECONDS = 0.25  # that an edit waits for the file to be read
@@ -57,6 +58,7 @@ class Snapshots:
         """`data` is the gateway's data directory."""
         self._data = data
         self._trees: OrderedDict[str, Tree] = OrderedDict()  # the last one of each workspace
+        self._slow: dict[str, float] = {}  # workspaces, and until when they are not looked at in the event loop
         self._scans: dict[str, asyncio.Task[Tree]] = {}  # trees before turns that are being made
         self._ending: dict[str, asyncio.Task[None]] = {}  # turns whose trees after them are being made
 
@@ -85,12 +87,16 @@ class Snapshots:
     def _scan_now(self, workspace: str, at_ns: int) -> Tree | None:
         """None if that may take long."""
         known = self._trees.get(workspace)
-        if known is None or known.problem or known.seconds > _QUICK_SECONDS:
+        if known is None or known.problem or known.cpu_seconds > _QUICK_SECONDS:
             return None
         until = time.monotonic() + _STOP_SECONDS
+        if until < self._slow.get(workspace, until):
+            return None
         with suppress(Exception):  # whatever is wrong with the folder, the run continues
             tree = scan(workspace, known, at_ns, lambda: time.monotonic() > until)
-            return None if tree.problem or tree.seconds > _STOP_SECONDS else self._keep(workspace, tree)
+            if not tree.problem and time.monotonic() <= until:
+                return self._keep(workspace, tree)
+        self._slow[workspace] = until + _SLOW_SECONDS
         return None
 
     async def _scan(self, workspace: str, at_ns: int) -> Tree:
@@ -100,7 +106,7 @@ class Snapshots:
         self._trees[workspace] = tree
         self._trees.move_to_end(workspace)
         while len(self._trees) > _MOST_TREES:
-            self._trees.popitem(last=False)
+            self._slow.pop(self._trees.popitem(last=False)[0], None)
         return tree
 
     def end(self, turn: "TurnSnapshots", old: "Tree | asyncio.Task[Tree]") -> "asyncio.Task[None] | None":

@@ -51,7 +51,7 @@ class Tree(Struct, frozen=True):
     repository: Repository | None = None
     problem: str = ""  # why there are no entries, as a sentence
     begun_ns: int = 0  # when the scan began, or `at_ns`
-    seconds: float = 0.0  # that the scan took
+    cpu_seconds: float = 0.0  # that the scan took
 
     def content(self, path: str) -> bytes | None:
         """None: it is unknown."""
@@ -72,10 +72,10 @@ def scan(
     """A file that has changed since `at_ns`, the time when a turn began or ended, is not what it was then, so its
     content is unknown.
     """
-    began, begun_ns = time.monotonic(), at_ns or time.time_ns()
+    until, begun_ns, used = time.monotonic() + _SECONDS, at_ns or time.time_ns(), time.thread_time()
 
     def is_over() -> bool:
-        return is_gone() or time.monotonic() > began + _SECONDS
+        return is_gone() or time.monotonic() > until
 
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
@@ -110,7 +110,7 @@ def scan(
             break
         entries[path] = _read(root, path, entries[path], at_ns, left)
         left -= entries[path].facts[0] if entries[path].kept is not None else 0
-    return Tree(root, entries, index.repository, begun_ns=begun_ns, seconds=time.monotonic() - began)
+    return Tree(root, entries, index.repository, begun_ns=begun_ns, cpu_seconds=time.thread_time() - used)
 
 
 def is_secret(path: str) -> bool:
