@@ -22,7 +22,7 @@ from cursor_gateway.keys import hash_key, is_hash, is_name, owner_of
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, every_setting, load
-from cursor_gateway.store.search import query_words, snippet
+from cursor_gateway.store.texts import query_words, snippet
 from fuzz.target import Target, text_of
 from tests.store.blocking import Database
 from tests.store.making import ME, new_run

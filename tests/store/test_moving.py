@@ -67,7 +67,7 @@ def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: D
     assert (in_database(tmp_path), in_database(tmp_path, "events")) == (1, 0)
     assert store.events("run", ME).events == deltas(1, 2)
     store.append(lease("run"), 3, [Done(envelope())], run_end())
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.run("run", ME).state == "completed"
     assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 1)
     assert store.events("run", ME).events == [*deltas(1, 2), Done(envelope())]
@@ -76,7 +76,7 @@ def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: D
 def test_a_whole_run_is_written_at_once(store: Database, tmp_path: Path) -> None:
     store.open(0)
     assert isinstance(store.begin_run(first(), [*deltas(1), Done(envelope())], run_end()), Stored)
-    assert (files(tmp_path), in_database(tmp_path)) == (["run.ended.ndjson"], 0)
+    assert (files(tmp_path), in_database(tmp_path)) == (["run.ndjson"], 0)
     assert [found.conversation.id for found in store.conversations(ME, query="Hello").found] == ["conv"]
     assert store.events("run", ME, after=1).events == [Done(envelope())]
 
@@ -277,7 +277,7 @@ def test_a_run_that_ends_while_it_is_entered_is_not_removed(
 
     monkeypatch.setattr(writing, "move", move)
     store._files.settle()
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
 
 
@@ -313,7 +313,7 @@ def test_a_mistake_in_one_does_not_cost_the_others(
         assert store.run("bad", ME) is None
     assert caplog.text.count("bug in moving a run") == caplog.text.count("bug in recovering a run") == 1
     monkeypatch.undo()
-    assert files(tmp_path) == ["bad.ended.ndjson"]
+    assert files(tmp_path) == ["bad.ndjson"]
     again = Database(tmp_path)
     again.open(0)
     assert again.run("bad", ME).state == "completed"
@@ -342,7 +342,7 @@ def test_closing_moves_them(tmp_path: Path) -> None:
 
 def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_path: Path) -> None:
     ended(store, "one", "one")
-    inode = (tmp_path / "runs/one.ended.ndjson").stat().st_ino
+    inode = (tmp_path / "runs/one.ndjson").stat().st_ino
     store._files.settle()
     (spare,) = (tmp_path / "runs").iterdir()
     assert (spare.stat().st_ino, spare.stat().st_size) == (inode, 0)
@@ -434,10 +434,9 @@ def test_the_next_process_finishes_what_has_ended_and_keeps_what_has_not(tmp_pat
     store.close()
 
 
-def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Path) -> None:
+def test_a_run_that_has_ended_cannot_be_claimed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    (tmp_path / "runs/run.ended.ndjson").rename(tmp_path / "runs/run.ndjson")  # killed before it was renamed
     store = Database(tmp_path)
     assert store.claim_run("run", 1) is None
     assert store.run("run", ME).state == "completed"
@@ -448,9 +447,9 @@ def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Pat
 def test_a_file_whose_run_is_in_the_database_is_removed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    left = (tmp_path / "runs/run.ended.ndjson").read_bytes()
+    left = (tmp_path / "runs/run.ndjson").read_bytes()
     assert killed.run("run", ME) is not None
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(left)  # killed before it was removed
+    (tmp_path / "runs/run.ndjson").write_bytes(left)  # killed before it was removed
     killed.begin_run(first("live", "live"), deltas(1))
     live = (tmp_path / "runs/live.ndjson").read_bytes()
     store = Database(tmp_path)
@@ -467,11 +466,11 @@ def test_the_file_of_a_claimed_run_adds_nothing(store: Database, other: Database
     """Even if the process that lost the run wrote it to its end, and the one that has it nothing yet."""
     elsewhere = Database(tmp_path / "elsewhere")
     ended(elsewhere)
-    whole = (tmp_path / "elsewhere/runs/run.ended.ndjson").read_bytes()
+    whole = (tmp_path / "elsewhere/runs/run.ndjson").read_bytes()
     elsewhere.close()
     store.begin_run(first())
     assert other.claim_run("run", 1) == lease("run", 2)
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(whole)
+    (tmp_path / "runs/run.ndjson").write_bytes(whole)
     assert Database(tmp_path).open(0) is None
     assert other.events("run", ME).events == []
     assert other.run("run", ME).state == "running"
@@ -524,7 +523,7 @@ def test_a_file_without_a_beginning_is_kept_and_reported(tmp_path: Path) -> None
 
 def test_a_damaged_file_of_a_run_of_this_process_is_reported(store: Database, tmp_path: Path) -> None:
     ended(store)
-    path = tmp_path / "runs/run.ended.ndjson"
+    path = tmp_path / "runs/run.ndjson"
     path.write_bytes(path.read_bytes().replace(b'"first":1', b'"first":2'))
     store._files.settle()
     assert "is damaged (events are missing)" in store.health.problem

@@ -342,7 +342,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("History: a newer file is no damaged one", "if not _confirms(connection, version):", "if True:"),
     ),
     *_of(
-        "store/sqlite/checking.py",
+        "store/sqlite/opening.py",
         "tests/store/test_damage.py",
         ("History: no warning quotes a prompt", 'return _QUOTED.sub("", str(error))', "return str(error)"),
     ),
@@ -817,7 +817,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Leases: the file of a claimed run adds nothing", "if place.epoch != FIRST_EPOCH or ", "if "),
     ),
     *_of(
-        "store/writing.py",
+        "store/sql.py",
         "tests/store/test_conformance.py",
         ("Leases: an old writer ends nothing", "if place.epoch != lease.epoch:", "if False:"),
     ),

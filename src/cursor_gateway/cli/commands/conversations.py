@@ -99,7 +99,7 @@ def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> i
 
     Searches prompts, answers, code, commands and file names.
     """
-    from cursor_gateway.store.search import query_words
+    from cursor_gateway.store.texts import query_words
 
     query = valid_text(" ".join(words))
     found, is_more = with_history(place, lambda client: newest(client, limit, query))

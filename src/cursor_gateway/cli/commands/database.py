@@ -105,9 +105,9 @@ def copy(config: str | None, source: str | None, owner: str | None) -> int:
 async def _copy(directory: Path, url: str, owner: str) -> "Counter[str]":
     from rich.progress import Progress
 
-    from cursor_gateway.store.archive import CONVERSATION_COLUMNS
     from cursor_gateway.store.postgres.restoring import open_restorer
-    from cursor_gateway.store.sqlite.archiving import open_archive
+    from cursor_gateway.store.sql import CONVERSATION_COLUMNS
+    from cursor_gateway.store.sqlite.copying import open_archive
 
     owned = CONVERSATION_COLUMNS.index("owner")
     counts: Counter[str] = Counter()
@@ -185,7 +185,7 @@ def drain(config: str | None, id: str) -> int:
 
 async def _drain(settings: Settings, id: str) -> bool:
     async with open_cluster(settings) as cluster:
-        return await cluster.set_draining(id)
+        return await cluster.set_member(id, is_draining=True)
 
 
 async def _once(settings: Settings, *, as_json: bool) -> None:

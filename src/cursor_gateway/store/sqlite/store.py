@@ -39,12 +39,13 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.cursors import MOST, START, ByRun
-from cursor_gateway.store.search import conversation_scope, owner_scope, snippet
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
     IS_RUNNING,
+    MOST,
     OWN_RUN,
+    START,
+    ByRun,
     SqlStore,
     conversation_of,
     select_conversations,
@@ -58,6 +59,7 @@ from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.run_files import FOLDER
 from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Change, Write
+from cursor_gateway.store.texts import conversation_scope, owner_scope, snippet
 from cursor_gateway.wire.surrogates import repair
 
 _T = TypeVar("_T")

@@ -1,4 +1,10 @@
-"""Hints between the processes of a cluster, as PostgreSQL's notifications.
+"""What the processes of a cluster send each other besides commands: heartbeats and hints.
+
+A thread increments a member's beat every few seconds, however busy the event loop and the agents are. It has a
+connection of its own. It stops while the event loop is stuck: a process that no longer does anything should be
+considered dead.
+
+Hints are PostgreSQL's notifications.
 
 A notification takes a lock of the whole database until its transaction has committed, so none is sent in a transaction
 that does anything else: they are sent afterwards, by a connection of their own that does not wait for the disk. A hint
@@ -10,14 +16,20 @@ processes take only a part of its capacity. Hints that fail are dropped.
 import asyncio
 import hashlib
 import logging
-from collections.abc import AsyncGenerator, Iterable, Iterator
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from contextlib import suppress
+from time import monotonic
+from typing import Any
 
 import msgspec
 import psycopg
 
 from cursor_gateway.store.cluster import Hint
-from cursor_gateway.store.postgres.connections import PostgresConnection, connect
+from cursor_gateway.store.postgres.connections import LIVENESS, PostgresConnection, connect
+
+_CONNECT_SECONDS = 5
+_BEAT = "UPDATE members SET beat = beat + 1 WHERE id = %s"
 
 _log = logging.getLogger(__name__)
 
@@ -31,9 +43,64 @@ _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.002, 0.05
 _decode = msgspec.json.Decoder(Hint).decode
 
 
-class HintSender:
+class PostgresHeartbeat:
+    def __init__(
+        self, url: str, member: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]
+    ) -> None:
+        self._url, self._member, self._seconds = url, member, seconds
+        self._turns, self._missed = turns, missed
+        self._ended = threading.Event()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._beat_at = monotonic()  # when the last beat was sent that the database took
+        self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
+        self._thread.start()
+
+    @property
+    def age(self) -> float:
+        return monotonic() - self._beat_at
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join(timeout=_CONNECT_SECONDS)
+
+    def _work(self) -> None:
+        while not self._ended.wait(self._seconds):
+            if self._turns():
+                try:
+                    self._beat()
+                except psycopg.Error:
+                    self._close()
+        self._close()
+
+    def _beat(self) -> None:
+        now = monotonic()
+        if self._connection is None:
+            self._connection = psycopg.connect(
+                self._url,
+                autocommit=True,
+                connect_timeout=_CONNECT_SECONDS,
+                application_name="cursor-gateway heartbeat",
+                options="-c statement_timeout=5s -c lock_timeout=5s",
+                **LIVENESS,
+            )
+        if self._connection.execute(_BEAT, [self._member]).rowcount:
+            self._beat_at = now
+        else:
+            self._missed()
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+
+class PostgresHints:
     def __init__(self, url: str) -> None:
         self._url = url
+        self.reconnections = -1  # the first is none
+        self.skipped = 0  # notifications that are no hints, or of a kind that only newer versions know
+        self.is_listening = True  # until an attempt fails
         self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
         self._task: asyncio.Task[None] | None = None
         self._connection: PostgresConnection | None = None
@@ -80,13 +147,7 @@ class HintSender:
                 await connection.close()
             raise
 
-
-class HintListener:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self.reconnections = -1  # the first is none
-        self.skipped = 0  # notifications that are no hints, or of a kind that only newer versions know
-        self.is_listening = True  # until an attempt fails
+    # --- receiving ----------------------------------------------------------------------------------
 
     async def listen(self, member: str) -> AsyncGenerator[Hint, None]:
         while True:
