@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from cursor_gateway.model.actions import Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta, ToolEnded, ToolStarted
 from cursor_gateway.model.document_events import DocumentEvent, Done, source_text
-from cursor_gateway.runs.recovery import end_interrupted_runs, run_info
+from cursor_gateway.runs.handle import run_info
+from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.transcript import Transcript
 from cursor_gateway.store.sqlite.opening import FILE

@@ -350,8 +350,7 @@ async def _agent_events(run: "Run") -> Batches:
     """Stops the run if it is closed before the end, and waits: the agent needs time to end its own processes."""
     with run.reader() as reader:
         try:
-            while not reader.at_end:
-                events = await reader.next()
+            async for events in reader:
                 yield events
         finally:
             if not reader.at_end:

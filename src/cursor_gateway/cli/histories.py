@@ -235,7 +235,7 @@ class LocalHistory:
         return None if found is None else await detail_of(self._store, found)
 
     async def answer(self, run_id: str) -> ChatResponse | None:
-        from cursor_gateway.runs.stored_run import StoredRun
+        from cursor_gateway.runs.handle import StoredRun
         from cursor_gateway.runs.whole_answers import response_of
 
         run = await self._store.run(run_id, self._owner)

@@ -10,8 +10,7 @@ from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.readers import Reader
+from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
@@ -22,7 +21,7 @@ class CheckedRun(RunHandle):
     """If the answer does not have the format, another run of the conversation repairs it: the reader sees one reply."""
 
     def __init__(self, run: RunHandle, request: RunRequest, check: Check, service: RunService) -> None:
-        super().__init__(run.info, run.owner, run.readers)
+        super().__init__(run.info, run.owner, run.log)
         self._first = run
         self._run = run  # or the one that repairs its answer
         self._request, self._check, self._service = request, check, service
@@ -66,7 +65,7 @@ class CheckedRun(RunHandle):
             except GatewayError as error:
                 events = [stage.failed(error.failure())]
             else:
-                self.readers = self._run.readers
+                self.log = self._run.log
                 events = await self._read(stage, readers.enter_context(self._run.reader()))
         if stage.json is not None:  # the caller's next request contains only this, so its session is found by it
             await self._service.answered(self._request, self._run, stage.json)
@@ -104,13 +103,13 @@ class _CheckedReader(Reader):
     """Reads the run in a task, which ends with this reader."""
 
     def __init__(self, run: CheckedRun, after: int) -> None:
-        super().__init__(run.readers, run.readers.log, after)
-        self._run = run
+        super().__init__(run, after)
+        self._checked = run
         self._has_all = False
         self._open = ExitStack()
 
     def __enter__(self) -> Reader:
-        self._task = asyncio.get_running_loop().create_task(self._run.read(self.place, self._open))
+        self._task = asyncio.get_running_loop().create_task(self._checked.read(self.place, self._open))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -119,7 +118,7 @@ class _CheckedReader(Reader):
 
     @property
     def at_end(self) -> bool:
-        return self._has_all and self._run.done is not None
+        return self._has_all and self._checked.done is not None
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
         if not self._task.done() and not self.has_left:

@@ -23,8 +23,7 @@ from cursor_gateway.model.document_events import (
     TerminalOutput,
     says_something,
 )
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.readers import Reader
+from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
@@ -119,9 +118,9 @@ class EventStream:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
-        events = await reader.next(self._reading.hold_seconds)
+        events = await self._next(reader, self._reading.hold_seconds)
         while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
-            events += await reader.next(left)
+            events += await self._next(reader, left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
@@ -196,8 +195,7 @@ def _step(events: Sequence[DocumentEvent]) -> int:
 
 async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> bool:
     """Pushes the events of a run until `push` needs no more. False if the run ends or the reader leaves before."""
-    while not reader.at_end and not reader.has_left:
-        events = await reader.next()
+    async for events in reader:
         for number, event in enumerate(events, 1):
             if push(event):
                 reader.place -= len(events) - number  # what was not delivered was not received
@@ -207,7 +205,7 @@ async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> b
 
 def cut_short(run: RunHandle, reader: Reader) -> None:
     """No one else needs the rest either, unless another reader is connected."""
-    if not reader.at_end and run.readers.count == 1:
+    if not reader.at_end and run.log.readers == 1:
         run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))
 
 
