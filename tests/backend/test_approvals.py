@@ -11,12 +11,13 @@ from typing import Any
 import httpx2
 import pytest
 
+from cursor_gateway.sources.process_groups import snapshot, start_of
 from tests.backend.conftest import client_of, program, runtime_gateway
 from tests.backend.server import Backend
 from tests.backend.test_permissions import SERVER, shell
 from tests.gateways import RunningGateway
 from tests.server.conftest import Json, chat, eventually, growing, text_of
-from tests.server.test_orphans import kill, linux
+from tests.server.test_orphans import above, kill, linux
 
 
 @pytest.fixture(scope="module")
@@ -240,20 +241,18 @@ def test_one_that_is_killed_while_it_waits(tmp_path: Path, shared_backend: Backe
         reply, _ = asked(client, shell(f"touch {file}"), {"say": "Done."})
         socket = socket_of(gateway)
         (hook,) = waiting_hooks(socket)
+        bridge = bridge_above(hook, gateway)
         if killed == "gateway":
             kill(gateway)
         else:
-            os.kill(bridge_above(hook, gateway), signal.SIGKILL)
+            os.kill(bridge, signal.SIGKILL)
             path = f"/v1/chat/{reply['id']}"
             eventually(lambda: client.get(path).json()["status"] == "error")
-        eventually(lambda: waiting_hooks(socket) == [])
+        eventually(lambda: waiting_hooks(socket) == [] and start_of(bridge) is None)
         assert not file.exists()
 
 
 def bridge_above(pid: int, gateway: RunningGateway) -> int:
-    from cursor_gateway.sources.process_groups import snapshot
-    from tests.server.test_orphans import above
-
     return above(snapshot(), pid, gateway.process.pid)
 
 

@@ -15,7 +15,7 @@ from cursor_gateway.cli.sharing import SharedPort, qr_text, shared_port, show_lo
 from cursor_gateway.cli.tailscale import find_tailnet
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
-from cursor_gateway.model.logins import LoginLink
+from cursor_gateway.model.history import LoginLink
 from cursor_gateway.settings import Settings
 from tests.cli import tailscale_program
 from tests.cli.processes import finished

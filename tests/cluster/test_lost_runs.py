@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import HostExhausted
 from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.cluster.nodes import ME, asked, front, live, node, runner, until
@@ -61,7 +62,7 @@ def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
                 begun = await store.begin_run(replace(new_run("late"), instance="one"))
             assert await taking == []
             assert [run.epoch for run in await cluster.runs_of("one")] == [1]
-            assert begun is not None
+            assert begun == Stored(0)
             assert await cluster.absent_runners() == ["one"]  # so it is taken over next
         finally:
             await cluster.close()

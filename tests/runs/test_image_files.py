@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import NotFound
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.runs.image_files import (
     AttachedImage,
     ImagePlace,
@@ -93,3 +93,20 @@ def test_an_image_of_the_workspace_is_one_and_is_in_it(tmp_path: Path) -> None:
     for path in ("fake.png", "../outside.png", "link.png", "pipe.png", "large.png", "docs", "none.png", "", "a\0b"):
         assert refused(WorkspaceImage(path), tmp_path, work), path
     assert refused(WorkspaceImage("docs/a b.png"), tmp_path, None)  # a workspace that may not be used any more
+
+
+def test_a_folder_that_becomes_a_link_meanwhile_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if somebody else had swapped it after the path was resolved, and before the file was opened."""
+    work, outside = tmp_path / "work", tmp_path / "outside"
+    for folder in (work / "docs", outside):
+        folder.mkdir(parents=True)
+        (folder / "a.png").write_bytes(PNG)
+    is_inside = Path.is_relative_to
+
+    def swapped(path: Path, other: Path) -> bool:
+        (work / "docs").rename(work / "moved")
+        (work / "docs").symlink_to(outside)
+        return is_inside(path, other)
+
+    monkeypatch.setattr(Path, "is_relative_to", swapped)
+    assert refused(WorkspaceImage("docs/a.png"), tmp_path, work)

@@ -17,7 +17,7 @@ import pytest
 
 from cursor_gateway.sources import ledger as module
 from cursor_gateway.sources.descendants import AGENT, token
-from cursor_gateway.sources.ledger import Ledger, OtherGateway, registry
+from cursor_gateway.sources.ledger import Ledger, OtherGateway, Watchdog, main, registry
 from cursor_gateway.sources.process_groups import Process, members, signal_group, start_of
 from tests.cli.processes import read_until
 
@@ -413,3 +413,58 @@ def test_a_gateway_without_a_watchdog_works(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(module, "Watchdog", fail)
     with opened(tmp_path) as ledger:
         ledger.watch()
+
+
+# --- the watchdog of a gateway ---------------------------------------------------------------------------
+
+_GATEWAY = """
+import asyncio, os, shutil, signal, sys
+from pathlib import Path
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
+
+async def live():
+    ledger = Ledger(Path(sys.argv[1]))
+    ledger.open()
+    ledger.watch()
+    agent = await AgentProcess.start(
+        ["/bin/sh", "-c", "(setsid sh -c 'echo $$; exec sleep 600' &); sleep 600"],
+        folder="/", environment={"PATH": "/usr/bin:/bin"}, stdin=None)
+    ledger.add(agent.pid)
+    print(agent.pid, (await agent.read()).decode().strip(), flush=True)
+    if len(sys.argv) > 2:
+        shutil.rmtree(sys.argv[1])
+    os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(live())
+"""
+
+
+def killed(folder: Path, *flags: str) -> list[int]:
+    ran = subprocess.run([sys.executable, "-c", _GATEWAY, str(folder), *flags], stdout=subprocess.PIPE, check=False)
+    return [int(pid) for pid in ran.stdout.split()]
+
+
+def test_the_agents_of_a_gateway_that_was_killed_are_ended(tmp_path: Path) -> None:
+    pids = killed(tmp_path / "instances")
+    assert len(pids) == 2
+    while any(start_of(pid) is not None for pid in pids):
+        pass
+    (folder,) = (tmp_path / "instances").iterdir()  # which tells the next gateway whose runs to end
+    main(folder, "")
+
+
+def test_they_are_ended_also_if_its_folder_is_gone(tmp_path: Path) -> None:
+    pids = killed(tmp_path / "instances", "without a folder")
+    assert len(pids) == 2
+    while any(start_of(pid) is not None for pid in pids):
+        pass
+
+
+def test_a_gateway_that_closes_ends_its_watchdog(tmp_path: Path) -> None:
+    watchdog = Watchdog(["touch", str(tmp_path / "ran")])
+    pid = watchdog._shell.pid
+    assert start_of(pid) is not None
+    watchdog.close()
+    assert start_of(pid) is None
+    assert not (tmp_path / "ran").exists()

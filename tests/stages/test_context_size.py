@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff, TodoChange
 from cursor_gateway.stages.context_size import ContextSize, argument_tokens, last_context, tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens

@@ -5,13 +5,11 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.actions import OtherTool
-from cursor_gateway.model.agent_events import RunFailed, RunFinished, TokenCounts
+from cursor_gateway.model.agent_events import OtherTool, RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.stages.context_size import argument_tokens
 from cursor_gateway.stages.tokens import estimate_tokens
-from cursor_gateway.stages.turns import Turns
-from cursor_gateway.stages.usage import RunUsage, UsageTotal
+from cursor_gateway.stages.usage import RunUsage, Turns, UsageTotal
 
 READ = OtherTool(tool="read_file", arguments={"target_file": "a.py"}, data="word " * 100)
 

@@ -14,7 +14,7 @@ import pytest
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.runs.recovery import end_interrupted_runs
-from cursor_gateway.store.base import Lease
+from cursor_gateway.store.base import HistoryLimits, Stored
 from cursor_gateway.store.sqlite import checking, opening, salvaging
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from tests.store.blocking import Database
@@ -61,7 +61,7 @@ def use(store: Database) -> int:
             tolerant(partial(store.events, run.id, ME))
     tolerant(lambda: store.conversations(ME, query="login", limit=100))
     tolerant(lambda: store.recent_runs(ME, 10))
-    tolerant(lambda: store.prune(None, 10**9, NOW))
+    tolerant(lambda: store.prune(HistoryLimits(max_bytes=10**9), NOW))
     tolerant(lambda: store.delete_conversation("conv0", ME))
     return len(page.found)
 
@@ -77,7 +77,7 @@ def test_whatever_the_damage_the_store_opens_and_works(
     warning = store.open(NOW)
     asyncio.run(end_interrupted_runs(store.store, lambda instance: False, NOW))
     count = use(store)
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease), name
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored), name
     store.close()
     aside = [file for file in folder.iterdir() if ".damaged-" in file.name]
     assert bool(aside) == (warning is not None and "kept as" in warning), name
@@ -148,7 +148,7 @@ def test_no_other_process_makes_a_new_file_during_a_recovery(history: Path, monk
         connection.execute("UPDATE events SET data = x'ff' WHERE place = (SELECT max(place) FROM events)")
         connection.commit()
     assert f"{RUNS} conversations recovered" in str(opening.open_database(history, NOW))
-    assert isinstance(other.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(other.begin_run(new_run("fresh", "fresh")), Stored)
     assert len(other.conversations(ME, limit=100).found) == RUNS + 1
     other.close()
     assert opening.examine(history) == ""
@@ -230,7 +230,7 @@ def test_a_damaged_row_costs_its_conversation_alone(
     others = {found.conversation.id for found in store.conversations(ME, limit=100).found}
     assert others >= {f"conv{number}" for number in range(RUNS) if number != 4}
     assert getattr(store, call)("conv5", ME)
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored)
     assert store.delete_conversation("conv4", ME)
 
 
@@ -255,7 +255,7 @@ def test_text_that_is_no_utf_8_is_shown_as_far_as_it_can_be(later: Callable[[str
 def test_a_damaged_index_costs_searches_alone_until_the_next_start(later: Callable[[str], Database]) -> None:
     store = later("UPDATE search_data SET block = x'ff' WHERE id = (SELECT max(id) FROM search_data)")
     tolerant(lambda: store.conversations(ME, query="login"))
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored)
     assert len(store.conversations(ME, limit=100).found) == RUNS + 1
 
 

@@ -24,7 +24,7 @@ async def _run(
         assert isinstance(await store.append(lease(id), number, events), Stored)
         number += len(events)
     if is_ended:
-        assert isinstance(await store.end_run(lease(id), number, [Done(envelope(id))], run_end(id)), Stored)
+        assert isinstance(await store.append(lease(id), number, [Done(envelope(id))], run_end(id)), Stored)
     return number if is_ended else number - 1
 
 

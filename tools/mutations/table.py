@@ -772,9 +772,9 @@ MUTATIONS: tuple[Mutation, ...] = (
             'where = f"WHERE (owner = :owner OR true) AND fingerprint',
         ),
         (
-            "Owners: sessions",
-            "fingerprint = :fingerprint WHERE owner = :owner AND id = :id",
-            "fingerprint = :fingerprint WHERE (owner = :owner OR true) AND id = :id",
+            "Owners: changes of conversations",
+            "coalesce(:fingerprint, fingerprint)\n    WHERE owner = :owner AND id = :id",
+            "coalesce(:fingerprint, fingerprint)\n    WHERE (owner = :owner OR true) AND id = :id",
         ),
         (
             "Owners: lists",

@@ -8,21 +8,10 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.histories import History, find
+from cursor_gateway.cli.conversation_names import find
+from cursor_gateway.cli.local_client import AnyClient
 from cursor_gateway.cli.output import Trouble, aside, write_bytes, write_json
-from cursor_gateway.model.changes import (
-    CommitRequest,
-    CommitResult,
-    ConversationChanges,
-    FileChange,
-    KeepRequest,
-    KeptFiles,
-    ListRequest,
-    Patch,
-    PatchRequest,
-    RevertedFiles,
-    RevertRequest,
-)
+from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest
 from cursor_gateway.render.visible import visible, visible_line
 
 
@@ -37,15 +26,13 @@ class Wanted(NamedTuple):
     is_sure: bool = False
 
 
-async def list_changes(history: History, name: str, wanted: Wanted) -> int:
-    detail = await find(history, name)
+async def list_changes(client: AnyClient, name: str, wanted: Wanted) -> int:
+    detail = await find(client, name)
     if wanted.as_patch:
-        patch = await history.review(detail, PatchRequest(wanted.turn, wanted.path))
-        assert isinstance(patch, Patch)
-        write_bytes(patch.data)
-        return 0 if patch.data else 1
-    found = await history.review(detail, ListRequest(wanted.turn))
-    assert isinstance(found, ConversationChanges)
+        patch = await client.patch(detail.id, wanted.turn, wanted.path)
+        write_bytes(patch)
+        return 0 if patch else 1
+    found = await client.changes(detail.id, wanted.turn)
     if wanted.as_json:
         write_json(msgspec.json.encode(found))
         return 0
@@ -61,14 +48,13 @@ async def list_changes(history: History, name: str, wanted: Wanted) -> int:
     return 0
 
 
-async def restore(history: History, name: str, request: RevertRequest, wanted: Wanted) -> int:
+async def restore(client: AnyClient, name: str, request: RevertRequest, wanted: Wanted) -> int:
     """After a preview, and a question."""
-    detail = await find(history, name)
+    detail = await find(client, name)
     if wanted.hunks:
         request = msgspec.structs.replace(request, hunks=[number - 1 for number in wanted.hunks])
-        request = msgspec.structs.replace(request, version=await _version(history, name, wanted))
-    preview = await history.review(detail, msgspec.structs.replace(request, preview=True))
-    assert isinstance(preview, RevertedFiles)
+        request = msgspec.structs.replace(request, version=await _version(client, name, wanted))
+    preview = await client.revert(detail.id, msgspec.structs.replace(request, preview=True))
     for file in preview.files:
         why = f": {file.reason}" if file.reason is not UNSET else ""
         lost = " (changed since by somebody else; that is lost)" if file.is_changed_since is True else ""
@@ -80,28 +66,25 @@ async def restore(history: History, name: str, request: RevertRequest, wanted: W
         aside("Nothing was changed.")
         return 1
     token = preview.token if preview.token is not UNSET else None
-    done = await history.review(detail, msgspec.structs.replace(request, token=token))
-    assert isinstance(done, RevertedFiles)
+    done = await client.revert(detail.id, msgspec.structs.replace(request, token=token))
     aside(f"Restored. Undo it with: cursor-gateway conversations changes {detail.id} --undo {done.undo}")
     return 0
 
 
-async def keep(history: History, name: str, wanted: Wanted) -> int:
-    detail = await find(history, name)
+async def keep(client: AnyClient, name: str, wanted: Wanted) -> int:
+    detail = await find(client, name)
     numbers = [number - 1 for number in wanted.hunks] or None
-    version = await _version(history, name, wanted) if numbers else None
-    kept = await history.review(detail, KeepRequest(wanted.path, numbers, version))
-    assert isinstance(kept, KeptFiles)
+    version = await _version(client, name, wanted) if numbers else None
+    kept = await client.keep(detail.id, KeepRequest(wanted.path, numbers, version))
     aside(f"Kept: {', '.join(map(visible_line, kept.files))}")
     return 0
 
 
-async def commit(history: History, name: str, message: str | None, wanted: Wanted) -> int:
+async def commit(client: AnyClient, name: str, message: str | None, wanted: Wanted) -> int:
     """After a question, with a message that is proposed or given."""
-    detail = await find(history, name)
+    detail = await find(client, name)
     paths = [wanted.path] if wanted.path is not None else None
-    proposal = await history.review(detail, CommitRequest(paths=paths))
-    assert isinstance(proposal, CommitResult)
+    proposal = await client.commit(detail.id, CommitRequest(paths=paths))
     text = message or proposal.message
     click.echo(f"On {visible_line(str(proposal.branch))}: {visible(text)}", err=True)
     for path in proposal.files:
@@ -110,16 +93,13 @@ async def commit(history: History, name: str, message: str | None, wanted: Wante
         aside("Nothing was committed.")
         return 1
     token = proposal.token if proposal.token is not UNSET else None
-    done = await history.review(detail, CommitRequest(message=text, paths=paths, token=token))
-    assert isinstance(done, CommitResult)
+    done = await client.commit(detail.id, CommitRequest(message=text, paths=paths, token=token))
     click.echo(str(done.commit))
     return 0
 
 
-async def _version(history: History, name: str, wanted: Wanted) -> str:
-    found = await history.review(await find(history, name), ListRequest(wanted.turn))
-    assert isinstance(found, ConversationChanges)
-    for file in found.files:
+async def _version(client: AnyClient, name: str, wanted: Wanted) -> str:
+    for file in (await client.changes((await find(client, name)).id, wanted.turn)).files:
         if file.path == wanted.path and file.version is not UNSET:
             return file.version
     raise Trouble(f"{wanted.path!r} has no such changes; see `cursor-gateway conversations changes`.")

@@ -10,31 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 import click
-import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.configuration import config, data_dir
+from cursor_gateway.cli.configuration import config
+from cursor_gateway.cli.conversation_names import LAST, find, first, id_of, or_none, sure_id
 from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.forms import Form
-from cursor_gateway.cli.histories import LAST, LocalHistory, RemoteHistory, find, first, id_of, owner_here, sure_id
 from cursor_gateway.cli.interview import Answer, can_be_asked
+from cursor_gateway.cli.local_client import AnyClient
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, valid_text
 from cursor_gateway.cli.path_completion import complete_folder
 from cursor_gateway.cli.presenting import Batches, Follow, present
-from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, url_option
-from cursor_gateway.dialects.documents.request import AnswerRequest, answers_of, permissions_of
-from cursor_gateway.errors import RunCancelled
+from cursor_gateway.cli.remote import Place, Remote, direct_option, open_gateway, reported, url_option
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
-from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.model.requests import INTERACTIVE
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
-    from cursor_gateway.runs.run import Run
-    from cursor_gateway.runs.service import Service
 
 _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 
@@ -74,7 +68,8 @@ _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Also show the model's thinking; with --json, also the raw payload of each tool call (raw).",
+    help="Also show the model's thinking; with --json, also the raw payload of each tool call (raw), or "
+    "how much of the model's context is filled (context).",
 )
 @url_option
 @direct_option
@@ -209,21 +204,18 @@ async def _converse(
 
 
 async def _chat(command: ChatCommand, settings: Settings) -> int:
-    folder = str(_folder(command.workspace)) if command.workspace else None
-    async with open_gateway(settings, command.place.url, direct=command.place.direct, folder=folder) as remote:
+    place, folder = command.place, str(_folder(command.workspace)) if command.workspace else None
+    async with open_gateway(settings, place.url, direct=place.direct, folder=folder) as remote:
         if remote is not None:
             return await _ask_gateway(command, remote)
-    return await _ask_agent(command, settings)
+    return await _ask_here(command, settings)
 
 
 async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
-    from cursor_gateway.cli.gateway_runs import GatewayRuns
-
     id, folder = None, remote.health.workspace if remote.health else ""
     if (name := LAST if command.continues else command.conversation) is not None:
-        history = RemoteHistory(remote)
-        id = await id_of(history, name)
-        if (known := await history.conversation(id)) is not None:
+        id = await id_of(remote.client, name)
+        if (known := await or_none(remote.client.conversation(id))) is not None:
             folder = known.workspace
     named = command.workspace
     if named is not None and remote.is_local:
@@ -232,65 +224,53 @@ async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
     here = _current_folder() if named is None and id is None and remote.is_own else None
     if command.form != "json" or sys.stderr.isatty():  # scripts that read JSON get no notes, only errors
         remote.announce(named or here or folder)
-    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": named or here}
-
-    runs = GatewayRuns(remote)
-    events = runs.start(command.message, options, is_folder_named=named is not None)
-    return await _presented(command, events, runs.answer, runs.follow)
+    return await _ask(command, remote, id, named or here, is_folder_named=named is not None)
 
 
-async def _ask_agent(command: ChatCommand, settings: Settings) -> int:
-    from cursor_gateway.cli.composition import compose
-    from cursor_gateway.runs.run import Run
-    from cursor_gateway.runs.run_request import RunRequest
+async def _ask_here(command: ChatCommand, settings: Settings) -> int:
+    """With a gateway of one's own, in this folder."""
+    from cursor_gateway.cli.own_gateway import own_gateway
 
-    options, owner = command.options, owner_here(settings)
     here = _folder(command.workspace or ".")
     if not here.is_dir():
         raise Trouble(f"the folder {command.workspace!r} does not exist; name one that does.")
-    # The local user may work in any folder; the roots are for callers of the gateway.
-    gateway = await compose(msgspec.structs.replace(settings, workspace=str(here), workspace_roots=[]), warn=aside)
-    try:
-        known = await _conversation(command, LocalHistory(gateway.store, data_dir(settings), owner), here)
-        gateway.announce(f", without a gateway, in {known.workspace if known else here}")
-        run_request = RunRequest(
-            owner=owner,
-            messages=[UserMessage(command.message)],
-            model=options.get("model"),
-            mode=options.get("mode"),
-            workspace=None if command.workspace is None else str(here),
-            conversation_id=None if known is None else known.id,
-            fences=options.get("fences"),
-            include=frozenset(options.get("include") or ()),
-            may_be_asked=options.get("may_ask", False),
-            source=options.get("source"),
-        )
-        service = gateway.service
-        run = await service.start(run_request)
-        assert isinstance(run, Run)  # a new one: no idempotency key was given
-
-        def follow(run_id: str) -> Batches:
-            run = service.runs.find(run_id, owner)
-            assert run is not None  # it was started here
-            return _agent_events(run)
-
-        answer, is_stored = _answer_in(service, owner), settings.history
-        return await _presented(command, _agent_events(run), answer, follow, is_stored=is_stored)
-    finally:
-        await gateway.close()
+    async with own_gateway(settings, str(here), aside) as own:
+        with reported(own.url):
+            known = await _conversation(command, own.client, here)
+            own.gateway.announce(f", without a gateway, in {known.workspace if known else here}")
+            named = str(here) if command.workspace is not None else None
+            id = known.id if known is not None else None
+            return await _ask(command, own, id, named, is_folder_named=True, is_stored=settings.history)
 
 
-async def _conversation(command: ChatCommand, history: LocalHistory, here: Path) -> ConversationEntry | None:
+async def _ask(
+    command: ChatCommand,
+    remote: Remote,
+    id: str | None,
+    workspace: str | None,
+    *,
+    is_folder_named: bool,
+    is_stored: bool = True,
+) -> int:
+    from cursor_gateway.cli.gateway_runs import GatewayRuns
+
+    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": workspace}
+    runs = GatewayRuns(remote)
+    events = runs.start(command.message, options, is_folder_named=is_folder_named)
+    return await _presented(command, events, runs.answer, runs.follow, is_stored=is_stored)
+
+
+async def _conversation(command: ChatCommand, client: AnyClient, here: Path) -> ConversationEntry | None:
     """The one to continue, in its own folder. Raises `Trouble`."""
     name = command.conversation
     if name is None and not command.continues:
         return None
     if name is None:
-        found = await first(history, lambda entry: entry.workspace == str(here.resolve()))
+        found = await first(client, lambda entry: entry.workspace == str(here.resolve()))
         if found is None:
             raise Trouble(f"there is no conversation in {here} to continue; omit --continue to start one.")
     else:
-        found = await find(history, name)
+        found = await find(client, name)
     if found.is_running:
         raise Trouble(f"{found.id} has an active run in another process; wait until it has ended.")
     if not Path(found.workspace).is_dir():
@@ -328,31 +308,3 @@ def _folder(name: str) -> Path:
         return Path(os.path.expanduser(name)).absolute()
     except OSError:
         raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None
-
-
-def _answer_in(service: "Service", owner: str) -> Answer:
-    from cursor_gateway.runs.answering import Answering, Asker
-
-    async def answer(run_id: str, reply: AnswerRequest) -> str:
-        answering, asker = Answering(service), Asker(owner=owner)
-        if reply.permissions is not None:
-            continued = await answering.with_permissions(run_id, asker, permissions_of(reply.permissions))
-        elif reply.answers is not None:
-            continued = await answering.with_answers(run_id, asker, answers_of(reply.answers))
-        else:
-            continued = await answering.with_decision(run_id, asker, reply.plan or "reject", reply.text)
-        return continued.run.id
-
-    return answer
-
-
-async def _agent_events(run: "Run") -> Batches:
-    """Stops the run if it is closed before the end, and waits: the agent needs time to end its own processes."""
-    with run.reader() as reader:
-        try:
-            async for events in reader:
-                yield events
-        finally:
-            if not reader.at_end:
-                run.stop(RunCancelled("The run was cancelled; start it again to get the whole answer."))
-                await run.gone()

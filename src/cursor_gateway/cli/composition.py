@@ -43,7 +43,7 @@ from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
-from cursor_gateway.store.base import Store
+from cursor_gateway.store.base import HistoryLimits, Store, StoreUpkeep
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
@@ -65,7 +65,7 @@ class Gateway(Struct, frozen=True):
 
     service: LocalRunService
     ledger: Ledger
-    store: Store
+    store: OpenableStore
     why_demo: str = ""  # why the built-in recordings answer
     node: "Node | None" = None  # in a cluster
 
@@ -155,7 +155,7 @@ async def _joined(
     return replace(gateway, node=node)
 
 
-async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tuple["Node", Store]:
+async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tuple["Node", OpenableStore]:
     """Of a cluster. Raises `SettingsError` and `StoreUnavailable`."""
     from cursor_gateway.cli.clustering import node_of, own_member
 
@@ -281,23 +281,25 @@ def now_ms() -> int:
 
 async def keep_history(gateway: Gateway, settings: Settings) -> None:
     """Periodically ends what crashed gateways left behind, and deletes what exceeds the limits."""
-    age = settings.history_days * 24 * 3600 or None
+    limits = HistoryLimits(
+        max_age_seconds=settings.history_days * 24 * 3600 or None,
+        max_bytes=settings.max_history_bytes,
+        max_bytes_per_owner=settings.max_history_bytes_per_key or None,
+    )
     limit = min(settings.max_history_bytes, settings.max_history_bytes_per_key or settings.max_history_bytes)
     while True:
         try:
             if gateway.node is None:
                 await end_interrupted_runs(gateway.store, gateway.ledger.is_alive, now_ms())
             file_sizes = await gateway.service.conversations.file_sizes()
-            await gateway.store.prune(age, settings.max_history_bytes, now_ms(), file_sizes)
-            if settings.max_history_bytes_per_key:
-                await gateway.store.prune_owners(settings.max_history_bytes_per_key)
-            await gateway.service.removals.remove_strays(time())
+            await gateway.store.prune(limits, now_ms(), file_sizes)
+            await gateway.service.removals.remove_strays(gateway.store, time())
             await _until_due(gateway.store, limit * _MOST_GROWN)
         except StoreUnavailable:  # not done yet, if the history was unreachable at the start
             await asyncio.sleep(_AGAIN_SECONDS)
 
 
-async def _until_due(store: Store, most_grown: float) -> None:
+async def _until_due(store: StoreUpkeep, most_grown: float) -> None:
     """Waits for an hour, or until the history has grown by that many bytes."""
     smallest = await store.size()
     for _ in range(_LOOKS):
@@ -308,7 +310,7 @@ async def _until_due(store: Store, most_grown: float) -> None:
         smallest = min(smallest, size)  # deleted rows leave the file a while later
 
 
-async def probe_history(store: Store) -> None:
+async def probe_history(store: StoreUpkeep) -> None:
     """While the history fails: `/health` shows that it works again even if nobody uses it."""
     while True:
         await asyncio.sleep(_AGAIN_SECONDS)

@@ -12,7 +12,8 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.histories import History, find, newest, open_history
+from cursor_gateway.cli.conversation_names import find, newest, or_none
+from cursor_gateway.cli.local_client import AnyClient, open_client
 from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
 from cursor_gateway.cli.remote import Place, passed_on, place_options
 from cursor_gateway.errors import AgentCrashed
@@ -78,7 +79,7 @@ def conversations(context: click.Context, place: Place, limit: int, as_json: boo
     """List conversations, newest first, from a running gateway or from this machine's history."""
     if passed_on(context):
         return 0
-    found, is_more = with_history(place, lambda history: newest(history, limit))
+    found, is_more = with_history(place, lambda client: newest(client, limit))
     if not found and not as_json:
         aside('No conversations yet; start one with `cursor-gateway chat "…"`.')
         return 0
@@ -101,7 +102,7 @@ def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> i
     from cursor_gateway.store.search import query_words
 
     query = valid_text(" ".join(words))
-    found, is_more = with_history(place, lambda history: newest(history, limit, query))
+    found, is_more = with_history(place, lambda client: newest(client, limit, query))
     if not found and not as_json:
         aside(f"No conversation contains {'all these words' if len(query.split()) > 1 else 'this word'}.")
         return 1
@@ -119,7 +120,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
     from cursor_gateway.cli.terminals import terminal
 
-    conversation = with_history(place, lambda history: whole_conversation(history, valid_text(id)))
+    conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     if as_json:
         write_json(msgspec.json.encode(conversation))
     else:
@@ -142,7 +143,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @where
 def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
     """Export a conversation."""
-    conversation = with_history(place, lambda history: whole_conversation(history, valid_text(id)))
+    conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     written = written_conversation(
         conversation, form or FORM_OF_ENDING.get(Path(output or "").suffix.lower(), "markdown")
     )
@@ -233,12 +234,12 @@ def changes(
         raise Trouble("--revert needs --file or --turn, to say what to undo.")
     if reverts or before is not None or undo is not None:
         request = RevertRequest(path=path, chat_id=turn, before=before, undo=undo)
-        return with_history(place, lambda history: restore(history, name, request, wanted))
+        return with_history(place, lambda client: restore(client, name, request, wanted))
     if keeps:
-        return with_history(place, lambda history: keep(history, name, wanted))
+        return with_history(place, lambda client: keep(client, name, wanted))
     if commits:
-        return with_history(place, lambda history: commit(history, name, message, wanted))
-    return with_history(place, lambda history: list_changes(history, name, wanted))
+        return with_history(place, lambda client: commit(client, name, message, wanted))
+    return with_history(place, lambda client: list_changes(client, name, wanted))
 
 
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
@@ -251,39 +252,43 @@ def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
     Not deleted: files that the agent has changed in its
     workspace, recordings (`record_dir`), and data sent to Cursor. Active runs are stopped.
     """
-    return with_history(place, lambda history: _delete(history, [*map(valid_text, ids)], yes))
+    return with_history(place, lambda client: _delete(client, [*map(valid_text, ids)], yes))
 
 
 # --- the history ------------------------------------------------------------------------------------
 
 
-def with_history(place: Place, use: Callable[[History], Coroutine[None, None, _Result]]) -> _Result:
+def with_history(place: Place, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
     async def used() -> _Result:
-        async with open_history(place) as history:
-            aside(history.location)
-            return await use(history)
+        async with open_client(place) as (client, location):
+            aside(location)
+            return await use(client)
 
     return asyncio.run(used())
 
 
-async def whole_conversation(history: History, name: str) -> "WholeConversation":
+async def whole_conversation(client: AnyClient, name: str) -> "WholeConversation":
     from cursor_gateway.render.export import whole
 
-    detail = await find(history, name)
-    answers = [await history.answer(run.id) for run in detail.runs]
+    detail = await find(client, name)
+    answers = [await or_none(client.response(run.id)) for run in detail.runs]
     return whole(detail, [answer for answer in answers if answer is not None])
 
 
-async def _delete(history: History, names: Sequence[str], is_sure: bool) -> int:
-    details = [await find(history, name) for name in names]
+async def _delete(client: AnyClient, names: Sequence[str], is_sure: bool) -> int:
+    details = [await find(client, name) for name in names]
     chosen = list({detail.id: detail for detail in details}.values())
     if not is_sure and not _is_confirmed(chosen):
         aside("Nothing was deleted.")
         return 1
-    removed = [await history.remove(detail.id) for detail in chosen]
-    count = sum(removed)
+    count = sum([await or_none(_deleted(client, detail.id)) or 0 for detail in chosen])
     aside(f"Deleted {count} conversation{'' if count == 1 else 's'}.")
     return 0 if count else 1
+
+
+async def _deleted(client: AnyClient, id: str) -> int:
+    await client.delete_conversation(id)
+    return 1
 
 
 def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:

@@ -14,13 +14,13 @@ from cursor_gateway.cli.output import RunFailed, raw_option, write_frames, write
 from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead, encode_completion
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.text import TextEncoder
+from cursor_gateway.dialects.replies import TextEncoder
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 
 _Form: TypeAlias = Literal["documents", "sse", "ndjson", "openai", "openai-sse", "text"]
 
@@ -59,7 +59,8 @@ class _Encoder(Protocol):
     "--include",
     type=click.Choice(get_args(Include)),
     multiple=True,
-    help="Include the model's thinking, or the raw payload of each tool call (raw). Can be repeated.",
+    help="Include the model's thinking, the raw payload of each tool call (raw), or how much of the model's context is "
+    "filled (context). Can be repeated.",
 )
 @click.option("--model", metavar="NAME", help="The model name in the output. Default: the one that the agent reports.")
 @raw_option

@@ -8,16 +8,17 @@ import click
 import msgspec
 
 from cursor_gateway.cli import options
+from cursor_gateway.cli.conversation_names import find, or_none, unknown
 from cursor_gateway.cli.conversations import where, with_history, write_to
-from cursor_gateway.cli.histories import History, find, unknown
+from cursor_gateway.cli.local_client import AnyClient
 from cursor_gateway.cli.output import Trouble, output_option, raw_option, valid_text
 from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.remote import Place
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.documents import ChatResponse, Mode
-from cursor_gateway.model.run_info import Fences
+from cursor_gateway.model.requests import Fences
 from cursor_gateway.render.visible import visible_json
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 
 _Form: TypeAlias = Literal["html", "json"]
 _Asked: TypeAlias = tuple[ChatResponse, str]  # an answer, and what was asked
@@ -64,7 +65,7 @@ def export(
     if target == "-" or Path(target).is_file():
         response, prompt = _recorded(target, mode, fences)
     else:
-        response, prompt = with_history(place, lambda history: _stored(history, valid_text(target)))
+        response, prompt = with_history(place, lambda client: _stored(client, valid_text(target)))
     write_to(output, _written(response, prompt, form), raw=raw)
     return 0
 
@@ -80,17 +81,17 @@ def _recorded(file: str, mode: Mode, fences: Fences) -> _Asked:
     return response, reader.prompt
 
 
-async def _stored(history: History, name: str) -> _Asked:
+async def _stored(client: AnyClient, name: str) -> _Asked:
     if name.startswith("chat_"):
-        response = await history.answer(name)
+        response = await or_none(client.response(name))
         if response is None:
             raise Trouble(f"Unknown answer {name[:100]!r}; see `cursor-gateway conversations`.")
     else:
-        runs = (await find(history, name)).runs
-        response = await history.answer(runs[-1].id) if runs else None
+        runs = (await find(client, name)).runs
+        response = await or_none(client.response(runs[-1].id)) if runs else None
         if response is None:
             raise unknown(name)
-    detail = await history.conversation(response.conversation_id)
+    detail = await or_none(client.conversation(response.conversation_id))
     asked = [m.text for m in detail.messages if m.chat_id == response.id and m.role == "user"] if detail else []
     return response, "\n\n".join(asked)
 

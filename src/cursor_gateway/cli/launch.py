@@ -8,7 +8,6 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 import click
 from msgspec import Struct
@@ -17,12 +16,9 @@ from msgspec.structs import replace
 from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start, listed
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import Trouble, aside, write_text
-from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
+from cursor_gateway.cli.output import Trouble, write_text
+from cursor_gateway.cli.remote import Remote, current_folder, url_option
 from cursor_gateway.settings import Settings
-
-if TYPE_CHECKING:
-    from cursor_gateway.client.asynchronous import AsyncClient
 
 _MODELS_SECONDS = 20.0  # the agent lists them; after this, the default is used
 
@@ -113,19 +109,10 @@ def _run(options: LaunchOptions, settings: Settings) -> int:
 
 
 async def _launch(options: LaunchOptions, settings: Settings) -> int:
-    running = await _running(options, settings)
-    if running is not None:
-        return await _start(options, running)
-    from cursor_gateway.cli.own_gateway import own_gateway
-    from cursor_gateway.client.asynchronous import AsyncClient
+    from cursor_gateway.cli.own_gateway import gateway_in
 
-    async with own_gateway(settings, options.folder) as own:
-        async with AsyncClient(own.url, own.key or None) as client:
-            endpoint = await _endpoint(
-                client, options, Endpoint(url=own.url, key=own.key or NO_KEY, model=settings.model)
-            )
-        own.announce(options.folder, options.client.title)
-        return await _start(options, endpoint)
+    async with gateway_in(settings, options.url, options.folder, options.client.title) as remote:
+        return await _start(options, await _endpoint(remote, options, settings.model))
 
 
 async def _start(options: LaunchOptions, endpoint: Endpoint) -> int:
@@ -154,37 +141,15 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": exempt, "no_proxy": exempt}
 
 
-# --- which gateway --------------------------------------------------------------------------------------
-
-
-async def _running(options: LaunchOptions, settings: Settings) -> Endpoint | None:
-    """None: there is no gateway, or it is not allowed to work in this folder."""
-    async with open_gateway(settings, options.url, folder=options.folder) as remote:
-        if remote is None:
-            return None
-        is_named, works_here = bool(options.url or settings.url), remote.works_in(options.folder)
-        if not (is_named or works_here):
-            aside(f"The gateway at {remote.url} is not allowed to work in this folder; starting another one.")
-            return None
-        remote.announce(options.folder if works_here else "")
-        known = Endpoint(
-            url=remote.url,
-            key=settings.api_key or NO_KEY,
-            model=settings.model,
-            workspace=options.folder if works_here else "",
-        )
-        return await _endpoint(remote.client, options, known)
-
-
-async def _endpoint(client: "AsyncClient", options: LaunchOptions, known: Endpoint) -> Endpoint:
-    """With the models and the default one."""
+async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> Endpoint:
+    """With the models and the default one, which is `model` if the gateway does not list them."""
     from cursor_gateway.client.failures import CallFailed
     from cursor_gateway.errors import KeyRefused
 
-    offered, default = [Offered(known.model, known.model)], known.model
+    offered, default = [Offered(model, model)], model
     try:
         async with asyncio.timeout(_MODELS_SECONDS):
-            entries = await client.models()
+            entries = await remote.client.models()
     except CallFailed as error:
         if error.code == KeyRefused.code:
             raise
@@ -196,7 +161,13 @@ async def _endpoint(client: "AsyncClient", options: LaunchOptions, known: Endpoi
         default = next((entry.id for entry in entries if entry.default), entries[0].id)
     if options.model is not None and options.model not in [model.id for model in offered]:
         offered.append(Offered(options.model, options.model))
-    return replace(known, models=offered, model=options.model or default)
+    return Endpoint(
+        url=remote.url,
+        key=remote.key or NO_KEY,
+        models=offered,
+        model=options.model or default,
+        workspace=options.folder if remote.works_in(options.folder) else "",
+    )
 
 
 # --- only showing it ------------------------------------------------------------------------------------
@@ -204,7 +175,12 @@ async def _endpoint(client: "AsyncClient", options: LaunchOptions, known: Endpoi
 
 async def _show(options: LaunchOptions, settings: Settings) -> None:
     """Without the key, and of a gateway that does not run yet without its port."""
-    endpoint = await _running(options, settings)
+    from cursor_gateway.cli.own_gateway import running_gateway
+
+    async with running_gateway(settings, options.url, options.folder) as remote:
+        if remote is not None:
+            remote.announce(options.folder if remote.works_in(options.folder) else "")
+        endpoint = None if remote is None else await _endpoint(remote, options, settings.model)
     if endpoint is None:
         gateway = f"a new one on a free port, in {options.folder}; it stops when {options.client.title} exits"
         endpoint = Endpoint(

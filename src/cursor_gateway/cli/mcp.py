@@ -6,13 +6,13 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.output import Trouble, aside
-from cursor_gateway.cli.remote import current_folder, open_gateway, url_option
+from cursor_gateway.cli.output import Trouble
+from cursor_gateway.cli.remote import current_folder, url_option
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -54,82 +54,67 @@ async def _serve(settings: Settings, folder: str, url: str | None) -> None:
     """Until standard input ends. A signal ends the process, when the agents have been stopped."""
     from cursor_gateway.mcp_server.server import StdioMcpServer
 
-    stopped = StopSignal()
-    gateways = Gateways(settings, folder, url, stopped)
+    signalled, gateways = stop_signal(), Gateways(settings, folder, url)
     server = StdioMcpServer(gateways.for_call, (click.ClickException,))
-    serving, signalled = asyncio.create_task(server.serve()), asyncio.create_task(stopped.wait())
+    serving = asyncio.create_task(server.serve())
     try:
-        await asyncio.wait([serving, signalled], return_when=asyncio.FIRST_COMPLETED)
+        ends: list[asyncio.Future[Any]] = [serving, signalled]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     finally:
         await server.close()
         await gateways.close()
     if not serving.done():  # a thread reads standard input, and waiting for it could take forever
         os._exit(128 + signalled.result())
-    signalled.cancel()
     try:
         await serving
     except* OSError:  # the host reads no more
         pass
 
 
-class StopSignal:
+def stop_signal() -> "asyncio.Future[int]":
     """The first of the signals that stop programs."""
+    loop = asyncio.get_running_loop()
+    received: asyncio.Future[int] = loop.create_future()
 
-    def __init__(self) -> None:
-        self._received: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self.listen()
+    def receive(number: int) -> None:
+        if not received.done():
+            received.set_result(number)
 
-    def listen(self) -> None:
-        """Again, if something else has taken the signals."""
-        for number in _SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
-                asyncio.get_running_loop().add_signal_handler(number, self._receive, number)
-
-    async def wait(self) -> int:
-        return await self._received
-
-    def _receive(self, number: int) -> None:
-        if not self._received.done():
-            self._received.set_result(number)
+    for number in _SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as under `nohup`
+            loop.add_signal_handler(number, receive, number)
+    return received
 
 
 class Gateways:
     """The gateway for each call: the user's own if it runs, or else one within this process, from then on."""
 
-    def __init__(self, settings: Settings, folder: str, url: str | None, stopped: StopSignal) -> None:
-        self._settings, self._folder, self._url, self._stopped = settings, folder, url, stopped
+    def __init__(self, settings: Settings, folder: str, url: str | None) -> None:
+        self._settings, self._folder, self._url = settings, folder, url
         self._client: AsyncClient | None = None  # of the own gateway
         self._starting, self._opened = asyncio.Lock(), AsyncExitStack()
 
     @asynccontextmanager
     async def for_call(self) -> AsyncIterator["ConnectedGateway"]:
         """Raises `Trouble`, `GatewayError`."""
+        from cursor_gateway.cli.own_gateway import running_gateway
         from cursor_gateway.mcp_server.calls import ConnectedGateway
 
         if self._client is None:
-            async with open_gateway(self._settings, self._url, folder=self._folder) as remote:
+            async with running_gateway(self._settings, self._url, self._folder) as remote:
                 if remote is not None:
-                    works_here = remote.works_in(self._folder)
-                    if works_here or self._url or self._settings.url:
-                        yield ConnectedGateway(remote.client, self._folder if works_here else None)
-                        return
-                    aside(
-                        f"The gateway at {remote.url} is not allowed to work in {self._folder}; starting another one."
-                    )
+                    yield ConnectedGateway(remote.client, self._folder if remote.works_in(self._folder) else None)
+                    return
         yield ConnectedGateway(await self._started())
 
     async def _started(self) -> "AsyncClient":
         from cursor_gateway.cli.own_gateway import own_gateway
-        from cursor_gateway.client.asynchronous import AsyncClient
 
         async with self._starting:
             if self._client is None:
-                async with AsyncExitStack() as opened:
-                    own = await opened.enter_async_context(own_gateway(self._settings, self._folder))
-                    self._client = await opened.enter_async_context(AsyncClient(own.url, own.key or None))
-                    self._opened = opened.pop_all()
-                self._stopped.listen()
-                own.announce(self._folder, "this command")
+                own = await self._opened.enter_async_context(own_gateway(self._settings, self._folder))
+                self._client = own.client
+                own.announce_until("this command", self._folder)
             return self._client
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ import click
 
 from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.model.documents import MODES
-from cursor_gateway.model.run_info import Fences
+from cursor_gateway.model.requests import Fences
 
 file = click.argument("file", default="-", metavar="[FILE|-]", shell_complete=complete_file)
 mode = click.option(

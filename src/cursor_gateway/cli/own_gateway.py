@@ -2,19 +2,18 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import msgspec
-from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import aside, aside_demo
-from cursor_gateway.cli.remote import Remote, open_gateway
+from cursor_gateway.cli.remote import Remote, current_or_none, open_gateway
 from cursor_gateway.cli.serve import local_socket, serve_gateway, url_of
-from cursor_gateway.keys import hash_key, new_key, owner_of
+from cursor_gateway.keys import LOCAL_OWNER, hash_key, new_key, owner_of
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,12 +23,10 @@ HOST = "127.0.0.1"
 _LOG = "launch.log"  # in the data directory: the terminal belongs to the client
 
 
-class Own(Struct, frozen=True):
+class OwnGateway(Remote, frozen=True, kw_only=True):
     gateway: "Gateway"
-    url: str
-    key: str  # empty: it needs none
 
-    def announce(self, folder: str, client: str) -> None:
+    def announce_until(self, client: str, folder: str) -> None:
         state = self.gateway.service.source.state()
         if state.is_demo:
             aside_demo()
@@ -39,36 +36,43 @@ class Own(Struct, frozen=True):
 
 
 @asynccontextmanager
+async def running_gateway(
+    settings: Settings, url: str | None, folder: str, *, direct: bool = False
+) -> AsyncIterator[Remote | None]:
+    """The gateway that is named, or the user's own if it may work in this folder. None: there is no such gateway."""
+    async with open_gateway(settings, url, direct=direct, folder=folder) as remote:
+        if remote is None or remote.works_in(folder) or url or settings.url:
+            yield remote
+            return
+        shown = "this folder" if Path(folder).resolve() == current_or_none() else folder
+        aside(f"The gateway at {remote.url} is not allowed to work in {shown}; starting another one.")
+    yield None
+
+
+@asynccontextmanager
 async def gateway_in(
     settings: Settings, url: str | None, folder: str, client: str, *, direct: bool = False
 ) -> AsyncIterator[Remote]:
-    """The gateway that is named, or the user's own if it may work in this folder; otherwise one that is started here,
-    and stops when `client` exits. Announces which one it is."""
-    from cursor_gateway.client.asynchronous import AsyncClient
-
-    async with open_gateway(settings, url, direct=direct, folder=folder) as remote:
+    """The gateway that runs; otherwise one that is started here, and stops when `client` exits. Announces which one
+    it is."""
+    async with running_gateway(settings, url, folder, direct=direct) as remote:
         if remote is not None:
-            works_here = remote.works_in(folder)
-            if works_here or url or settings.url:
-                remote.announce(folder if works_here else "")
-                yield remote
-                return
-            aside(f"The gateway at {remote.url} is not allowed to work in this folder; starting another one.")
-    async with own_gateway(settings, folder) as own, AsyncClient(own.url, own.key or None) as connected:
-        own.announce(folder, client)
-        health = await connected.health()
-        folders = [os.path.realpath(folder)]
-        yield Remote(client=connected, url=own.url, health=health, is_own=True, folders=folders)
+            remote.announce(folder if remote.works_in(folder) else "")
+            yield remote
+            return
+    async with own_gateway(settings, folder) as own:
+        own.announce_until(client, folder)
+        yield own
 
 
 def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
     """And the key for it. The local user may work in any folder; the roots are for other callers."""
     keys, key = settings.api_keys, settings.api_key
-    if not keys:
+    if not (keys or settings.store):
         key = ""
-    elif owner_of(key, keys) is None:
+    elif owner_of(key, keys) is None and not (key and settings.store):  # whose keys are not known here
         key = new_key()
-        keys = {**keys, f"launch-{os.getpid()}": hash_key(key)}
+        keys = {**keys, LOCAL_OWNER: hash_key(key)}
     own = msgspec.structs.replace(
         settings,
         host=HOST,
@@ -83,8 +87,11 @@ def own_settings(settings: Settings, folder: str) -> tuple[Settings, str]:
 
 
 @asynccontextmanager
-async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
-    """Raises the same errors as a gateway that cannot start."""
+async def own_gateway(
+    settings: Settings, folder: str, warn: Callable[[str], None] | None = None
+) -> AsyncIterator[OwnGateway]:
+    """Raises the same errors as a gateway that cannot start. `warn`: instead of its log."""
+    from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.server.logs import configure
     from cursor_gateway.server.sockets import bound_socket
 
@@ -94,16 +101,28 @@ async def own_gateway(settings: Settings, folder: str) -> AsyncIterator[Own]:
         configure("json", "warning", log)
         port: int = bound.getsockname()[1]
         with local_socket(own, port, is_temporary=True) as local:
-            serving = asyncio.ensure_future(serve_gateway(own, [bound, *local], ready.set_result, takes_work=False))
+            serving = asyncio.ensure_future(
+                serve_gateway(own, [bound, *local], ready.set_result, is_temporary=True, warn=warn)
+            )
             try:
                 serving.add_done_callback(lambda _: ready.cancel())
                 try:
                     gateway = await ready
                 except asyncio.CancelledError:
                     if serving.done():
-                        serving.result()  # raises, unless a signal has ended it
+                        serving.result()  # raises, unless it was cancelled
                     raise
-                yield Own(gateway, url_of(HOST, port), key)
+                url = url_of(HOST, port)
+                async with AsyncClient(url, key or None) as client:
+                    yield OwnGateway(
+                        client=client,
+                        url=url,
+                        key=key,
+                        health=await client.health(),
+                        is_own=True,
+                        folders=[os.path.realpath(folder)],
+                        gateway=gateway,
+                    )
             finally:
                 serving.cancel()
                 with suppress(asyncio.CancelledError):

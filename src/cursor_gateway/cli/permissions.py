@@ -2,26 +2,20 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TypeVar
 
 import click
 import msgspec
 
-from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.cli.histories import owner_here
+from cursor_gateway.cli.local_client import AnyClient, open_client
 from cursor_gateway.cli.output import Trouble, aside, write_json
 from cursor_gateway.cli.remote import Place, open_gateway, passed_on, place_options
-from cursor_gateway.model.permissions import PermissionEntry, PermissionList
+from cursor_gateway.model.answers import PermissionEntry, PermissionList
 from cursor_gateway.render.visible import visible_line
-from cursor_gateway.settings import Settings
-
-if TYPE_CHECKING:
-    from cursor_gateway.client.asynchronous import AsyncClient
 
 _Result = TypeVar("_Result")
-PermissionStore: TypeAlias = "AsyncClient | _LocalPermissions"  # at a gateway, or on this machine
 
 _SHORT_ID = 13  # characters: enough to tell thousands apart
 
@@ -57,7 +51,7 @@ def permissions(context: click.Context, place: Place, as_json: bool, watches: bo
         return 0
     if watches:
         return _watch(place)
-    found = _with(place, lambda store: store.permissions())
+    found = _with(place, lambda client: client.permissions())
     if as_json:
         write_json(msgspec.json.encode(found))
     else:
@@ -73,19 +67,19 @@ def revoke(ids: tuple[str, ...], place: Place, is_all: bool) -> int:
     """Revoke permissions, from the agent's next run on. ID is an id from the list, or its first characters."""
     if bool(ids) == is_all:
         raise click.UsageError("Name some permissions, or use --all.")
-    count = _with(place, lambda store: _revoke(store, ids))
+    count = _with(place, lambda client: _revoke(client, ids))
     aside(f"Revoked {count} permission{'' if count == 1 else 's'}.")
     return 0 if count else 1
 
 
-async def _revoke(store: PermissionStore, ids: tuple[str, ...]) -> int:
-    entries = (await store.permissions()).permissions
+async def _revoke(client: AnyClient, ids: tuple[str, ...]) -> int:
+    entries = (await client.permissions()).permissions
     if ids:
         chosen = [_named(entries, id) for id in dict.fromkeys(ids)]
     else:
         chosen = [entry for entry in entries if _is_rule(entry)]
     for entry in chosen:
-        await store.revoke_permission(entry.id)
+        await client.revoke_permission(entry.id)
     return len(chosen)
 
 
@@ -97,43 +91,10 @@ def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
     raise Trouble(f"{many} with {id!r}; see `cursor-gateway permissions`.")
 
 
-# --- where they are -------------------------------------------------------------------------------------
-
-
-class _LocalPermissions:
-    def __init__(self, settings: Settings) -> None:
-        from cursor_gateway.runs.permissions import Permissions
-
-        can_allow = settings.permissions == "ask"
-        self._permissions = Permissions(data_dir(settings), lambda: 0, can_allow=can_allow)
-        self._settings, self._owner = settings, owner_here(settings)
-
-    async def permissions(self) -> PermissionList:
-        return PermissionList(
-            permissions=self._permissions.every(self._owner),
-            settings=self._settings.allow,
-            can_allow=self._permissions.can_allow,
-            allows_everything=self._settings.force,
-        )
-
-    async def revoke_permission(self, id: str) -> None:
-        self._permissions.revoke(self._owner, id)
-
-
-@asynccontextmanager
-async def _open(place: Place) -> AsyncIterator[PermissionStore]:
-    settings = place.settings
-    async with open_gateway(settings, place.url, direct=place.direct) as remote:
-        if remote is not None:
-            yield remote.client
-            return
-    yield _LocalPermissions(settings)
-
-
-def _with(place: Place, do: Callable[[PermissionStore], Coroutine[None, None, _Result]]) -> _Result:
+def _with(place: Place, do: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
     async def run() -> _Result:
-        async with _open(place) as store:
-            return await do(store)
+        async with open_client(place, needs_history=False) as (client, _):
+            return await do(client)
 
     try:
         return asyncio.run(run())

@@ -11,7 +11,7 @@ import click
 from cursor_gateway.errors import Failure, UnusableInput
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.run_info import Fences, Include, RunInfo
+from cursor_gateway.model.requests import Fences, Include, RunInfo
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.sources.cursor.failures import known_failure
 

@@ -8,8 +8,8 @@ socket, could belong to another user: it is sent nothing, neither a key nor a pr
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,6 +87,7 @@ def passed_on(context: click.Context) -> bool:
 class Remote(Struct, frozen=True, kw_only=True):
     client: "AsyncClient"
     url: str
+    key: str = ""  # that is sent; empty: none
     health: "Health | None"  # None if unknown, as behind some proxies
     is_own: bool  # a process of this user's on this machine
     folders: Sequence[str] = ()  # of this machine, where it may work
@@ -115,7 +116,6 @@ async def open_gateway(
     """The one that is named, else the local one for this folder, by default the current one, if it runs; `direct`:
     none. Errors become `Trouble`."""
     from cursor_gateway.client.asynchronous import AsyncClient
-    from cursor_gateway.client.failures import CallFailed
 
     found = None if direct else await _locate(settings, url, folder)
     if found is None:
@@ -128,12 +128,15 @@ async def open_gateway(
         except ValueError:  # the address is known to be one
             raise Trouble("the setting `api_key` contains invalid characters; set it to the key only.") from None
         await opened.enter_async_context(client)
-        try:
-            health = await _health(client, found)
-            folders = found.local.description.folders if found.local else ()
-            yield Remote(client=client, url=found.url, health=health, is_own=found.local is not None, folders=folders)
-        except CallFailed as error:
-            raise _trouble(found.url, error) from None
+        with reported(found.url):
+            yield Remote(
+                client=client,
+                url=found.url,
+                key=settings.api_key,
+                health=await _health(client, found),
+                is_own=found.local is not None,
+                folders=found.local.description.folders if found.local else (),
+            )
 
 
 # --- where it is ----------------------------------------------------------------------------------------
@@ -247,6 +250,17 @@ async def ask_health(url: str, seconds: float) -> "Health | None":
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def reported(url: str) -> Iterator[None]:
+    """What a gateway refuses, and what is wrong with the connection, becomes `Trouble`."""
+    from cursor_gateway.client.failures import CallFailed
+
+    try:
+        yield
+    except CallFailed as error:
+        raise _trouble(url, error) from None
 
 
 def _trouble(url: str, error: "CallFailed") -> Trouble:

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, TextIO, TypeVar
 
 import click
@@ -182,25 +183,26 @@ async def serve_gateway(
     sockets: Sequence[socket.socket],
     ready: Callable[["Gateway"], None],
     *,
-    takes_work: bool = True,
+    is_temporary: bool = False,
     shared: "SharedPort | None" = None,
+    warn: Callable[[str], None] | None = None,
 ) -> None:
     """The first socket is the port's. `ready` is called as soon as it listens.
 
-    `takes_work`: in a cluster, it runs agents for others, and they for it. `shared`: the port for other devices.
+    `is_temporary`: it belongs to a command, which handles signals; in a cluster, it runs no agents for others, nor they
+    for it. `shared`: the port for other devices. `warn`: instead of the log.
     """
     from cursor_gateway.cli.composition import compose, keep_history, probe_history
     from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log, RunLog
-    from cursor_gateway.server.loop_lag import LoopLag
-    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.metrics import LoopLag, Metrics
 
     if not (settings.page_url or settings.store):
         settings = replace(settings, page_url=_page_url(*sockets[0].getsockname()[:2]))
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
     asyncio.get_running_loop().call_soon(_load)  # while it waits for the history and the agent
-    gateway = await compose(settings, [RunLog(), metrics], warn=Log().warning, takes_work=takes_work)
+    gateway = await compose(settings, [RunLog(), metrics], warn=warn or Log().warning, takes_work=not is_temporary)
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
         gateway.service.source.warm_up(str(gateway.service.workspaces.default))
@@ -212,9 +214,10 @@ async def serve_gateway(
         asyncio.ensure_future(gateway.ledger.note_orphans()),
     ]
     try:
-        node = gateway.node if takes_work else None
+        node = None if is_temporary else gateway.node
         service = node.front if node is not None else gateway.service
-        await _serve(service, settings, metrics, sockets, lambda: _listens(gateway, ready), shared)
+        listens = partial(_listens, gateway, ready)
+        await _serve(service, settings, metrics, sockets, listens, shared, handles_signals=not is_temporary)
     finally:
         for task in background:
             task.cancel()
@@ -226,8 +229,7 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
     from cursor_gateway.cli.composition import compose_front, probe_history
     from cursor_gateway.fair_threads import FairExecutor
     from cursor_gateway.server.logs import Log
-    from cursor_gateway.server.loop_lag import LoopLag
-    from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.metrics import LoopLag, Metrics
 
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
@@ -252,6 +254,8 @@ async def _serve(
     sockets: Sequence[socket.socket],
     ready: Callable[[], None],
     shared: "SharedPort | None" = None,
+    *,
+    handles_signals: bool = True,
 ) -> None:
     from cursor_gateway.cli.dialects import dialects_of
     from cursor_gateway.cli.key_rings import key_ring
@@ -274,7 +278,7 @@ async def _serve(
                     service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices
                 )
                 apps = {here: sockets, away: [shared.bound]}
-            await serve_apps(apps, service, settings, ready)
+            await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
 
 
 def _load() -> None:

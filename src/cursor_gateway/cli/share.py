@@ -15,7 +15,7 @@ from cursor_gateway.render.visible import visible_line
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
-    from cursor_gateway.model.logins import DeviceEntry
+    from cursor_gateway.model.history import DeviceEntry
 
 _Result = TypeVar("_Result")
 

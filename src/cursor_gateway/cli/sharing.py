@@ -22,7 +22,7 @@ from cursor_gateway.cli.terminals import wants_plain
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.logins import CODE_SECONDS, DEVICE_DAYS, DeviceKeys, LoginCodes
-from cursor_gateway.model.logins import LoginLink
+from cursor_gateway.model.history import LoginLink
 from cursor_gateway.server.logins import Sharing
 from cursor_gateway.settings import Settings
 

@@ -11,7 +11,7 @@ from cursor_gateway.cli.reading import new_reader, read_run
 from cursor_gateway.cli.terminals import terminal, unechoed
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
 from cursor_gateway.model.documents import DocumentType, Mode
-from cursor_gateway.model.run_info import Fences, Include
+from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.reader import DocumentReader
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cli import clipboard
-from cursor_gateway.cli.histories import id_of
+from cursor_gateway.cli.conversation_names import id_of
 from cursor_gateway.cli.interview import read_line
 from cursor_gateway.cli.line_editor import Suggestion
 from cursor_gateway.cli.output import Trouble, aside

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import Settings
-from cursor_gateway.store.base import Store
+from cursor_gateway.store.base import Store, StoreUpkeep
 
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-class OpenableStore(Store, Protocol):
+class OpenableStore(Store, StoreUpkeep, Protocol):
     async def open(self, now_ms: int) -> str | None:
         """Optional, for processes that write. Returns a warning, if any.
 

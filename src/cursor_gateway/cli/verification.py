@@ -19,6 +19,7 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.client.failures import CallFailed, CannotReach
 from cursor_gateway.dialects.documents.request import PermissionAnswer
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.document_events import ContentDelta, Paused
 from cursor_gateway.model.documents import (
     ChatResponse,
@@ -28,7 +29,6 @@ from cursor_gateway.model.documents import (
     TerminalCommandDocument,
     TextDocument,
 )
-from cursor_gateway.model.permissions import Decision
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager

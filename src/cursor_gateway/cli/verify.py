@@ -125,7 +125,6 @@ async def verify_source(
     """With a gateway of its own, in a temporary folder. Raises a `GatewayError` if that cannot start."""
     from cursor_gateway.cli.own_gateway import own_gateway
     from cursor_gateway.cli.verification import Recording, Verification, verified_now
-    from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.sources.descendants import running
     from cursor_gateway.sources.process import tapped
 
@@ -135,16 +134,16 @@ async def verify_source(
         own = _own_settings(settings, source, scratch)
         recording = Recording(scratch / "raw")
         with tapped(recording.tap):
-            async with own_gateway(own, str(work)) as gateway, AsyncClient(gateway.url, gateway.key or None) as client:
-                version = version_in((await client.health()).source.detail)
+            async with own_gateway(own, str(work)) as gateway:
+                version = version_in(gateway.gateway.service.source.state().detail)
                 hooked = partial(_with_hooks, own, work, version) if source == "cli" else None
-                verification = Verification(client, source, work, running, recording, adapt, hooked)
+                verification = Verification(gateway.client, source, work, running, recording, adapt, hooked)
                 results = []
                 for check in verification.checks():
                     show(check)
                     results.append(await verification.run(check))
                 result = verified_now(source, version, results)
-                await _forget(client)
+                await _forget(gateway.client)
         if record is not None:
             _keep(record / source, scratch, verification, result, _secrets(settings))
     return result
@@ -161,14 +160,13 @@ async def _with_hooks(own: Settings, work: Path, version: str) -> "AsyncIterator
     """A gateway that uses hooks, as if this version had passed the checks for that."""
     from cursor_gateway.cli.own_gateway import own_gateway
     from cursor_gateway.cli.verification import HELD, Result, store_verified, verified_now
-    from cursor_gateway.client.asynchronous import AsyncClient
 
     data = Path(own.data_dir).with_name("data-with-hooks")
     store_verified(data, verified_now("cli", version, [Result("hook", "same", ""), Result(HELD, "same", "")]))
     settings = msgspec.structs.replace(own, data_dir=str(data), approvals="hooks")
-    async with own_gateway(settings, str(work)) as gateway, AsyncClient(gateway.url, gateway.key or None) as client:
-        yield client
-        await _forget(client)
+    async with own_gateway(settings, str(work)) as gateway:
+        yield gateway.client
+        await _forget(gateway.client)
 
 
 def _own_settings(settings: Settings, source: str, scratch: Path) -> Settings:

@@ -30,10 +30,9 @@ from cursor_gateway.cluster.commands import (
 from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Asker, earlier_reply
 from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued

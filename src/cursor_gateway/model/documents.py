@@ -166,6 +166,7 @@ class TodoUpdateMetadata(ToolTrace, frozen=True, kw_only=True):
 
 class ThinkingMetadata(_Wire, frozen=True, kw_only=True):
     format: Literal["markdown", "plain"] = "markdown"
+    duration_ms: int | UnsetType = msgspec.field(default=UNSET, name="duration_ms")
 
 
 Metadata: TypeAlias = (
@@ -400,6 +401,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
     fallback: str | UnsetType = UNSET  # extension: the backend that answered in place of one that failed
     warm: bool | UnsetType = UNSET  # extension: true if the agent was ready before the run
+    context_tokens: int | UnsetType = UNSET  # extension: what the conversation fills of the model's context
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

@@ -7,14 +7,13 @@ with their conversation.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from stat import S_ISREG
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from cursor_gateway.errors import NotFound
-from cursor_gateway.model.images import Image, is_image_name, media_type_of
-from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.model.messages import Image, is_image_name, media_type_of
+from cursor_gateway.sources.private_files import private_folder, read_private, write_private
 
 _LARGEST = 10_000_000  # bytes of an image that is shown
 
@@ -50,15 +49,12 @@ def read_image_file(place: ImagePlace, folder: Path, workspace: str | None) -> b
 
 
 def _read_inside(folder: Path, path: str) -> bytes:
-    """Nothing if it is not a file in the folder. A link that leads out of it is not followed."""
+    """Nothing if it is not a file in the folder. A link that leads out of it is not followed, also if it takes the
+    place of a folder after the path was resolved."""
     try:
         root = folder.resolve()
         file = (root / path).resolve()
-        if not file.is_relative_to(root):
-            return b""
-        with open(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
-            about = os.fstat(opened.fileno())
-            return opened.read(_LARGEST) if S_ISREG(about.st_mode) and about.st_size <= _LARGEST else b""
+        return read_private(root, file, _LARGEST) if file.is_relative_to(root) else b""
     except (OSError, RuntimeError, ValueError):  # not there, or a loop of links
         return b""
 

@@ -40,8 +40,10 @@ from cursor_gateway.store.base import (
     Store,
     Stored,
     Superseded,
+    TitleChange,
     Written,
 )
+from cursor_gateway.store.titles import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
@@ -170,6 +172,7 @@ class LiveLog(Log):
         self.run: NewRun = new
         self.state = RunState()  # with all that was added
         self.session_id: str | None = None
+        self.title: str | None = None  # the agent's, for the conversation
         self.quoted: Quoted | None = None
         self.fenced: Fenced | None = None  # the store has refused the lease; for the run, which resets it
         self.bug: Exception | None = None  # of the store: it costs the history, not the answer; for the run, too
@@ -208,10 +211,10 @@ class LiveLog(Log):
                 raise
             self._put_off()
             return None
-        if isinstance(begun, Lease):
-            self._lease = begun
-            return None
-        return begun
+        if isinstance(begun, KeyTaken | Busy | KeyLimit | Superseded):
+            return begun
+        self._lease = Lease(self.run.id, FIRST_EPOCH)
+        return None
 
     def begin_soon(self) -> None:
         """For a run that starts in any case: it is inserted together with its first events, or while its agent is
@@ -324,10 +327,8 @@ class LiveLog(Log):
         if self._end is None and isinstance(done := events[-1], Done):
             self._end = self._ended(done)
         if self._lease is None:
-            return await self._store.begin_with(self.run, events, self._end)
-        if self._end is None:
-            return await self._store.append(self._lease, self.stored + 1, events)
-        return await self._store.end_run(self._lease, self.stored + 1, events, self._end)
+            return await self._store.begin_run(self.run, events, self._end)
+        return await self._store.append(self._lease, self.stored + 1, events, self._end)
 
     async def _send_again(self, last: int) -> bool:
         """Events that the store has lost, for example when a lagging standby took over or a server was restored. They
@@ -364,12 +365,16 @@ class LiveLog(Log):
             needs_decision=words.needs_decision,
             answer=self.state.text,
             session_id=self.session_id,
+            title=self._title_change(),
             fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.run,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
+
+    def _title_change(self) -> TitleChange | None:
+        return TitleChange(made_title(self.run.messages), title_of(self.title)) if self.title else None
 
     def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never

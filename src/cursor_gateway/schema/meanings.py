@@ -46,6 +46,8 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.fallback": "Extension: the backend that answered, because the chosen one failed before its first "
     "event.",
     "ResponseMetadata.warm": "Extension: true if the agent was ready before the run; nothing had to be started.",
+    "ResponseMetadata.contextTokens": "Extension: the size of the conversation after the last model call, in tokens, "
+    'with `include: ["context"]`. Derived from the agent\'s figures; omitted if it reports none.',
     "ReplayedRecording.name": "The recording's name: its file name without the extension.",
     "ReplayedRecording.reason": "Why it was chosen: the prompt names it, equals its prompt, or shares words with "
     "it; or nothing matches, and it is the demo's default.",
@@ -136,6 +138,7 @@ MEANINGS: dict[str, str] = {
     "TodoChange.content": "Extension: a description of the step.",
     "ThinkingMetadata": "Extension: the metadata of a `thinking` document.",
     "ThinkingMetadata.format": "The format of the content.",
+    "ThinkingMetadata.duration_ms": "How long the agent thought; omitted if unknown.",
     ".state": "Extension: how the tool ended, if it did not simply complete. `unanswered`: the agent continued "
     "without an answer to its question. In a snapshot: `running`, or `waiting` for the caller.",
     ".reason": "Extension: the reason for the `state`.",

@@ -25,6 +25,7 @@ import signal
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -33,7 +34,6 @@ from msgspec import Struct
 
 from cursor_gateway.sources.descendants import end, of_gateway, token, unnamed
 from cursor_gateway.sources.process_groups import Table, members, signal_group, start_of
-from cursor_gateway.sources.watchdog import Watchdog
 
 _LOCK = "lock"
 _MEMBER = "member"  # the cluster that the gateway is in, and its id there
@@ -42,6 +42,9 @@ _TOKEN = "token"
 _NOTE_SECONDS = 0.1  # a look takes 50 µs
 _MOST_SPARE = 64
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+_WAIT = "trap '' HUP INT TERM; read -r closed || exec \"$@\""  # a script
+_PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME")
+_CLOSING_SECONDS = 1.0
 
 
 def registry(path: str = "") -> Path | None:
@@ -136,7 +139,7 @@ class Ledger:
     def watch(self) -> None:
         """Has the agents ended as soon as this gateway is killed."""
         with suppress(OSError):  # no process can be started; the next gateway ends them
-            self._watchdog = Watchdog([sys.executable, "-P", "-m", __name__, str(self.folder.absolute())])
+            self._watchdog = Watchdog([sys.executable, "-P", "-m", __name__, str(self.folder.absolute()), token()])
 
     async def note_orphans(self) -> None:
         """Until it is cancelled: adds processes that the next gateway could not find otherwise."""
@@ -221,6 +224,31 @@ class Ledger:
         if self._registry is not None:
             with suppress(OSError):
                 (self._registry / name).unlink()
+
+
+class Watchdog:
+    """Runs a command as soon as this process is killed.
+
+    A shell waits for the end of a pipe that only this process can write to. `close` writes a line first; otherwise the
+    shell becomes the command. Until then it takes next to no memory. A signal to the agents (`PR_SET_PDEATHSIG`) would
+    not do in its place: they would die before their commands are found.
+    """
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Raises `OSError`."""
+        self._shell = subprocess.Popen(
+            ["/bin/sh", "-c", _WAIT, "watchdog", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={name: os.environ[name] for name in _PASSED_ON if name in os.environ},
+            process_group=0,  # signals of the terminal are for the gateway
+        )
+
+    def close(self) -> None:
+        with suppress(OSError, subprocess.TimeoutExpired):
+            self._shell.communicate(b"closed\n", timeout=_CLOSING_SECONDS)
 
 
 def _renamed(entry: str, name: str) -> bool:
@@ -310,10 +338,12 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def main(gateway: Path) -> None:
-    """Ends the agents of a gateway that was killed. Its folder stays: it tells the next one whose runs to end."""
+def main(gateway: Path, token: str) -> None:
+    """Ends the agents of a gateway that was killed. Its folder stays: it tells the next one whose runs to end. It may
+    also be gone by now, so its token is passed on its own."""
     Ledger(gateway.parent).end_agents_of(gateway.name)
+    end(lambda: of_gateway(token, ()))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

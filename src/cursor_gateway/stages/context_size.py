@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file

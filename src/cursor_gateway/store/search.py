@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.stages import search_tokens
-from cursor_gateway.stages.searchable import LONGEST_TEXT
+from cursor_gateway.stages.search_tokens import LONGEST_TEXT
 from cursor_gateway.wire.surrogates import repair
 
 _MOST_WORDS = 32  # of a query: each costs a lookup

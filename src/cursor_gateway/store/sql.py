@@ -23,10 +23,12 @@ from cursor_gateway.store.base import (
     ConversationRecord,
     EventPage,
     FoundConversation,
+    HistoryLimits,
     IdempotentRun,
     MessageRecord,
     RunRecord,
     Store,
+    StoreUpkeep,
 )
 from cursor_gateway.store.cursors import START, ByRun, ByTime, decode_cursor, encode_cursor
 from cursor_gateway.store.search import query_words
@@ -39,7 +41,6 @@ DELETED_AT_ONCE = 20  # conversations per transaction
 
 _LAST_NUMBER = 2**31 - 1  # of an event
 _SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
-_MOST_PINNED = 100
 _SHORT_REQUEST = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
 
 IS_RUNNING = "EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
@@ -70,12 +71,11 @@ _KEEP_REQUEST = f"""
     INSERT INTO requests (run, after, data) SELECT own.key, :after, :data FROM ({OWN_RUN}) AS own WHERE true
     ON CONFLICT (run, after) DO NOTHING
 """
+_FORGET_REQUEST = f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
 _CHANGE_CONVERSATION = """
-    UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned)
+    UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned),
+        fingerprint = coalesce(:fingerprint, fingerprint)
     WHERE owner = :owner AND id = :id
-"""
-_SET_SESSION = """
-    UPDATE conversations SET session_id = :session_id, fingerprint = :fingerprint WHERE owner = :owner AND id = :id
 """
 
 
@@ -131,7 +131,7 @@ def message_of(row: dict[str, Any]) -> MessageRecord:
     return msgspec.convert({**row, "images": row["images"].split()}, MessageRecord)
 
 
-class SqlStore(Store, ABC):
+class SqlStore(Store, StoreUpkeep, ABC):
     _runs: str  # as by `select_runs`
     _conversations: str  # as by `select_conversations`
     _is_pinned: str  # a condition that the index of pinned conversations has
@@ -158,6 +158,11 @@ class SqlStore(Store, ABC):
     ) -> tuple[list[int], list[FoundConversation]]:
         """The keys of the newest runs that match, one for each conversation, and one more than the limit if there are
         more; and the conversations, up to the limit."""
+        ...
+
+    @abstractmethod
+    async def _delete_row(self, sql: str, values: Mapping[str, object]) -> bool:
+        """Whether there was one, also if the answer to a first try was lost."""
         ...
 
     @abstractmethod
@@ -222,9 +227,11 @@ class SqlStore(Store, ABC):
         rows = await self._select(f"{runs} {where}", {"owner": owner, "limit": limit})
         return self._readable(self._titled, rows)
 
-    async def unfinished_runs(self) -> list[RunRecord]:
+    async def unfinished_runs(self, instance: str | None = None) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
-        return self._readable(self._run_of, await self._select(f"{self._runs} {where}", {}))
+        if instance is not None:
+            where += " AND runs.instance = :instance"
+        return self._readable(self._run_of, await self._select(f"{self._runs} {where}", {"instance": instance}))
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = await self._select(_IDEMPOTENT, {"owner": owner, "key": key}, is_short=True)
@@ -234,9 +241,11 @@ class SqlStore(Store, ABC):
         values = {"id": reply.run_id, "owner": owner, "key": key, "hash": reply.body_hash, "after": reply.after}
         await self._execute(_NAME_REPLY, {**values, "now": now_ms}, is_short=True)
 
-    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes | None) -> bool:
         values = {"id": run_id, "owner": owner, "after": after, "data": data}
-        await self._execute(_KEEP_REQUEST, values, is_short=len(data) <= _SHORT_REQUEST)
+        if data is None:
+            return await self._delete_row(_FORGET_REQUEST, values)
+        return await self._execute(_KEEP_REQUEST, values, is_short=len(data) <= _SHORT_REQUEST) > 0
 
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         kept = f"SELECT data FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
@@ -273,14 +282,15 @@ class SqlStore(Store, ABC):
         before: str | None = None,
         query: str | None = None,
         clients: Sequence[str] | None = None,
+        is_pinned: bool = False,
     ) -> ConversationPage:
         if query is None or not query.strip():
-            return await self._newest(owner, limit, before, clients)
+            return await self._newest(owner, limit, before, clients, is_pinned)
         words = query_words(query)
         return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
 
     async def _newest(
-        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None
+        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None, is_pinned: bool
     ) -> ConversationPage:
         where, values = "WHERE owner = :owner", dict[str, object](owner=owner, limit=limit + 1)
         if before is not None:
@@ -292,6 +302,8 @@ class SqlStore(Store, ABC):
             begun = f"client IN ({', '.join(f':{name}' for name in names)})"
             where += f" AND ({begun} OR key IN (SELECT conversation FROM runs WHERE state = 'running'))"
             values |= names
+        if is_pinned:
+            where += f" AND {self._is_pinned}"
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
         page = self._readable(conversation_of, rows[:limit])
@@ -314,42 +326,31 @@ class SqlStore(Store, ABC):
         rows = await self._select(f"{self._conversations} {where} {order}", values, is_short=True)
         return self._readable(conversation_of, rows)
 
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        where = f"WHERE owner = :owner AND {self._is_pinned} ORDER BY updated_ms DESC LIMIT {_MOST_PINNED}"
-        return self._readable(conversation_of, await self._select(f"{self._conversations} {where}", {"owner": owner}))
-
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned}
-        return await self._execute(_CHANGE_CONVERSATION, values) > 0
-
-    async def set_session(
-        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
-    ) -> None:
-        values = {"id": conversation_id, "owner": owner, "session_id": session_id, "fingerprint": fingerprint}
-        await self._execute(_SET_SESSION, values, is_short=True)
+    async def change_conversation(
+        self,
+        id: str,
+        owner: str,
+        *,
+        title: str | None = None,
+        is_pinned: bool | None = None,
+        fingerprint: str | None = None,
+    ) -> bool:
+        values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned, "fingerprint": fingerprint}
+        return await self._execute(_CHANGE_CONVERSATION, values, is_short=True) > 0
 
     # --- deleting -----------------------------------------------------------------------------------
 
-    async def prune(
-        self,
-        max_age_seconds: float | None,
-        max_bytes: int | None,
-        now_ms: int,
-        file_sizes: Mapping[str, int] | None = None,
-    ) -> int:
+    async def prune(self, limits: HistoryLimits, now_ms: int, file_sizes: Mapping[str, int] | None = None) -> int:
         deleted = 0
-        if max_age_seconds is not None:
-            while some := await self._delete_oldest(now_ms - int(max_age_seconds * 1000)):
+        if limits.max_age_seconds is not None:
+            while some := await self._delete_oldest(now_ms - int(limits.max_age_seconds * 1000)):
                 deleted += some
-        return deleted + await self._shrink(max_bytes, file_sizes or {})
-
-    async def prune_owners(self, max_bytes: int) -> int:
-        rows = await self._select(self._sizes, {})
-        old = await asyncio.to_thread(_beyond, rows, max_bytes)  # there may be many
-        deleted = 0
-        for first in range(0, len(old), DELETED_AT_ONCE):
-            deleted += await self._delete_idle(old[first : first + DELETED_AT_ONCE])
-        return deleted
+        if limits.max_bytes_per_owner is not None:
+            rows = await self._select(self._sizes, {})
+            old = await asyncio.to_thread(_beyond, rows, limits.max_bytes_per_owner)  # there may be many
+            for first in range(0, len(old), DELETED_AT_ONCE):
+                deleted += await self._delete_idle(old[first : first + DELETED_AT_ONCE])
+        return deleted + await self._shrink(limits.max_bytes, file_sizes or {})
 
     async def _size_of_files(self, file_sizes: Mapping[str, int]) -> int:
         """Without those of conversations that are deleted."""

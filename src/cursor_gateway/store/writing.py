@@ -9,8 +9,7 @@ from msgspec.structs import asdict
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store.base import Behind, Fenced, Lease, NewRun, RunEnd
-from cursor_gateway.store.titles import title_of
-from cursor_gateway.wire.surrogates import repair
+from cursor_gateway.store.titles import made_title
 
 
 class RunPosition(NamedTuple):
@@ -45,10 +44,9 @@ def open_calls(events: Sequence[DocumentEvent]) -> list[str]:
 
 def begin_values(new: NewRun) -> dict[str, Any]:
     """Named like the fields of `NewRun`."""
-    prompts = [message.text for message in new.messages if message.role == "user"]
     return {
         **asdict(new),
-        "title": title_of(repair(prompts[0] if prompts else "")),
+        "title": made_title(new.messages),
         "include": msgspec.json.encode(sorted(new.include)).decode(),
         "key": None if new.idempotency is None else new.idempotency.key,
         "hash": "" if new.idempotency is None else new.idempotency.body_hash,
@@ -57,11 +55,13 @@ def begin_values(new: NewRun) -> dict[str, Any]:
 
 
 def end_values(end: RunEnd) -> dict[str, Any]:
-    """Named like the fields of `RunEnd`, `Envelope` and `Usage`."""
+    """Named like the fields of `RunEnd`, `Envelope`, `Usage` and, with `_title`, `TitleChange`."""
     usage = {name: None if value is UNSET else value for name, value in asdict(end.envelope.usage).items()}
     return {
         **asdict(end),
         **usage,
+        "made_title": None if end.title is None else end.title.made,
+        "new_title": None if end.title is None else end.title.new,
         "state": "completed" if end.envelope.status == "completed" else "error",
         "model": end.envelope.model,
         "now": end.ended_ms,

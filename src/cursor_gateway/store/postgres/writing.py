@@ -13,7 +13,6 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     CONTINUATION,
     FIRST_EPOCH,
-    Begun,
     Behind,
     Busy,
     Claim,
@@ -22,6 +21,7 @@ from cursor_gateway.store.base import (
     KeyTaken,
     Lease,
     NewRun,
+    Refused,
     RunEnd,
     Stored,
     Superseded,
@@ -153,7 +153,8 @@ _END = f"""
         DELETE FROM idempotency USING run WHERE idempotency.run = run.key AND body_hash <> '' AND %(frees_key)s
     ), turn AS (
         UPDATE conversations SET model = %(model)s, updated_ms = greatest(updated_ms, %(now)s),
-            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint)
+            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint),
+            title = CASE WHEN title = %(made_title)s THEN %(new_title)s ELSE title END
         FROM run WHERE conversations.key = run.conversation
     ), said AS ({_ADD_MESSAGES}
     ), counted AS (
@@ -191,7 +192,7 @@ class _WhyNot(NamedTuple):
     active: int
 
 
-async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry) -> Begun:
+async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry) -> Lease | Refused:
     values = _begin_values(new, entry)
     while True:
         if (await connection.execute(_BEGIN, {**values, "is_alone": False})).rowcount:
@@ -208,7 +209,7 @@ async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry)
                     return Lease(new.id, FIRST_EPOCH)
 
 
-def _known(new: NewRun, found: _WhyNot) -> Begun | None:
+def _known(new: NewRun, found: _WhyNot) -> Lease | Refused | None:
     """None: the obstacle is gone."""
     if found.is_mine is not None:  # the answer to the first try was lost, or it was begun with an earlier claim
         is_held = new.claim is None or (found.is_mine and found.command is not None)

@@ -16,8 +16,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
-from cursor_gateway.stages.search_tokens import Query, tokens
-from cursor_gateway.stages.searchable import Words
+from cursor_gateway.stages.search_tokens import Query, Words, tokens
 from cursor_gateway.store import batches
 from cursor_gateway.store.search import conversation_scope, owner_scope, searchable
 from cursor_gateway.store.sql import UNREADABLE
