@@ -35,22 +35,6 @@ class OfferedTools(Struct, frozen=True, kw_only=True):
     runner: ToolRunner  # the same tools, for an agent that takes them without an endpoint
 
 
-class ToolServers(Protocol):
-    """Offers tools to agents on this machine, over MCP."""
-
-    async def open(self) -> None:
-        """Before the first offer. Raises a `GatewayError`."""
-        ...
-
-    def offer(self, runner: ToolRunner) -> str:
-        """The URL of these tools, valid until it is withdrawn."""
-        ...
-
-    def withdraw(self, url: str) -> None: ...
-
-    async def close(self) -> None: ...
-
-
 class Person(Protocol):
     """Answers the agent's questions while it waits. Each was reported before, as a `ToolStarted` with `waits`."""
 

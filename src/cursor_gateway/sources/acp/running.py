@@ -47,7 +47,7 @@ _DECISIONS: dict[bool | None, _Decided] = {
 }
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class AcpPolicy(Struct, frozen=True, kw_only=True):
     """How permission requests are answered."""
 
     allow: Sequence[str] = ()  # rules
@@ -59,7 +59,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 class RunningTurn:
     """The listener of one turn's session."""
 
-    def __init__(self, turn: Turn, session: Session, policy: Policy) -> None:
+    def __init__(self, turn: Turn, session: Session, policy: AcpPolicy) -> None:
         self._turn, self._session, self._policy = turn, session, policy
         offered = turn.offered.server if turn.offered is not None else ""
         self._decoder = AcpDecoder(offered, session.user_tool, session.last_calls)

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cli.spares import AgentLaunch, Inputs, Spare, SpareOptions, Spares
 from cursor_gateway.sources.cursor.command import (
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
     from cursor_gateway.sources.cursor.hooks import HookedTurn, HookOptions
     from cursor_gateway.sources.cursor.user_questions import UserQuestions
+    from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -96,7 +97,7 @@ class CursorCliSource(Source):
         ledger: Ledger,
         clock: Callable[[], float],
         recorder: Recorder | None = None,
-        tool_servers: ToolServers | None = None,
+        tool_servers: "ToolEndpoint | None" = None,
     ) -> None:
         """Without `tool_servers`, the agent has no tool for questions."""
         self._options, self._ledger, self._recorder, self._tool_servers = options, ledger, recorder, tool_servers
