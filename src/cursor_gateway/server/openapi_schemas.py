@@ -15,7 +15,9 @@ from cursor_gateway.model.changes import (
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
+    ConversationLink,
     ConversationList,
+    LinkList,
     RemovalPending,
     RunList,
 )
@@ -32,6 +34,8 @@ def own_schemas() -> dict[str, Json]:
         Health,
         ConversationList,
         ConversationDetail,
+        ConversationLink,
+        LinkList,
         RemovalPending,
         ConversationChanges,
         RevertedFiles,

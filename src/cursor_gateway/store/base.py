@@ -205,6 +205,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     needs_decision: bool = False  # its newest run does
     volume: str = ""  # where its workspace is, in a cluster
     client: str = ""  # the name of the program that began it
+    linked_ms: Milliseconds | None = None  # since when it has a read-only link
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -288,6 +289,11 @@ class Store(Protocol):
         """None leaves it as it is. False if there is no such conversation."""
         ...
 
+    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
+        """Replaces the conversation's read-only link, or revokes it. False if there is no such conversation, or nothing
+        to revoke."""
+        ...
+
     async def delete_conversation(self, id: str, owner: str) -> bool:
         """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
         ...
@@ -349,6 +355,14 @@ class Store(Protocol):
 
     async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
         """Newest first; at most a hundred."""
+        ...
+
+    async def linked_conversations(self, owner: str) -> list[ConversationRecord]:
+        """Those that have a read-only link, the newest link first; at most a hundred."""
+        ...
+
+    async def find_by_link(self, hash: str) -> ConversationRecord | None:
+        """Whoever the owner is."""
         ...
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...

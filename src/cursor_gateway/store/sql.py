@@ -40,6 +40,7 @@ DELETED_AT_ONCE = 20  # conversations per transaction
 _LAST_NUMBER = 2**31 - 1  # of an event
 _SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
 _MOST_PINNED = 100
+_MOST_LINKED = 100
 _SHORT_REQUEST = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
 
 IS_RUNNING = "EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
@@ -74,6 +75,9 @@ _CHANGE_CONVERSATION = """
     UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned)
     WHERE owner = :owner AND id = :id
 """
+_SET_LINK = """
+    UPDATE conversations SET link_hash = :hash, linked_ms = :now WHERE owner = :owner AND id = :id
+"""
 _SET_SESSION = """
     UPDATE conversations SET session_id = :session_id, fingerprint = :fingerprint WHERE owner = :owner AND id = :id
 """
@@ -91,7 +95,7 @@ def select_runs(event_count: str) -> str:
 def select_conversations(*more_columns: str) -> str:
     """The beginning of a statement whose rows `conversation_of` takes."""
     return f"""
-        SELECT {", ".join(("key", *CONVERSATION_COLUMNS, *more_columns))}, {IS_RUNNING} AS is_running,
+        SELECT {", ".join(("key", *CONVERSATION_COLUMNS, "linked_ms", *more_columns))}, {IS_RUNNING} AS is_running,
             (
                 SELECT needs_decision FROM runs WHERE runs.conversation = conversations.key
                 ORDER BY runs.key DESC LIMIT 1
@@ -317,6 +321,22 @@ class SqlStore(Store, ABC):
     async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
         where = f"WHERE owner = :owner AND {self._is_pinned} ORDER BY updated_ms DESC LIMIT {_MOST_PINNED}"
         return self._readable(conversation_of, await self._select(f"{self._conversations} {where}", {"owner": owner}))
+
+    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
+        values = {"id": id, "owner": owner, "hash": hash, "now": None if hash is None else now_ms}
+        only = "" if hash is not None else " AND link_hash IS NOT NULL"
+        return await self._execute(f"{_SET_LINK}{only}", values) > 0
+
+    async def linked_conversations(self, owner: str) -> list[ConversationRecord]:
+        where = "WHERE owner = :owner AND link_hash IS NOT NULL"
+        order = f"ORDER BY linked_ms DESC, key DESC LIMIT {_MOST_LINKED}"
+        rows = await self._select(f"{self._conversations} {where} {order}", {"owner": owner})
+        return self._readable(conversation_of, rows)
+
+    async def find_by_link(self, hash: str) -> ConversationRecord | None:
+        where = "WHERE link_hash = :hash AND owner IS NOT NULL"  # without an owner, it is being deleted
+        found = await self._select(f"{self._conversations} {where}", {"hash": hash}, is_short=True)
+        return self._all(conversation_of, found)[0] if found else None
 
     async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
         values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned}

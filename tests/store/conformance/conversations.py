@@ -98,6 +98,30 @@ async def the_agents_title_replaces_only_one_that_was_made(store: Store) -> None
 
 
 @law
+async def a_link_leads_to_one_conversation_until_it_is_replaced_or_revoked(store: Store) -> None:
+    await whole_run(store, "a", "conv", "Mend the login", at=1000)
+    await whole_run(store, "b", "other", "And now?", at=5000)
+    assert (await the_conversation(store)).linked_ms is None
+    assert not await store.set_link("conv", ME, None, 1)  # there is nothing to revoke
+    assert not await store.set_link("conv", YOU, "h1", 1)
+    assert await store.set_link("conv", ME, "h1", 7000)
+    assert await store.set_link("other", ME, "h2", 8000)
+    assert [one.id for one in await store.linked_conversations(ME)] == ["other", "conv"]
+    assert await store.linked_conversations(YOU) == []
+    assert await store.find_by_link("h1") == await the_conversation(store)
+    assert (await the_conversation(store)).linked_ms == 7000
+    assert await store.set_link("conv", ME, "h3", 9000)
+    assert await store.find_by_link("h1") is None
+    assert not await store.set_link("conv", YOU, None, 1)
+    assert await store.set_link("conv", ME, None, 1)
+    assert await store.find_by_link("h3") is None
+    assert [one.id for one in await store.linked_conversations(ME)] == ["other"]
+    await store.delete_conversation("other", ME)
+    assert await store.find_by_link("h2") is None
+    assert await store.linked_conversations(ME) == []
+
+
+@law
 async def a_message_names_its_images(store: Store) -> None:
     said = [NewMessage("user", "Look", ("a.png", "b.jpg")), NewMessage("user", "Well?")]
     await store.begin_run(msgspec.structs.replace(new_run("a"), messages=said))
