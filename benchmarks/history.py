@@ -28,7 +28,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.stages.searchable import Words
+from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.store.base import Lease, NewMessage, NewRun, RunEnd
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.store.blocking import Database
@@ -94,7 +94,7 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
     for document in documents:
         found_by.push(document)
     end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
-    _patiently(partial(store.end_run, lease, last + 1, said[last:], end))
+    _patiently(partial(store.append, lease, last + 1, said[last:], end))
 
 
 def _patiently(write: Callable[[], object]) -> None:

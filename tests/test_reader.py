@@ -8,9 +8,9 @@ import pytest
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import ErrorDocument
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import DocumentReader, aread_events, aread_response, read_events, read_response, whole_line
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 from tests.laws.agent import Ends, Recording, Says, Starts, Thinks, play
 from tests.laws.laws import joined, text_of
 

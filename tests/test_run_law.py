@@ -8,7 +8,7 @@ from hypothesis import given
 
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, DocumentStarted
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.machine import RunMachine, WaitLimits
 from cursor_gateway.sources.cli.decoder import CursorDecoder

@@ -1,7 +1,7 @@
 """Does each pure module's own test file reach all of that module, alone? `python -m tools.own_coverage [MODULE…]`
 
-Coverage of the whole suite hides a module that only other modules' tests touch. Here each test file
-runs by itself, and every line and branch of its module must be reached. A module of nothing but
+Coverage of the whole suite hides a module that only other modules' tests touch. Here the test files of
+each module run by themselves, and every line and branch of its module must be reached. A module of nothing but
 declarations needs no tests of its own.
 """
 
@@ -57,7 +57,7 @@ _OF_OTHER_SOURCES = {"acp": "acp_", "sdk": "sdk_"}  # their tests stand beside t
 class Module(NamedTuple):
     name: str
     source: Path
-    test: Path
+    tests: list[Path]  # `test_<module>.py`, and `test_<module>_….py` for its parts
 
 
 def modules() -> Iterator[Module]:
@@ -70,8 +70,13 @@ def modules() -> Iterator[Module]:
                 yield Module(
                     name=".".join(["cursor_gateway", *path.with_suffix("").parts]),
                     source=source,
-                    test=ROOT / "tests" / folder / f"test_{which}{source.stem}.py",
+                    tests=_tests(ROOT / "tests" / folder, source, f"test_{which}{source.stem}"),
                 )
+
+
+def _tests(folder: Path, source: Path, name: str) -> list[Path]:
+    others = {f"test_{other.stem}" for other in source.parent.glob("*.py")} - {name}
+    return [path for path in [folder / f"{name}.py", *sorted(folder.glob(f"{name}_*.py"))] if path.stem not in others]
 
 
 def _does_something(source: Path) -> bool:
@@ -110,12 +115,13 @@ def unreached(report: dict[str, Any], source: str) -> list[str]:
 
 def complaint(module: Module) -> str:
     """What is wrong with this module's own tests; empty when nothing is."""
-    test = module.test.relative_to(ROOT)
-    if not module.test.exists():
+    tests = [str(test.relative_to(ROOT)) for test in module.tests]
+    test = tests[0]
+    if not module.tests[0].exists():
         return f"{module.name}: {test} does not exist"
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "coverage.json")
-        arguments = [str(test), "-q", "--no-header", "--assert=plain", "--hypothesis-profile=quick"]
+        arguments = [*tests, "-q", "--no-header", "--assert=plain", "--hypothesis-profile=quick"]
         arguments += ["-p", "no:cacheprovider", "-p", "no:xdist"]
         arguments += [f"--cov={module.name}", "--cov-branch", f"--cov-report=json:{report}"]
         os.environ["COVERAGE_FILE"] = str(Path(folder, "data"))

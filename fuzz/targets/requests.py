@@ -25,8 +25,7 @@ from cursor_gateway.model.documents import (
     PlanMetadata,
     make_document,
 )
-from cursor_gateway.model.images import Image, read_image
-from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.messages import Image, UserMessage, read_image
 from cursor_gateway.prompting.fingerprints import Scope, fingerprint
 from cursor_gateway.prompting.prompt import render
 from cursor_gateway.prompting.replies import answers_message, plan_message

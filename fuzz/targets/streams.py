@@ -14,10 +14,9 @@ from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.dialects.documents.encoder import SseEncoder, encode_response
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, UnusableInput
-from cursor_gateway.model.actions import Outcome
-from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.agent_events import AgentEvent, Outcome
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.sources.acp.calls import call_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted

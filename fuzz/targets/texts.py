@@ -24,7 +24,7 @@ from cursor_gateway.model.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.model.run_info import Fences, RunInfo
+from cursor_gateway.model.requests import Fences, RunInfo
 from cursor_gateway.render.html import render_answer, render_page
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.sources.acp.trailers import TrailerWatch
@@ -32,9 +32,9 @@ from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
 from cursor_gateway.sources.cursor.models import is_known, nearest, parse_models
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.stages.cutting import Cutter
-from cursor_gateway.stages.searchable import Words
+from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.stages.summary import one_line
-from cursor_gateway.store.search import query_words, searchable, snippet
+from cursor_gateway.store.texts import query_words, searchable, snippet
 from fuzz.target import Target, cuttings, dice, text_of
 from tests.laws.laws import assemble, assert_says_exactly, assert_well_formed
 from tests.laws.laws import joined as joined_events

@@ -24,8 +24,10 @@ from cursor_gateway.dialects.documents.request import OfferedTool as OfferedTool
 from cursor_gateway.dialects.documents.request import PermissionAnswer as PermissionAnswer
 from cursor_gateway.dialects.documents.request import QuestionAnswer as QuestionAnswer
 from cursor_gateway.dialects.documents.request import ToolAnswer as ToolAnswer
-from cursor_gateway.dialects.text import TextEncoder as TextEncoder
+from cursor_gateway.dialects.replies import TextEncoder as TextEncoder
 from cursor_gateway.errors import Failure as Failure
+from cursor_gateway.model.answers import PermissionEntry as PermissionEntry
+from cursor_gateway.model.answers import PermissionList as PermissionList
 from cursor_gateway.model.changes import CommitRequest as CommitRequest
 from cursor_gateway.model.changes import CommitResult as CommitResult
 from cursor_gateway.model.changes import ConversationChanges as ConversationChanges
@@ -92,18 +94,16 @@ from cursor_gateway.model.history import ConversationDetail as ConversationDetai
 from cursor_gateway.model.history import ConversationEntry as ConversationEntry
 from cursor_gateway.model.history import MessageEntry as MessageEntry
 from cursor_gateway.model.history import RunEntry as RunEntry
-from cursor_gateway.model.permissions import PermissionEntry as PermissionEntry
-from cursor_gateway.model.permissions import PermissionList as PermissionList
-from cursor_gateway.model.run_info import Fences as Fences
-from cursor_gateway.model.run_info import Include as Include
-from cursor_gateway.model.run_info import RunInfo as RunInfo
+from cursor_gateway.model.requests import Fences as Fences
+from cursor_gateway.model.requests import Include as Include
+from cursor_gateway.model.requests import RunInfo as RunInfo
 from cursor_gateway.reader import DocumentReader as DocumentReader
 from cursor_gateway.reader import aread_events as aread_events
 from cursor_gateway.reader import aread_response as aread_response
 from cursor_gateway.reader import read_events as read_events
 from cursor_gateway.reader import read_response as read_response
 from cursor_gateway.reader import whole_line as whole_line
-from cursor_gateway.stages.transcript import Transcript as Transcript
+from cursor_gateway.stages.run_state import Transcript as Transcript
 from cursor_gateway.wire.sse import SseDecoder as SseDecoder
 from cursor_gateway.wire.sse import SseEvent as SseEvent
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 from cursor_gateway.wire.lines import LineSplitter
 
 

@@ -19,7 +19,7 @@ from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import Fences, WhenBusy, WhenClientLeaves
 
 T = TypeVar("T", bound=Struct)
 

@@ -15,11 +15,10 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
-from cursor_gateway.model.actions import Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, merge_deltas
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question, merge_deltas
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.base import Offered, Turn
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.sdk import source as sdk_source

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.cli.conversations import ago
+from cursor_gateway.cli.commands.conversations import ago
 from cursor_gateway.demo import recordings
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import (
@@ -48,7 +48,7 @@ from cursor_gateway.model.documents import (
     Usage,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.export import WholeConversation, as_json, as_markdown, as_text, whole
 from cursor_gateway.sources.process_groups import members
@@ -187,7 +187,8 @@ def test_how_many(history: Path) -> None:
 
 def test_json_is_what_the_api_says(history: Path) -> None:
     first, *_ = entries()
-    assert first.keys() == {"id", "title", "created", "updated", "workspace", "mode", "model", "isRunning", "pinned"}
+    fields = {"id", "title", "created", "updated", "workspace", "mode", "model", "isRunning", "pinned", "client"}
+    assert first.keys() == fields
     assert on_a_terminal("conversations", "--json")[1].startswith("[\n  {\n")
 
 

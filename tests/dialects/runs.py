@@ -25,7 +25,7 @@ from cursor_gateway.model.documents import (
     WaitingCall,
     make_document,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 
 USAGE = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
 RUN = RunView(

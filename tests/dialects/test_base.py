@@ -19,7 +19,7 @@ from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from tests.dialects.descriptions import SAMPLE
 

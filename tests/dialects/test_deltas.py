@@ -19,8 +19,8 @@ from cursor_gateway.dialects.deltas import (
     WholeAnswer,
     action_text,
     add_usage,
+    refusal_line,
 )
-from cursor_gateway.dialects.marked import refusal_line
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
     ContentDelta,

@@ -6,7 +6,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.chat.dialect import ChatReply
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.requests import CursorOptions
 from cursor_gateway.errors import AgentCrashed, AgentMissing, GatewayError, TooManyRuns, WebSocketRefused
 from tests.dialects.descriptions import SAMPLE
 

@@ -9,15 +9,14 @@ from msgspec import UNSET
 
 from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
-from cursor_gateway.dialects.deltas import AgentTools
+from cursor_gateway.dialects.deltas import AgentTools, refusal_line, without_marked
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
-from cursor_gateway.dialects.marked import refusal_line, without_marked
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
+from cursor_gateway.dialects.replies import TextEncoder
 from cursor_gateway.dialects.responses.encoder import ResponseStream
 from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.text import TextEncoder
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -44,11 +43,10 @@ from cursor_gateway.model.documents import (
     document_type,
     whole_response,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import RunState, Transcript
 from tests import anthropic_shapes, responses_shapes
 from tests.laws.folds import fold_chunks, fold_documents, frames_of, read_ndjson, read_sse
 

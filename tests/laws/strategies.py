@@ -8,21 +8,28 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated, RunCancelled
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
+    Action,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    Command,
     CommandOutput,
+    FileEdit,
     Notice,
+    OtherTool,
+    Outcome,
+    Plan,
     PromptEchoed,
+    Question,
     RunFailed,
     RunFinished,
     RunStarted,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,
@@ -37,8 +44,8 @@ from cursor_gateway.model.documents import (
     PlanTodo,
     TodoChange,
 )
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.messages import Image
+from cursor_gateway.model.requests import RunInfo
 from tests.laws.agent import (
     Asks,
     Ends,

@@ -6,7 +6,7 @@ import pytest
 
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.documents import ErrorDocument
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from tests.laws.agent import whole
 from tests.laws.laws import (
     RUN,

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story, Thinks, play
 from tests.laws.laws import (
     assemble,

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import ReplyStart, RunView
-from cursor_gateway.dialects.marked import MARK
+from cursor_gateway.dialects.deltas import MARK
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
 from cursor_gateway.dialects.messages.encoder import PING
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from tests.anthropic_shapes import Error, Message, Text, ToolUse, events_of, fold, read_message, text_of
 from tests.laws import laws
 from tests.laws.agent import Recording

@@ -5,14 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.dialects.replies import Resumed, numbered
 from cursor_gateway.dialects.responses.encoder import ResponseFold, ResponseStream
 from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
-from cursor_gateway.dialects.resuming import Resumed, numbered
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent, Paused
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.wire.sse import SseDecoder
 from tests.laws.agent import Recording, Story, play
 from tests.laws.laws import assemble, read, replies, text_of

@@ -20,7 +20,7 @@ from cursor_gateway.markdown.fences import (
     Tag,
     read_info,
 )
-from cursor_gateway.model.run_info import Fences
+from cursor_gateway.model.requests import Fences
 from tests.strategies import MARKDOWN, assert_linear, chunks, cut, examples, markdown, outputs, places, work
 
 COMMONMARK = MarkdownIt("commonmark")

@@ -1,7 +1,7 @@
 """The options of a run, which every API has."""
 
 from cursor_gateway.dialects.documents.request import ChatRequest
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.requests import CursorOptions
 from cursor_gateway.model.requests import AgentRequest, RunOptionFields, RunOptions, run_options
 
 

@@ -7,6 +7,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationDocument,
@@ -20,7 +21,6 @@ from cursor_gateway.model.documents import (
     TextMetadata,
     make_document,
 )
-from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.prompting.replies import (
     answers_message,
     decisions_in,

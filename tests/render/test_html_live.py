@@ -40,7 +40,7 @@ from cursor_gateway.model.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.render.html import (
     Added,
     Appended,

@@ -9,6 +9,7 @@ from itertools import product
 import pytest
 
 from cursor_gateway.demo import recordings
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import (
     ChatResponse,
     PermissionRequest,
@@ -17,7 +18,6 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.html import code, page_style, render_page

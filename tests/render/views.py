@@ -5,7 +5,7 @@ from io import StringIO
 
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, DocumentStarted
 from cursor_gateway.model.documents import Metadata, document_type, make_document
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import DocumentReader
 from cursor_gateway.render.terminal import TerminalView, make_console
 from tests.render.screen import screen

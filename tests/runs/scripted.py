@@ -11,12 +11,12 @@ from cursor_gateway.errors import Failure, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 from cursor_gateway.store.base import Idempotency, Store
 from tests.store import making
 from tests.store.blocking import at_once as at_once

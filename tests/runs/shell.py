@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.actions import Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import Message, ToolMessage

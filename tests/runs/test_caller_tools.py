@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from cursor_gateway.model.actions import Command, Outcome
-from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Command, Outcome, ToolEnded, ToolStarted
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
 from cursor_gateway.model.documents import TerminalCommandDocument

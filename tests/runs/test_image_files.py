@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import NotFound
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.runs.image_files import (
     AttachedImage,
     ImagePlace,

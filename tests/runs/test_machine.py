@@ -27,10 +27,12 @@ from cursor_gateway.errors import (
     SessionLost,
     ShuttingDown,
 )
-from cursor_gateway.model.actions import Command as ShellCommand
-from cursor_gateway.model.actions import OtherTool, Outcome, Plan, Question
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -39,10 +41,10 @@ from cursor_gateway.model.agent_events import (
     ToolEnded,
     ToolStarted,
 )
+from cursor_gateway.model.agent_events import Command as ShellCommand
 from cursor_gateway.model.caller_tools import AutoTool, NamedTool, NoTool, Offer, RequiredTool, Tool, ToolResult
 from cursor_gateway.model.document_events import Paused
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Image, ToolMessage, UserMessage
 from cursor_gateway.runs import machine as tables
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.machine import (

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import ApprovalForbidden, InvalidRequest
+from cursor_gateway.model.answers import Decision, Permission, PermissionEntry
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.model.permissions import Decision, Permission, PermissionEntry
 from cursor_gateway.runs import permissions as module
 from cursor_gateway.runs.permissions import Permissions
 

@@ -30,9 +30,8 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.caller_tools import Offer, Tool
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.run_info import WhenBusy
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.requests import WhenBusy
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
 from cursor_gateway.runs.continuation import continuation_of

@@ -21,9 +21,8 @@ from cursor_gateway import (
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.agent_events import CallerAwaited, CallerToolAnswered, CallerToolAsked, RunFinished
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
-from cursor_gateway.model.document_events import Paused
+from cursor_gateway.model.document_events import Paused, StreamEvent, StreamEventType
 from cursor_gateway.model.documents import MODES, DocumentType
-from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
 from tests.laws.laws import RUN, assemble, response_so_far
 from tests.schema.specification import needs_specification
 from tests.schema.test_specification import PAYLOADS

@@ -6,7 +6,7 @@ from typing import cast
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.sources.base import Source, SourceState, Turn

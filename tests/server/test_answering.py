@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.agent_events import Plan, Question
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOption, ClarificationQuestion
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.run import Run

@@ -3,8 +3,7 @@
 import asyncio
 import threading
 
-from cursor_gateway.server.bodies import parse_body
-from cursor_gateway.server.unread import UnreadReplies
+from cursor_gateway.server.bodies import UnreadReplies, parse_body
 
 
 def test_only_much_is_read_beside_the_loop() -> None:

@@ -25,9 +25,8 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.server.checked_runs import CheckedRun
 from cursor_gateway.server.replies import fold_run, reply_stream
-from cursor_gateway.server.streaming import EventStream, Reading, view_of
+from cursor_gateway.server.streaming import CheckedRun, EventStream, Reading, view_of
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.openai_shapes import read_stream

@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.chat.openapi import MEANINGS as CHAT_MEANINGS
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.openapi import MEANINGS as DOCUMENTS_MEANINGS
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, OWN_ERRORS, Errors
-from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.messages.request import countable
 from cursor_gateway.dialects.messages.request import read_request as read_messages_request
-from cursor_gateway.dialects.responses.failures import RESPONSES_ERRORS
+from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.responses.request import read_request as read_responses_request
+from cursor_gateway.dialects.responses.shapes import RESPONSES_ERRORS
 from cursor_gateway.errors import (
     AgentError,
     AnswerUnfit,
@@ -37,7 +37,7 @@ from cursor_gateway.errors import (
     UnusableInput,
     WebSocketRefused,
 )
-from cursor_gateway.model.images import read_image
+from cursor_gateway.model.messages import read_image
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.app import build_app

@@ -10,10 +10,10 @@ from starlette.requests import Request
 from cursor_gateway.dialects.documents.dialect import documents_dialect
 from cursor_gateway.errors import TooManyRequests
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
+from cursor_gateway.server.bodies import UnreadReplies
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.replies import RouteEndpoint
 from cursor_gateway.server.streaming import Reading, _step
-from cursor_gateway.server.unread import UnreadReplies
 from cursor_gateway.settings import Settings
 
 LARGE = b"x" * 100_000

@@ -10,16 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    FileEdit,
     Notice,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
     RunFailed,
     RunFinished,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
     TitleGiven,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.deltas import AgentTools
-from cursor_gateway.model.actions import Outcome
-from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Outcome, ToolEnded, ToolStarted
 from cursor_gateway.sources.acp.calls import call_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder
 from cursor_gateway.wire.payload import Fields

@@ -15,17 +15,23 @@ from msgspec import UNSET
 
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.errors import AgentError, ModelUnavailable
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    FileEdit,
+    OtherTool,
+    Plan,
+    Question,
     RunFailed,
     RunFinished,
     TextDelta,
     ThinkingDelta,
+    TodoUpdate,
     ToolEnded,
     ToolStarted,
     Unrecognized,
 )
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationAnswer,
@@ -35,15 +41,14 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
     document_type,
 )
-from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.tools import _TABLE
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 from tests.agent.acp_player import messages_of, whole_session
 from tests.agent.install import install
 from tests.laws.laws import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import Plan, Question
+from cursor_gateway.model.agent_events import Plan, Question
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.acp.connection import Session
 from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.running import Policy, RunningTurn

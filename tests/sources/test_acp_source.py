@@ -13,23 +13,28 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentError, Failure, GatewayError
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    FileEdit,
+    OtherTool,
+    Plan,
     PromptEchoed,
+    Question,
     RunFailed,
     RunFinished,
     RunStarted,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,
 )
+from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Decision, Permission
 from cursor_gateway.sources.acp.pool import PoolOptions
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import LONGEST_LINE, Offered, Turn

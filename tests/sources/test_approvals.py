@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import Command, OtherTool, Outcome, Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Command,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
+    RunFinished,
+    ToolEnded,
+    ToolStarted,
+)
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.cursor.approvals import Answer, Approvals
 from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy
 

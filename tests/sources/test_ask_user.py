@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.actions import Question
+from cursor_gateway.model.agent_events import Question
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.prompting.structured import violation

@@ -7,11 +7,15 @@ from typing import Any
 import pytest
 
 from cursor_gateway.errors import RunCancelled
-from cursor_gateway.model.actions import Action, Command, OtherTool, Outcome, Question
 from cursor_gateway.model.agent_events import (
+    Action,
     AgentEvent,
+    Command,
     Notice,
+    OtherTool,
+    Outcome,
     PromptEchoed,
+    Question,
     RunFailed,
     RunFinished,
     RunStarted,

@@ -6,8 +6,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.actions import Action, Command, OtherTool, Outcome
-from cursor_gateway.model.agent_events import AgentEvent, CommandOutput, TextDelta, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import (
+    Action,
+    AgentEvent,
+    Command,
+    CommandOutput,
+    OtherTool,
+    Outcome,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+)
 from cursor_gateway.sources.cursor.gated_calls import GatedCalls, is_gated
 from cursor_gateway.sources.cursor.permission_questions import REJECTED
 from tests.laws.strategies import examples

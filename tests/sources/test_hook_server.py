@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import OtherTool, Plan, Question
-from cursor_gateway.model.agent_events import ToolStarted
+from cursor_gateway.model.agent_events import OtherTool, Plan, Question, ToolStarted
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.cursor import hook_program, hook_server
 from cursor_gateway.sources.cursor.approvals import ALLOWED, Approvals
 from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy

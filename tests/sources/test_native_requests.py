@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from msgspec import UNSET
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import Tool
 from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff
 from cursor_gateway.sources.cursor.native_requests import translate

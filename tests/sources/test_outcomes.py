@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.sources.cursor.outcomes import read_outcome, snake, timed
 
 ENDINGS: dict[str, tuple[dict[str, Any], Outcome]] = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import PermissionRequest
 from cursor_gateway.sources.cursor.permissions import explained, needed, parsed, wrong_rules
 

@@ -7,11 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentCrashed, AgentTimedOut
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, Plan, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
     CommandOutput,
+    FileEdit,
     Notice,
+    OtherTool,
+    Outcome,
+    Plan,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -19,6 +23,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,

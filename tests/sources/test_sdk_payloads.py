@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from cursor_sdk import RunStreamEvent
 
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Outcome, TodoUpdate
+from cursor_gateway.model.agent_events import Command, FileEdit, OtherTool, Outcome, TodoUpdate
 from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.sources.sdk.payloads import plain, protocol_arguments, protocol_result, size_of
 

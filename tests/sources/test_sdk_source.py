@@ -28,15 +28,19 @@ from cursor_gateway.errors import (
     ModelUnavailable,
     ShuttingDown,
 )
-from cursor_gateway.model.actions import Command, FileEdit, OtherTool, Plan, TodoUpdate
 from cursor_gateway.model.agent_events import (
     AgentEvent,
+    Command,
+    FileEdit,
+    OtherTool,
+    Plan,
     RunFailed,
     RunFinished,
     RunStarted,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cursor_gateway.model.caller_tools import Tool, ToolResult
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.sources.sdk.tools import content_of, definitions, guarded
 
 

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.actions import Plan, Question
-from cursor_gateway.model.agent_events import RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import Plan, Question, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.cursor.ask_user import INVALID, NOBODY, UserTool
 from cursor_gateway.sources.cursor.user_questions import UserQuestions
 

@@ -7,14 +7,20 @@ import pytest
 from msgspec import UNSET
 
 from cursor_gateway.errors import AgentCrashed, AgentUnauthenticated
-from cursor_gateway.model.actions import INTERRUPTED, Action, Command, FileEdit, OtherTool, Outcome, Plan
 from cursor_gateway.model.agent_events import (
+    INTERRUPTED,
+    Action,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    Command,
     CommandOutput,
+    FileEdit,
     Notice,
+    OtherTool,
+    Outcome,
+    Plan,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -63,11 +69,11 @@ from cursor_gateway.model.documents import (
     WaitingCall,
     document_type,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
-from cursor_gateway.stages.refusals import Refusals
 from cursor_gateway.stages.tokens import estimate_tokens
-from cursor_gateway.stages.turns import Turns
+from cursor_gateway.stages.tool_documents import Refusals
+from cursor_gateway.stages.usage import Turns
 
 Summary: TypeAlias = tuple[object, ...]
 Step: TypeAlias = tuple[AgentEvent, list[Summary]]
@@ -715,6 +721,22 @@ def test_the_agents_payload_is_sent_to_those_who_ask(include: frozenset[Any], pa
     (document,) = documents([ToolEnded("c", SHELL, Outcome(), payload=payload)], run)
     assert isinstance(document, TerminalCommandDocument)
     assert document.metadata.raw == raw
+
+
+@pytest.mark.parametrize(
+    ("include", "counts", "context"),
+    [
+        ({"context"}, TokenCounts(prompt=900, completion=40), 940),
+        ({"context"}, TokenCounts(prompt=-1, completion=40), UNSET),
+        ({"context"}, None, UNSET),  # an estimate from the text would leave out what the agent adds
+        ({"raw"}, TokenCounts(prompt=900, completion=40), UNSET),
+    ],
+)
+def test_the_size_of_the_context_is_sent_to_those_who_ask_if_the_agent_reports_it(
+    include: set[Any], counts: TokenCounts | None, context: Any
+) -> None:
+    run = RunInfo(id="chat_1", created="", include=include)
+    assert envelope([TextDelta("a"), RunFinished(usage=counts)], run).metadata.context_tokens == context
 
 
 # --- the envelope -----------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
 from cursor_gateway.errors import AgentCrashed, RunCancelled
-from cursor_gateway.model.actions import INTERRUPTED
 from cursor_gateway.model.agent_events import (
+    INTERRUPTED,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
@@ -56,11 +56,10 @@ from cursor_gateway.model.documents import (
     make_document,
 )
 from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import RunState, Transcript
 from cursor_gateway.store.batches import decode, encode
 from tests.laws.laws import assert_well_formed, response_so_far, text_of
 from tests.scenarios.golden import Scenario, scenarios

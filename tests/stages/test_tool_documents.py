@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from cursor_gateway.model.actions import (
+from cursor_gateway.model.agent_events import (
     INTERRUPTED,
     RUNNING,
     WAITING,
@@ -33,7 +33,7 @@ from cursor_gateway.model.documents import (
     ToolCallMetadata,
     document_type,
 )
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.stages.tool_documents import ToolType, action_of, answered, content_of, metadata_of, started
 
 DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from cursor_gateway.cli.main import cli
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.document_events import StreamEventType
 from cursor_gateway.model.documents import DocumentType
-from cursor_gateway.model.stream_events import StreamEventType
 from cursor_gateway.schema import json_schema
 from cursor_gateway.sources.cursor import tools
 from tools.reference import __main__ as reference

@@ -23,7 +23,7 @@ FILES = {
     ),
     "dialects/base.py": "class Form: ...\n\nclass _Own: ...\n\nReply: TypeAlias = str\n",
     "dialects/chat.py": "class Form: ...\n\nclass _Own: ...\n\nclass Reply: ...\n",
-    "dialects/text.py": "class Form: ...\n",
+    "dialects/replies.py": "class Form: ...\n",
 }
 
 

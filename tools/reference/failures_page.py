@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, error_body, error_in_stream
-from cursor_gateway.dialects.messages.errors import ANTHROPIC_ERRORS, error_response, stream_error
-from cursor_gateway.dialects.responses.failures import response_error
+from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS, error_response, stream_error
+from cursor_gateway.dialects.responses.shapes import response_error
 from cursor_gateway.errors import Failure
 from tests.failure_table import FAILURES, MISSING, ROWS, SET, TOO_MANY, Counted, Program, Row, attempts
 from tools.reference.markdown import page, table

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from cursor_gateway.dialects.errors import error_body, for_retrying_clients
-from cursor_gateway.dialects.messages.errors import error_response
+from cursor_gateway.dialects.messages.shapes import error_response
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.sources.cursor import outcomes
 from cursor_gateway.sources.cursor.command import INSTALL_COMMAND

@@ -8,7 +8,7 @@ from cursor_gateway.cli.output import write_json, write_text
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, fenced
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 
 Form: TypeAlias = Literal["view", "json", "text"]
 

@@ -11,6 +11,7 @@ from typing import TypeAlias
 import click
 
 from cursor_gateway.dialects.documents.request import AnswerRequest, PermissionAnswer, QuestionAnswer
+from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Paused
 from cursor_gateway.model.documents import (
     ClarificationDocument,
@@ -19,7 +20,6 @@ from cursor_gateway.model.documents import (
     PermissionRequest,
     ToolTrace,
 )
-from cursor_gateway.model.permissions import Decision
 from cursor_gateway.render.visible import visible, visible_line
 
 Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # returns the id of the run that continues

@@ -32,7 +32,7 @@ from cursor_gateway.dialects.documents.request import (
     QuestionAnswer,
     ToolAnswer,
 )
-from cursor_gateway.model.answers import Decision
+from cursor_gateway.model.answers import PermissionList, PlanChoice
 from cursor_gateway.model.changes import (
     CommitRequest,
     CommitResult,
@@ -43,9 +43,14 @@ from cursor_gateway.model.changes import (
     RevertRequest,
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope
-from cursor_gateway.model.history import ConversationDetail, ConversationEntry, ConversationList
-from cursor_gateway.model.logins import DeviceEntry, DeviceList, LoginLink
-from cursor_gateway.model.permissions import PermissionList
+from cursor_gateway.model.history import (
+    ConversationDetail,
+    ConversationEntry,
+    ConversationList,
+    DeviceEntry,
+    DeviceList,
+    LoginLink,
+)
 from cursor_gateway.model.requests import RunOptionFields
 
 T = TypeVar("T")
@@ -108,7 +113,7 @@ class AnswerFields(TypedDict, total=False):
 
     tool_results: Iterable[ToolAnswer] | None
     answers: Iterable[QuestionAnswer] | None
-    plan: Decision | None
+    plan: PlanChoice | None
     text: str  # beside `plan`: what the agent should know about the decision
     permissions: Iterable[PermissionAnswer] | None
 

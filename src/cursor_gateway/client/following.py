@@ -33,7 +33,7 @@ from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import UnusableInput
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, source_text
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import Transcript
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
 _LEAVE_SECONDS = 5.0  # closing should not wait long

@@ -19,8 +19,7 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.model.requests import AgentRequest
-from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
+from cursor_gateway.model.requests import AgentRequest, RunInfo, WhenClientLeaves
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- replies ----------------------------------------------------------------------------------------

@@ -5,13 +5,13 @@ the end. The end is where the run is done, where it pauses for its caller, or wh
 makes deltas of events, and `AnswerFold` joins them into an `WholeAnswer`. A dialect only has to encode them.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.actions import action_of
-from cursor_gateway.dialects.marked import question_of, refusal_line
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -29,11 +29,72 @@ from cursor_gateway.model.document_events import (
     reply_usage,
     source_text,
 )
-from cursor_gateway.model.documents import Document, PlanDocument, RefusedCall, ToolCallDocument, Usage
+from cursor_gateway.model.documents import (
+    ClarificationDocument,
+    ClarificationQuestion,
+    Document,
+    PlanDocument,
+    RefusedCall,
+    ToolCallDocument,
+    Usage,
+)
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import one_line
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+# --- text that the gateway adds, marked so that it is recognized when a client sends it back --------
+
+
+# The second character is invisible: no agent writes it by chance.
+MARK = "▸\u2063 "
+_LONGEST_COMMAND = 120  # characters of a command in a line
+
+
+def marked(text: str) -> str:
+    return f"{MARK}{text}"
+
+
+def is_marked(text: str) -> bool:
+    return text.lstrip().startswith(MARK)
+
+
+def without_marked(text: str) -> str:
+    """The agent's own text: empty if this one is marked; without a last line that is."""
+    if is_marked(text):
+        return ""
+    said, mark, line = text.rpartition(MARK)
+    return said.rstrip() if mark and said[-1:].isspace() and "\n" not in line.strip() else text
+
+
+def refusal_line(calls: Sequence[RefusedCall]) -> str:
+    """What was not run, and where a person can allow it, in one line; empty if nobody can."""
+    allowed = [call for call in calls if call.link]
+    if not allowed:
+        return ""
+    first, others = allowed[0], len(allowed) - 1
+    subject = " ".join(first.subject.split()).replace("`", "'")
+    shown = subject if len(subject) <= _LONGEST_COMMAND else f"{subject[: _LONGEST_COMMAND - 1]}…"
+    more = f" (and {others} more)" if others else ""
+    where = first.url or f"on the gateway's page, at {first.link}"
+    return marked(f"The agent was not allowed to run `{shown}`{more}. Allow it: {where}")
+
+
+def question_of(document: Document) -> str:
+    """What the agent asks the user, and nobody has answered; empty for anything else.
+
+    A request for permission is not included: it cannot be granted by the next message.
+    """
+    match document:
+        case ClarificationDocument(metadata=metadata) if not metadata.answers and not metadata.permission:
+            return "\n\n".join(map(_question, metadata.questions))
+        case _:
+            return ""
+
+
+def _question(question: ClarificationQuestion) -> str:
+    return "\n".join([question.text, *(f"- {option.label}" for option in question.options)])
+
 
 AgentTools: TypeAlias = Literal["reasoning", "tool_calls", "none"]  # how the agent's own tools are shown
 FinishReason: TypeAlias = Literal["stop", "length", "tool_calls"]

@@ -1,6 +1,6 @@
 """The parts of an OpenAPI 3.1 document: operations, parameters, replies, errors and schemas.
 
-Each dialect describes its own paths in its `openapi.py`, and `server/openapi_paths.py` the others; `server/openapi.py`
+Each dialect describes its own paths in its `openapi.py`, and `server/openapi.py` the others; `server/openapi.py`
 puts everything together. Schemas come from the msgspec types, errors from the classes in `errors`, and the examples
 of replies from a sample run through the dialect's own encoders, so none of them can fall behind.
 """
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from cursor_gateway import errors
 from cursor_gateway.dialects.base import Reply, ReplyStart, Sample
 from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_clients
-from cursor_gateway.dialects.options import CursorOptions, header_names
+from cursor_gateway.dialects.requests import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
 
 Json = dict[str, Any]

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from cursor_gateway.markdown.blocks import BlockParser, Closed, Content, Opened
 from cursor_gateway.markdown.blocks import Prose as ProseLine
-from cursor_gateway.model.run_info import Fences
+from cursor_gateway.model.requests import Fences
 
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r)")
 _OPENING = frozenset(" \t>`~-+*0123456789")  # characters that a line with an opening fence may start with

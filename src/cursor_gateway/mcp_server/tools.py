@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.documents.request import PermissionAnswer, QuestionAnswer
-from cursor_gateway.model.answers import Decision
+from cursor_gateway.model.answers import PlanChoice
 from cursor_gateway.schema.json_schema import json_schema
 
 _RunId: TypeAlias = Annotated[str, Meta(min_length=1, description="The `id` of a result of `ask`, `run` or `answer`.")]
@@ -49,7 +49,7 @@ class AnswerArguments(_Arguments, frozen=True, kw_only=True):
     answers: Annotated[
         list[QuestionAnswer] | None, Meta(description="Answers to the questions of a `clarification` document.")
     ] = None
-    plan: Annotated[Decision | None, Meta(description="The decision about a `plan` document.")] = None
+    plan: Annotated[PlanChoice | None, Meta(description="The decision about a `plan` document.")] = None
     text: Annotated[str, Meta(description="With `plan`: what the agent should know about the decision.")] = ""
     permissions: Annotated[
         list[PermissionAnswer] | None,

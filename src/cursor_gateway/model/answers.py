@@ -1,15 +1,65 @@
-"""What a caller answers a run that waits, or what its agent has asked."""
+"""What a caller answers a run that waits, or what its agent has asked: results, answers, decisions, permissions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.permissions import Permission
 
-Decision: TypeAlias = Literal["accept", "reject"]  # about a plan
+# --- permissions ------------------------------------------------------------------------------------
+
+
+Decision: TypeAlias = Literal["once", "conversation", "workspace", "deny"]
+
+
+class Permission(Struct, frozen=True):
+    decision: Decision
+    reason: str = ""  # for the agent, with `deny`
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.decision != "deny"
+
+
+class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A decision. `conversation` and `workspace` are rules that apply until they are revoked."""
+
+    id: Annotated[str, Meta(description="The id, for revoking it.")]
+    decision: Annotated[Decision, Meta(description="The decision.")]
+    rules: Annotated[list[str], Meta(description="What it allows, in the form of the agent's own configuration.")]
+    subject: Annotated[str, Meta(description="What the agent wanted to do.")]
+    reason: Annotated[str, Meta(description="Why it was denied.")] = ""
+    workspace: Annotated[str, Meta(description="The workspace in which it was decided.")]
+    conversation_id: Annotated[str, Meta(description="The conversation in which it was decided.")]
+    chat_id: Annotated[str, Meta(description="The run that asked.")]
+    document_id: Annotated[str, Meta(description="The document that asked.")]
+    created: Annotated[str, Meta(description="When it was decided: ISO 8601, UTC.")]
+
+    def applies_to(self, conversation_id: str, workspace: str) -> bool:
+        """Whether its rules hold for a run there."""
+        match self.decision:
+            case "conversation":
+                return self.conversation_id == conversation_id
+            case "workspace":
+                return self.workspace == workspace
+            case "once" | "deny":
+                return False
+
+
+class PermissionList(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The caller's decisions and the operator's rules."""
+
+    permissions: Annotated[list[PermissionEntry], Meta(description="The caller's own decisions, newest first.")]
+    settings: Annotated[list[str], Meta(description="The rules of the setting `allow`, which apply to everyone.")]
+    can_allow: Annotated[
+        bool, Meta(description="False if `permissions` is set to `deny`; decisions then have no effect.")
+    ]
+    allows_everything: Annotated[bool, Meta(description="True if `force` is set.")]
+
+
+PlanChoice: TypeAlias = Literal["accept", "reject"]  # about a plan
 
 
 class ToolResults(Struct, frozen=True, tag="results"):
@@ -21,7 +71,7 @@ class QuestionAnswers(Struct, frozen=True, tag="answers"):
 
 
 class PlanDecision(Struct, frozen=True, tag="plan"):
-    decision: Decision
+    decision: PlanChoice
     text: str = ""
 
 

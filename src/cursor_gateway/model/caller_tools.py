@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.wire.payload import too_deep
 
 LARGEST_SCHEMA = 128 * 1024  # bytes: checking a schema of this size blocks the event loop for a second

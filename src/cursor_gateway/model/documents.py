@@ -401,6 +401,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     recording: ReplayedRecording | UnsetType = UNSET  # extension: no agent ran, this was replayed
     fallback: str | UnsetType = UNSET  # extension: the backend that answered in place of one that failed
     warm: bool | UnsetType = UNSET  # extension: true if the agent was ready before the run
+    context_tokens: int | UnsetType = UNSET  # extension: what the conversation fills of the model's context
 
 
 class Envelope(_Wire, frozen=True, kw_only=True):

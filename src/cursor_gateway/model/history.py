@@ -1,4 +1,4 @@
-"""The history as the API returns it: conversations, messages and runs."""
+"""What the API lists: conversations with their messages and runs, and the devices of a shared gateway."""
 
 from typing import Annotated, Literal, TypeAlias
 
@@ -55,7 +55,7 @@ class ConversationLink(Struct, frozen=True, kw_only=True):
 class LinkList(Struct, frozen=True, kw_only=True, rename="camel"):
     """The caller's conversations that have a read-only link."""
 
-    conversations: Annotated[list[ConversationEntry], Meta(description="The newest link first.")]
+    conversations: Annotated[list[ConversationEntry], Meta(description="The newest hundred, by last use.")]
     can_create: Annotated[bool, Meta(description="False if `public_links` is off; links then lead nowhere.")]
 
 
@@ -122,3 +122,40 @@ class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="c
 
     messages: Annotated[list[MessageEntry], Meta(description="The messages.")]
     runs: Annotated[list[RunEntry], Meta(description="The runs, oldest first.")]
+
+
+# --- devices that may log in ------------------------------------------------------------------------
+
+
+class LoginRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """A login."""
+
+    code: Annotated[str, Meta(description="The code from the link.", max_length=200)]
+
+
+class LoginKey(Struct, frozen=True):
+    """The key of a device that has logged in."""
+
+    key: Annotated[str, Meta(description="An API key for this device.")]
+
+
+class LoginLink(Struct, frozen=True):
+    """A link with which one device can log in."""
+
+    url: Annotated[str, Meta(description="The link. Open it on the device.")]
+    expires_at: Annotated[int, Meta(description="When it expires, in seconds since 1970.")]
+
+
+class DeviceEntry(Struct, frozen=True):
+    """A device that has logged in."""
+
+    id: Annotated[str, Meta(description="Its id.")]
+    name: Annotated[str, Meta(description="What it calls itself (`User-Agent`).")]
+    created_at: Annotated[int, Meta(description="When it logged in, in seconds since 1970.")]
+    expires_at: Annotated[int, Meta(description="When it must log in again, in seconds since 1970.")]
+
+
+class DeviceList(Struct, frozen=True):
+    """The devices that have logged in."""
+
+    devices: Annotated[list[DeviceEntry], Meta(description="The oldest first.")]

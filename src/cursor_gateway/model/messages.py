@@ -1,8 +1,13 @@
-"""A conversation as callers send it: messages of four kinds."""
+"""A conversation as callers send it: messages of four kinds, and images."""
 
+import base64
+import hashlib
+import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TypeAlias
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -89,3 +94,77 @@ def has_content(message: Message) -> bool:
             return True
         case _:
             return bool(message.text.strip())
+
+
+# --- images -----------------------------------------------------------------------------------------
+
+
+_NAME = re.compile(r"[0-9a-f]{16}\.(?:png|jpg|gif|webp)")
+_BEGINNINGS = {  # of files
+    "image/png": re.compile(rb"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": re.compile(rb"\xff\xd8\xff"),
+    "image/gif": re.compile(rb"GIF8[79]a"),
+    "image/webp": re.compile(rb"RIFF.{4}WEBP", re.DOTALL),
+}
+_EXTENSIONS = {"image/png": "png", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+
+
+class Image(Struct, frozen=True, dict=True):
+    message: int  # the number of its message, from 0
+    media_type: str
+    data: bytes
+
+    @cached_property
+    def name(self) -> str:
+        """A file name made from the content, so that prompts with the same image stay the same."""
+        return f"{hashlib.sha256(self.data).hexdigest()[:16]}.{_EXTENSIONS[self.media_type]}"
+
+
+def is_image_name(name: str) -> bool:
+    """Whether an image can have this name."""
+    return _NAME.fullmatch(name) is not None
+
+
+def media_type_of(data: bytes) -> str | None:
+    """By its first bytes. An SVG is none of these: it could contain scripts."""
+    return next((type for type, beginning in _BEGINNINGS.items() if beginning.match(data)), None)
+
+
+def check_images(count: int, most: int, param: str) -> None:
+    """Called before any of them is decoded. Raises `InvalidRequest`."""
+    if count > most:
+        raise InvalidRequest(
+            f"{param}: {count:,} images, but the limit is {most:,}; send fewer, or raise `max_images`.",
+            param=param,
+        )
+
+
+def read_image(uri: str, param: str, message: int = 0) -> Image:
+    """Raises `InvalidRequest`. Never fetches a URL: callers must not make the gateway send requests."""
+    header, _, data = uri.partition(",")
+    scheme, *options = header[:200].lower().split(";")
+    media_type = scheme.removeprefix("data:").strip().replace("image/jpg", "image/jpeg")
+    if not scheme.startswith("data:") or media_type not in _EXTENSIONS or "base64" not in options:
+        raise InvalidRequest(
+            f"{param}: Image URLs are not fetched; send a data: URI with a base64 png, jpeg, gif or webp.",
+            param=param,
+        )
+    data = "".join(data.split()).rstrip("=")
+    try:
+        decoded = base64.b64decode(data + "=" * (-len(data) % 4), validate=True)
+    except ValueError:
+        decoded = b""
+    if not decoded:
+        raise InvalidRequest(f"{param}: The data: URI is not valid base64; encode the image again.", param=param)
+    return Image(message, media_type, decoded)
+
+
+def place_images(messages: Sequence[Message], images: Sequence[Image], paths: Sequence[str]) -> list[Message]:
+    """The messages, each with the paths of its images; `paths` is in the order of `images`."""
+    placed: dict[int, list[str]] = {}
+    for image, path in zip(images, paths, strict=True):
+        placed.setdefault(image.message, []).append(path)
+    return [
+        msgspec.structs.replace(message, images=tuple(placed[number])) if number in placed else message
+        for number, message in enumerate(messages)
+    ]

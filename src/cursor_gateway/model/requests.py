@@ -1,15 +1,43 @@
 """What a caller wants the agent to do, as far as its dialect can say: declared once, for every layer."""
 
 from collections.abc import Iterable, Sequence, Set
-from typing import Annotated, Any, TypeAlias, TypedDict
+from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 
 from msgspec import Meta, Struct
 
 from cursor_gateway.model.caller_tools import Offer
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import Message
-from cursor_gateway.model.run_info import Attempt, Fences, Include, Labels, WhenBusy, WhenClientLeaves, WhenRunnerLost
+from cursor_gateway.model.messages import Image, Message
+
+# --- what a run is told before it starts ------------------------------------------------------------
+
+
+Fences: TypeAlias = Literal["split", "inline"]
+Include: TypeAlias = Literal["thinking", "raw", "context"]
+WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
+WhenRunnerLost: TypeAlias = Literal["end", "resume"]
+WhenBusy: TypeAlias = Literal["refuse", "wait"]
+
+Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]  # of a runner, such as `gpu`
+Labels: TypeAlias = Annotated[Sequence[Label], Meta(max_length=20)]
+
+# Of a client that sends the same request again by itself when a reply is lost: the one that it says this is, or
+# `unknown` if it does not say. `only`: any other client; the same request again asks for another answer.
+Attempt: TypeAlias = Literal["only", "first", "retry", "unknown"]
+
+
+class RunInfo(Struct, frozen=True, kw_only=True):
+    id: str
+    created: str  # ISO 8601, UTC
+    mode: Mode = "agent"
+    model: str | None = None  # None: the name that the agent reports
+    conversation_id: str | None = None  # None: made of the agent's session
+    fences: Fences = "split"
+    include: Set[Include] = frozenset()
+    # The address of the page on which refused calls can be allowed: empty if it is not known, None if nobody can.
+    page_url: str | None = None
+    known_tokens: int = 0  # estimated size of the agent's session without the prompt; for estimates
+
 
 INTERACTIVE = "interactive"  # as `source`: the one that is best where a person can answer
 NOT_STORED = b"null"  # as `AgentRequest.kept`: the client did not want the answer to be stored, or deleted it
@@ -47,7 +75,10 @@ class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     include: Annotated[
         Set[Include] | None,
-        Meta(description="Additional output: `thinking` documents, `raw` payloads of the agent's tools."),
+        Meta(
+            description="Additional output: `thinking` documents, `raw` payloads of the agent's tools, the size of the "
+            "`context`."
+        ),
     ] = None
     conversation_id: Annotated[NonEmpty | None, Meta(description="Continues this conversation.")] = None
     when_client_leaves: LeavingOption = None

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
-from cursor_gateway.model.answers import Decision
+from cursor_gateway.model.answers import Permission, PlanChoice
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationDocument,
@@ -19,7 +19,6 @@ from cursor_gateway.model.documents import (
     PermissionRequest,
     PlanDocument,
 )
-from cursor_gateway.model.permissions import Permission
 
 _NO_ANSWER = "(no answer)"
 
@@ -110,7 +109,7 @@ def _answer_text(question: ClarificationQuestion, answer: ClarificationAnswer) -
     return f"{question.text}\n{chr(10).join(f'- {line}' for line in lines or [_NO_ANSWER])}"
 
 
-def plan_message(documents: Sequence[Document], decision: Decision, text: str) -> str:
+def plan_message(documents: Sequence[Document], decision: PlanChoice, text: str) -> str:
     """Raises `NotFound` for a run without a plan."""
     plan = next((document for document in reversed(documents) if isinstance(document, PlanDocument)), None)
     if plan is None:

@@ -7,8 +7,10 @@ from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.answers import (
-    Decision,
+    Permission,
     PermissionDecisions,
+    PermissionEntry,
+    PlanChoice,
     PlanDecision,
     QuestionAnswers,
     RunAnswer,
@@ -26,8 +28,7 @@ from cursor_gateway.model.documents import (
     ToolTrace,
 )
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.permissions import Permission, PermissionEntry
-from cursor_gateway.model.run_info import WhenClientLeaves
+from cursor_gateway.model.requests import WhenClientLeaves
 from cursor_gateway.prompting.replies import (
     answers_message,
     permission_of,
@@ -103,7 +104,7 @@ class Answering:
         key = _key_of(run.id, QuestionAnswers(answers))
         return await self._next_turn(run, asker, answers_message(documents, answers), run.info.mode, key)
 
-    async def with_decision(self, id: str, asker: Asker, decision: Decision, text: str) -> Continued:
+    async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
         live = self._service.runs.find(id, asker.owner)
         if live is not None and (plan := live.machine.questions.plan) is not None:

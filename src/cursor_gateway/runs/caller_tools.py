@@ -16,8 +16,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentLooped, AgentUnconfined, GatewayError
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question
-from cursor_gateway.model.agent_events import CallerToolAnswered, CallerToolAsked, ToolEnded
+from cursor_gateway.model.agent_events import (
+    Action,
+    CallerToolAnswered,
+    CallerToolAsked,
+    Command,
+    FileEdit,
+    OtherTool,
+    Outcome,
+    Plan,
+    Question,
+    ToolEnded,
+)
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     CallerCall,
@@ -30,8 +40,7 @@ from cursor_gateway.model.caller_tools import (
     usable,
 )
 from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQuestion
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.prompting.structured import Uncheckable, violation
 from cursor_gateway.runs import open_calls
@@ -39,9 +48,8 @@ from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.repeats import call_id
 from cursor_gateway.sources.base import TOOLS_SERVER
 from cursor_gateway.sources.cursor.native_requests import translate
-from cursor_gateway.stages.loops import LoopGuard
+from cursor_gateway.stages.caller_runs import LoopGuard, ScratchPaths
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.scratch_paths import ScratchPaths
 
 VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent cannot open files in such a run
 _CHECKED = 100_000  # bytes of arguments

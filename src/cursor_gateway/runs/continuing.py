@@ -12,7 +12,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import reply_usage
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.run_info import WhenClientLeaves
+from cursor_gateway.model.requests import WhenClientLeaves
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.repeats import repair_key, request_key, run_of
 from cursor_gateway.runs.run import Run

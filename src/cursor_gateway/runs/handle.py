@@ -6,7 +6,7 @@ from typing import Protocol
 from cursor_gateway.errors import GatewayError, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.readers import Reader, Readers
 from cursor_gateway.stages.run_state import RunState
 

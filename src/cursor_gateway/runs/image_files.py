@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.errors import NotFound
-from cursor_gateway.model.images import Image, is_image_name, media_type_of
+from cursor_gateway.model.messages import Image, is_image_name, media_type_of
 from cursor_gateway.sources.private_files import private_folder, read_private, write_private
 
 _LARGEST = 10_000_000  # bytes of an image that is shown

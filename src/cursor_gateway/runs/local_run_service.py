@@ -8,9 +8,15 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.fair_threads import FairThreads, IsGone
-from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, RunAnswer, ToolResults
+from cursor_gateway.model.answers import (
+    PermissionDecisions,
+    PermissionEntry,
+    PlanDecision,
+    QuestionAnswers,
+    RunAnswer,
+    ToolResults,
+)
 from cursor_gateway.model.changes import ListedChanges, ListRequest, PatchRequest, ReviewRequest, ReviewResult
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.handle import RunHandle

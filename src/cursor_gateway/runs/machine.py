@@ -43,10 +43,11 @@ from cursor_gateway.errors import (
     SessionLost,
     ToolNotCalled,
 )
-from cursor_gateway.model.actions import Plan, Question
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     CallerAwaited,
+    Plan,
+    Question,
     RunFailed,
     RunFinished,
     RunStarted,

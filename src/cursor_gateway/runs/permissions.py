@@ -15,8 +15,8 @@ from uuid import uuid4
 import msgspec
 
 from cursor_gateway.errors import ApprovalForbidden, InvalidRequest
+from cursor_gateway.model.answers import Permission, PermissionEntry
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.model.permissions import Permission, PermissionEntry
 from cursor_gateway.sources.private_files import private_folder, write_private
 
 _decoder = msgspec.json.Decoder(list[PermissionEntry])

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Lease, RunEnd, RunRecord, Store, Stored
 
@@ -35,7 +35,7 @@ async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: Gatew
     first, end = state.count + 1, state.end(run_info(run), prompt, why.failure())
     done, words = state.push_all(end).done, state.words
     assert done is not None
-    written = await store.end_run(
+    written = await store.append(
         lease,
         first,
         end,

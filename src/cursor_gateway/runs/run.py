@@ -9,14 +9,13 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from cursor_gateway.errors import Failure, GatewayError, GatewayFault, GatewayRestarted
-from cursor_gateway.model.actions import Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.permissions import Permission
-from cursor_gateway.model.run_info import RunInfo, WhenClientLeaves
+from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.handle import RunHandle

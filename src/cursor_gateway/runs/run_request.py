@@ -9,8 +9,7 @@ from cursor_gateway.errors import IdempotencyMismatch
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.messages import Message, ToolMessage
-from cursor_gateway.model.requests import AgentRequest
-from cursor_gateway.model.run_info import Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import AgentRequest, Fences, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered
 from cursor_gateway.store.base import Claim
 

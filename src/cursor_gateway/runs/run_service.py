@@ -5,10 +5,9 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.permissions import PermissionEntry
 from cursor_gateway.model.requests import NOT_STORED
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuing import Continued
@@ -140,7 +139,7 @@ async def delete_answer(service: RunService, run_id: str, owner: str, after: int
     stored = await service.store.run(run_id, owner)
     if stored is None or await service.store.kept_request(run_id, owner, after) == NOT_STORED:
         return False
-    if not await service.store.forget_request(run_id, owner, after):
+    if not await service.store.keep_request(run_id, owner, after, None):
         return False
     if len(await service.store.runs_of(stored.conversation_id, owner)) == 1:
         await service.remove(stored.conversation_id, owner)

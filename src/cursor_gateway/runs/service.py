@@ -31,7 +31,7 @@ from cursor_gateway.errors import (
     error_of,
 )
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.images import Image
+from cursor_gateway.model.messages import Image
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.failed_questions import FailedQuestions, Question

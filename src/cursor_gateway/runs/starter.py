@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, host_exhausted
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools

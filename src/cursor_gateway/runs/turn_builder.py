@@ -8,8 +8,7 @@ from secrets import token_bytes
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.images import Image, place_images
-from cursor_gateway.model.messages import Instructions, Message
+from cursor_gateway.model.messages import Image, Instructions, Message, place_images
 from cursor_gateway.prompting.prompt import bare, render
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.private_files import data_of

@@ -11,8 +11,7 @@ from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.replies import with_later_answers
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest, scope_of
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import RunState, Transcript
 from cursor_gateway.store.base import Store
 
 
@@ -52,4 +51,4 @@ async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer
         if conversation is not None:
             scope = scope_of(request, conversation.workspace, default_mode)
             quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-            await store.set_session(id, request.owner, conversation.session_id, quoted)
+            await store.change_conversation(id, request.owner, fingerprint=quoted)

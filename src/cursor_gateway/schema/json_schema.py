@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.model.document_events import StreamEvent, StreamEventType
 from cursor_gateway.model.documents import (
     METADATA_TYPES,
     ChatResponse,
@@ -17,7 +18,6 @@ from cursor_gateway.model.documents import (
     Metadata,
     Usage,
 )
-from cursor_gateway.model.stream_events import StreamEvent, StreamEventType
 from cursor_gateway.schema.meanings import MEANINGS
 
 Json: TypeAlias = dict[str, Any]

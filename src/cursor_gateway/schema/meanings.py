@@ -46,6 +46,8 @@ MEANINGS: dict[str, str] = {
     "ResponseMetadata.fallback": "Extension: the backend that answered, because the chosen one failed before its first "
     "event.",
     "ResponseMetadata.warm": "Extension: true if the agent was ready before the run; nothing had to be started.",
+    "ResponseMetadata.contextTokens": "Extension: the size of the conversation after the last model call, in tokens, "
+    'with `include: ["context"]`. Derived from the agent\'s figures; omitted if it reports none.',
     "ReplayedRecording.name": "The recording's name: its file name without the extension.",
     "ReplayedRecording.reason": "Why it was chosen: the prompt names it, equals its prompt, or shares words with "
     "it; or nothing matches, and it is the demo's default.",

@@ -6,21 +6,18 @@ from cursor_gateway.dialects.base import Dialect, Dialects
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.changes import ChangeEndpoints
+from cursor_gateway.server.changes import ChangeEndpoints, WorkspaceEndpoints
 from cursor_gateway.server.guard import Guard
-from cursor_gateway.server.history import HistoryEndpoints
+from cursor_gateway.server.history import HistoryEndpoints, PermissionEndpoints
 from cursor_gateway.server.links import LinkEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
-from cursor_gateway.server.operations import OperationEndpoints
-from cursor_gateway.server.page_files import PageEndpoints
-from cursor_gateway.server.permissions import PermissionEndpoints
+from cursor_gateway.server.operations import OperationEndpoints, PageEndpoints
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.replies import ComputedEndpoint, RouteEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.routes import Endpoint, Routes
 from cursor_gateway.server.runs import RunEndpoints
 from cursor_gateway.server.streaming import Reading
-from cursor_gateway.server.workspace import WorkspaceEndpoints
 from cursor_gateway.settings import Settings
 
 

@@ -1,8 +1,10 @@
-"""Read request bodies within the limits of size and time, and encode JSON replies."""
+"""Read request bodies and hold replies within the limits of size, time and memory; the name of the client."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+import re
+from collections import Counter
+from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeVar
 
 import msgspec
@@ -10,7 +12,8 @@ from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow
+from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
+from cursor_gateway.runs.keyed_locks import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
@@ -85,3 +88,138 @@ def idempotency_key(request: Request) -> str | None:
 
 def json_response(value: Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# --- the program that sent a request ----------------------------------------------------------------
+
+
+# By the beginnings of what programs call themselves, in lower case.
+_NAMES = {
+    "claude-cli": "Claude Code",
+    "codex": "Codex",
+    "opencode": "OpenCode",
+    "kilo": "Kilo Code",
+    "qwen": "Qwen Code",
+    "gemini": "Gemini CLI",
+    "zed": "Zed",
+    "continue": "Continue",
+    "cline": "Cline",
+    "roo": "Roo Code",
+    "goose": "Goose",
+    "aider": "Aider",
+    "litellm": "LiteLLM",
+    "openwebui": "Open WebUI",
+    "openai": "an OpenAI client",
+    "anthropic": "an Anthropic client",
+}
+_BROWSER = "mozilla"  # a person at the page
+OF_PEOPLE = ("", "cursor-gateway")  # the page, and the gateway's own commands
+_PRODUCT = re.compile(r"[\w.@+-]{1,40}")
+
+
+def client_name(headers: Mapping[str, str]) -> str:
+    """Empty for a browser, and for who does not say."""
+    called = headers.get("originator") or headers.get("user-agent") or ""
+    product = _PRODUCT.match(called.strip())
+    if product is None or product[0].lower().startswith(_BROWSER):
+        return ""
+    lower = product[0].lower()
+    return next((name for start, name in _NAMES.items() if lower.startswith(start)), product[0])
+
+
+# --- replies ----------------------------------------------------------------------------------------
+
+
+R = TypeVar("R")
+
+_SMALL = 16 * 1024  # bytes: pieces that are not counted; a connection buffers as much in any case
+_MOST_BYTES = 64 * 1024 * 1024
+_MOST_STREAMS = 10_000
+
+
+class _Piece(Struct):
+    data: bytes
+    replies: int = 0
+
+
+class UnreadReplies:
+    def __init__(self, most_bytes: int = _MOST_BYTES, most_streams: int = _MOST_STREAMS) -> None:
+        """For each owner."""
+        self._turns = KeyedLocks()
+        self._building: dict[tuple[str, Hashable], asyncio.Task[Any]] = {}
+        self._most_bytes, self._most_streams = most_bytes, most_streams
+        self._pieces: dict[tuple[str, bytes], _Piece] = {}
+        self._bytes: Counter[str] = Counter()
+        self._streams: Counter[str] = Counter()
+
+    async def build(self, owner: str, what: Hashable, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        """In turn. Whoever asks for the same meanwhile gets the same result."""
+        key = owner, what
+        task = self._building.get(key)
+        if task is None:
+            task = self._building[key] = asyncio.create_task(self._build(owner, work))
+            task.add_done_callback(lambda _: self._building.pop(key))
+        result: R = await asyncio.shield(task)
+        return result
+
+    async def _build(self, owner: str, work: Callable[[], Coroutine[Any, Any, R]]) -> R:
+        async with self._turns.holding(owner):
+            return await work()
+
+    def turn(self, owner: str) -> AbstractAsyncContextManager[None]:
+        return self._turns.holding(owner)
+
+    def check(self, owner: str) -> None:
+        """Raises what `stream` would raise: before a run starts for it, or each retry would start another one."""
+        if self._streams[owner] >= self._most_streams:
+            raise TooManyRequests(
+                f"This API key has {self._streams[owner]:,} open streams, which is the limit; close some, then retry."
+            )
+        if self._bytes[owner] > self._most_bytes:
+            raise self._too_much(owner)
+
+    @contextmanager
+    def stream(self, owner: str) -> Iterator[None]:
+        """While a stream is open. Raises `TooManyRequests`."""
+        self.check(owner)
+        self._streams[owner] += 1
+        try:
+            yield
+        finally:
+            _subtract(self._streams, owner, 1)
+
+    @contextmanager
+    def holding(self, owner: str, data: bytes) -> Iterator[bytes]:
+        """While a piece of a reply is sent; gives the copy to send. Raises `TooManyRequests`."""
+        if len(data) <= _SMALL:
+            yield data
+            return
+        key = owner, data
+        piece = self._pieces.get(key)
+        if piece is None:
+            if self._bytes[owner] and self._bytes[owner] + len(data) > self._most_bytes:
+                raise self._too_much(owner)
+            piece = self._pieces[key] = _Piece(data)
+            self._bytes[owner] += len(data)
+        del data, key
+        piece.replies += 1
+        try:
+            yield piece.data
+        finally:
+            piece.replies -= 1
+            if not piece.replies:
+                del self._pieces[owner, piece.data]
+                _subtract(self._bytes, owner, len(piece.data))
+
+    def _too_much(self, owner: str) -> TooManyRequests:
+        unread = self._bytes[owner] / 1e6
+        return TooManyRequests(
+            f"{unread:.0f} MB of replies to this API key have not been read by its clients; read or close them, then "
+            "retry."
+        )
+
+
+def _subtract(counts: Counter[str], owner: str, number: int) -> None:
+    counts[owner] -= number
+    if not counts[owner]:
+        del counts[owner]

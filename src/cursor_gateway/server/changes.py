@@ -1,8 +1,9 @@
 """The files that changed in a conversation, over HTTP: list them, get patches, revert, keep and commit changes."""
 
 from collections.abc import Sequence
+from typing import Annotated
 
-from msgspec import UNSET
+from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -112,3 +113,39 @@ def _reply(listed: ListedChanges, reported: Sequence[FileChange], workspace: str
     files = [*listed.files, *(replace(file, note=_NOT_RECORDED) for file in reported if file.path not in known)]
     notes = sorted(set(listed.problems.values()))
     return json_response(ConversationChanges(files, notes, workspace, listed.undo or UNSET))
+
+
+# --- files and folders to choose from ---------------------------------------------------------------
+
+
+_MOST = 20
+
+
+class WorkspaceFiles(Struct, frozen=True):
+    """Files of a workspace."""
+
+    files: Annotated[list[str], Meta(description="Paths below the workspace, best match first.")]
+
+
+class WorkspaceFolders(Struct, frozen=True):
+    """Folders that a conversation may use."""
+
+    folders: Annotated[list[str], Meta(description="Their paths.")]
+
+
+class WorkspaceEndpoints:
+    def __init__(self, service: RunService) -> None:
+        self._service = service
+
+    async def files(self, request: Request) -> Response:
+        """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
+        workspace, query = request.query_params.get("workspace") or None, request.query_params.get("q", "")
+        owner = request.state.owner
+        found = await while_connected(request, self._service.files(owner, workspace, query, _MOST))
+        return json_response(WorkspaceFiles(found))
+
+    async def folders(self, request: Request) -> Response:
+        """`q` is the beginning of a path."""
+        query = request.query_params.get("q", "")
+        found = await while_connected(request, self._service.folders(request.state.owner, query, _MOST))
+        return json_response(WorkspaceFolders(found))

@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import (
     ConversationChange,
@@ -16,12 +17,11 @@ from cursor_gateway.model.history import (
     RemovalPending,
     RunList,
 )
-from cursor_gateway.model.images import media_type_of
+from cursor_gateway.model.messages import media_type_of
 from cursor_gateway.runs.image_files import AttachedImage, ImagePlace, WorkspaceImage
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.runs.whole_answers import answered_response_of
-from cursor_gateway.server.bodies import json_response, read_body, while_connected
-from cursor_gateway.server.client_names import OF_PEOPLE
+from cursor_gateway.server.bodies import OF_PEOPLE, json_response, read_body, while_connected
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
@@ -49,9 +49,8 @@ class HistoryEndpoints:
         """
         query = request.query_params
         if query.get("pinned"):
-            pinned = await self._service.store.pinned_conversations(request.state.owner)
-            entries = await self._entries([FoundConversation(one) for one in pinned])
-            return json_response(ConversationList(conversations=entries, next=None))
+            pinned = await self._service.store.conversations(request.state.owner, limit=_MOST, is_pinned=True)
+            return json_response(ConversationList(conversations=await self._entries(pinned.found), next=None))
         page = await self._service.store.conversations(
             request.state.owner,
             limit=_limit(request, 20),
@@ -70,7 +69,7 @@ class HistoryEndpoints:
         if title == "":
             raise InvalidRequest("`title` is empty; send some text.", param="title")
         id, owner = request.path_params["id"], request.state.owner
-        if not await self._service.store.change_conversation(id, owner, title, change.pinned):
+        if not await self._service.store.change_conversation(id, owner, title=title, is_pinned=change.pinned):
             raise _no_conversation(id)
         (entry,) = await self._entries([FoundConversation(await find_conversation(self._service, request))])
         return json_response(entry)
@@ -172,3 +171,27 @@ async def find_conversation(service: RunService, request: Request) -> Conversati
 
 def _no_conversation(id: str) -> NotFound:
     return NotFound(f"Unknown conversation {id[:100]!r}; see GET /v1/conversations.", param="id")
+
+
+# --- permissions ------------------------------------------------------------------------------------
+
+
+class PermissionEndpoints:
+    def __init__(self, service: RunService, settings: Settings) -> None:
+        self._service, self._settings = service, settings
+
+    async def every(self, request: Request) -> Response:
+        found = await self._service.permissions(request.state.owner)
+        listed = PermissionList(
+            permissions=found,
+            settings=self._settings.allow,
+            can_allow=self._settings.permissions == "ask",
+            allows_everything=self._settings.force,
+        )
+        return json_response(listed)
+
+    async def revoke(self, request: Request) -> Response:
+        id = request.path_params["id"]
+        if not await self._service.revoke_permission(request.state.owner, id):
+            raise NotFound(f"Unknown permission {id[:100]!r}; see GET /v1/permissions.", param="id")
+        return Response(status_code=204)

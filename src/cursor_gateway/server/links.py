@@ -22,10 +22,11 @@ from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
-from cursor_gateway.store.base import ConversationRecord, FoundConversation
+from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.store.entries import detail_of, entry_of
 
 _TOKEN_BYTES = 32
+_MOST_LISTED = 100
 _VIEWS_PER_MINUTE = 60  # of one link, by anyone; and of links that lead nowhere, all together
 _READERS = "readers of links"  # they have no key, and share one turn among the owners that want something rendered
 _HEADERS = {**HTML_HEADERS, "cache-control": "no-store", "x-robots-tag": "noindex, nofollow"}
@@ -58,9 +59,8 @@ class LinkEndpoints:
         return json_response(ConversationLink(url=f"{base.rstrip('/')}/shared/{token}"), 201)
 
     async def every(self, request: Request) -> Response:
-        found = await self._service.store.linked_conversations(request.state.owner)
-        entries = [entry_of(FoundConversation(one)) for one in found]
-        return json_response(LinkList(conversations=entries, can_create=self._is_on))
+        page = await self._service.store.conversations(request.state.owner, limit=_MOST_LISTED, is_linked=True)
+        return json_response(LinkList(conversations=list(map(entry_of, page.found)), can_create=self._is_on))
 
     async def revoke(self, request: Request) -> Response:
         conversation = await find_conversation(self._service, request)

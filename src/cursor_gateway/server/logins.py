@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.logins import CODE_SECONDS, DeviceKeys, LoginCodes
-from cursor_gateway.model.logins import DeviceEntry, DeviceList, LoginKey, LoginLink, LoginRequest
+from cursor_gateway.model.history import DeviceEntry, DeviceList, LoginKey, LoginLink, LoginRequest
 from cursor_gateway.server.bodies import json_response, read_body
 from cursor_gateway.server.guard import key_in
 from cursor_gateway.server.logs import Log

@@ -38,13 +38,12 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService, delete_answer
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.bodies import idempotency_key, parse_body, read_body
-from cursor_gateway.server.checked_runs import CheckedRun
-from cursor_gateway.server.client_names import client_name
+from cursor_gateway.server.bodies import client_name, idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.server.runs import run_response
 from cursor_gateway.server.streaming import (
+    CheckedRun,
     DisconnectWatch,
     EventStream,
     Reading,

@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import MethodRefused, NotFound
+from cursor_gateway.server.bodies import UnreadReplies
 from cursor_gateway.server.guard import check_media_type, error_response
-from cursor_gateway.server.unread import UnreadReplies
 
 Endpoint: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]
 Methods: TypeAlias = Mapping[str, Endpoint]

@@ -5,11 +5,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from cursor_gateway.model.actions import Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent
+from cursor_gateway.model.agent_events import AgentEvent, Plan, Question
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, Mode
-from cursor_gateway.model.permissions import Permission
 
 TOOLS_SERVER = "caller"  # the default name of the MCP server with the caller's tools
 # Bytes. A line is decoded, encoded and stored in one piece: that takes eight times its size in memory, and blocks the

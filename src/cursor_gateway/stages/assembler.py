@@ -27,14 +27,18 @@ from cursor_gateway.markdown.fences import (
     ReferenceTag,
     Tag,
 )
-from cursor_gateway.model.actions import INTERRUPTED, Action, Command, OtherTool, Outcome
 from cursor_gateway.model.agent_events import (
+    INTERRUPTED,
+    Action,
     AgentEvent,
     CallerAwaited,
     CallerToolAnswered,
     CallerToolAsked,
+    Command,
     CommandOutput,
     Notice,
+    OtherTool,
+    Outcome,
     PromptEchoed,
     RunFailed,
     RunFinished,
@@ -82,12 +86,10 @@ from cursor_gateway.model.documents import (
     document_type,
     make_document,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
-from cursor_gateway.stages.languages import language_of
-from cursor_gateway.stages.refusals import Refusals
-from cursor_gateway.stages.turns import Turns
-from cursor_gateway.stages.usage import RunUsage
+from cursor_gateway.stages.tool_documents import Refusals, language_of
+from cursor_gateway.stages.usage import RunUsage, Turns, is_sane
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _LINE_END = re.compile(r"[\r\n]")
@@ -534,9 +536,16 @@ class Assembler:
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
         differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
-        envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
+        reported = event.last_usage or event.usage
+        used = self._usage.reply(reported)
+        envelope = self._envelope(
+            status,
+            event.usage,
+            duration_ms=event.duration_ms or 0,
+            result_differs=differs,
+            context_tokens=used.total_tokens if "context" in self._run.include and is_sane(reported) else UNSET,
+        )
         failure = event.failure if isinstance(event, RunFailed) else None
-        used = self._usage.reply(event.last_usage or event.usage)
         self._out.append(Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used))
 
     def _envelope(
@@ -547,6 +556,7 @@ class Assembler:
         duration_ms: int = 0,
         waiting_for: list[WaitingCall] | UnsetType = UNSET,
         result_differs: bool | UnsetType = UNSET,
+        context_tokens: int | UnsetType = UNSET,
     ) -> Envelope:
         """`counts` is what the agent reported for the run; None if unknown."""
         run = self._run
@@ -572,6 +582,7 @@ class Assembler:
                 recording=self._recording,
                 fallback=self.fallback,
                 warm=self._warm,
+                context_tokens=context_tokens,
             ),
         )
 

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file
@@ -70,15 +70,10 @@ class ContextSize:
         self._sizes += [self._size] * began
 
 
-def tool_tokens(action: Action) -> int:
-    """The tokens that a finished call adds: the model's arguments and the tool's result."""
+def tool_tokens(action: Action) -> tuple[int, int]:
+    """The tokens that the model wrote to make a call, and those of its result."""
     arguments, results = _texts(action)
-    return sum(map(estimate_tokens_by_sample, arguments + results))
-
-
-def argument_tokens(action: Action) -> int:
-    """The tokens that the model wrote to make a call."""
-    return sum(map(estimate_tokens_by_sample, _texts(action)[0]))
+    return sum(map(estimate_tokens_by_sample, arguments)), sum(map(estimate_tokens_by_sample, results))
 
 
 def _texts(action: Action) -> tuple[list[str], list[str]]:

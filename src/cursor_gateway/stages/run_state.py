@@ -14,8 +14,7 @@ import msgspec
 from msgspec import UNSET, Struct, structs
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.actions import INTERRUPTED, RUNNING, WAITING, Command, OtherTool, Outcome
-from cursor_gateway.model.agent_events import RunFailed
+from cursor_gateway.model.agent_events import INTERRUPTED, RUNNING, WAITING, Command, OtherTool, Outcome, RunFailed
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -37,6 +36,7 @@ from cursor_gateway.model.documents import (
     CodeReferenceMetadata,
     Document,
     DocumentType,
+    Envelope,
     ErrorMetadata,
     Metadata,
     TextMetadata,
@@ -48,13 +48,12 @@ from cursor_gateway.model.documents import (
     whole_response,
 )
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.assembler import Assembler, OpenProse, OpenTool
-from cursor_gateway.stages.refusals import Refusals
-from cursor_gateway.stages.searchable import Words
-from cursor_gateway.stages.tool_documents import ToolType
-from cursor_gateway.stages.turns import Turns
+from cursor_gateway.stages.search_tokens import Words
+from cursor_gateway.stages.tool_documents import Refusals, ToolType
+from cursor_gateway.stages.usage import Turns
 
 _PROSE: frozenset[DocumentType] = frozenset({"text", "code_reference", "code_block", "thinking"})
 _NO_TOOLS = _PROSE | {"error"}
@@ -366,3 +365,35 @@ def _prose_metadata(type: DocumentType, known: KnownMetadata) -> Metadata:
             )
         case _:
             return ErrorMetadata(error_code="UNKNOWN", source="agent", details="")
+
+
+# --- its documents ----------------------------------------------------------------------------------
+
+
+class Transcript:
+    """Documents are in the order of their starts; one that has not ended is left out."""
+
+    def __init__(self) -> None:
+        self._documents: dict[str, Document | None] = {}
+        self._envelope: Envelope | None = None
+
+    def push(self, event: DocumentEvent, /) -> None:
+        match event:
+            case DocumentStarted(id=id):
+                self._documents[id] = None
+            case DocumentEnded(document=document):
+                self._documents[document.id] = document
+            case Done(envelope=envelope):
+                self._envelope = envelope
+            case ContentDelta() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | Paused():
+                pass  # an end repeats them all
+            case TerminalOutput():
+                pass
+
+    @property
+    def documents(self) -> list[Document]:
+        return [document for document in self._documents.values() if document is not None]
+
+    def response(self) -> ChatResponse | None:
+        """None until the run is done."""
+        return whole_response(self._envelope, self.documents) if self._envelope is not None else None

@@ -2,23 +2,125 @@
 
 from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.document_events import KnownMetadata
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
+    Document,
     DocumentType,
     FileEditMetadata,
     Metadata,
     PlanMetadata,
+    RefusedCall,
     TerminalCommandMetadata,
     TodoUpdateMetadata,
     ToolCallMetadata,
     ToolCallResult,
+    ToolTrace,
+    is_refused,
 )
-from cursor_gateway.stages.languages import language_of
+
+# --- the language of a file, by its path ------------------------------------------------------------
+
+
+_BY_EXTENSION = {
+    "c": "c", "h": "c", "cc": "cpp", "cpp": "cpp", "cxx": "cpp", "hpp": "cpp", "cs": "csharp",
+    "clj": "clojure", "css": "css", "csv": "csv", "dart": "dart", "diff": "diff", "patch": "diff",
+    "ex": "elixir", "exs": "elixir", "erl": "erlang", "go": "go", "graphql": "graphql", "hs": "haskell",
+    "htm": "html", "html": "html", "ini": "ini", "cfg": "ini", "java": "java", "jl": "julia",
+    "js": "javascript", "cjs": "javascript", "mjs": "javascript", "jsx": "jsx", "json": "json", "jsonc": "json",
+    "jsonl": "json", "ndjson": "json", "kt": "kotlin", "kts": "kotlin", "less": "less", "lua": "lua",
+    "md": "markdown", "mdx": "markdown", "ml": "ocaml", "mli": "ocaml", "mk": "makefile", "nix": "nix", "php": "php",
+    "pl": "perl", "pm": "perl", "proto": "protobuf", "ps1": "powershell", "py": "python", "pyi": "python",
+    "r": "r", "rb": "ruby", "rs": "rust", "rst": "rst", "sass": "sass", "scala": "scala", "scss": "scss",
+    "sh": "bash", "bash": "bash", "zsh": "bash", "sql": "sql", "svelte": "svelte", "svg": "xml", "swift": "swift",
+    "tex": "latex", "tf": "terraform", "toml": "toml", "ts": "typescript", "cts": "typescript",
+    "mts": "typescript", "tsx": "tsx", "vue": "vue", "xml": "xml", "yaml": "yaml", "yml": "yaml", "zig": "zig",
+}  # fmt: skip
+
+_BY_NAME = {
+    "cmakelists.txt": "cmake",
+    "containerfile": "dockerfile",
+    "dockerfile": "dockerfile",
+    "gemfile": "ruby",
+    "gnumakefile": "makefile",
+    "makefile": "makefile",
+    "rakefile": "ruby",
+}
+
+
+def language_of(path: str) -> str:
+    """`text` if unknown."""
+    name = path.replace("\\", "/").rpartition("/")[2].lower()
+    _, dot, extension = name.rpartition(".")
+    return _BY_NAME.get(name) or (_BY_EXTENSION.get(extension) if dot else None) or "text"
+
+
+# --- calls that were not run ------------------------------------------------------------------------
+
+
+_MOST = 20  # calls that are described; all are counted
+_LONGEST = 500  # characters of a subject or a reason
+
+
+def page_path(conversation_id: str, run_id: str, document_id: str) -> str:
+    """Of a document, on the page."""
+    return f"/#/c/{conversation_id}/{run_id}/{document_id}"
+
+
+class Refusals(Struct):
+    """Of one run."""
+
+    count: int = 0
+    first: list[RefusedCall] = []  # without their links
+
+    def push(self, document: Document) -> None:
+        if not is_refused(document):
+            return
+        self.count += 1
+        trace = document.metadata
+        if isinstance(trace, ToolTrace) and len(self.first) < _MOST:
+            call = RefusedCall(
+                document=document.id,
+                subject=_shortened(trace.permission.subject if trace.permission else _subject(trace)),
+                rules=trace.permission.rules if trace.permission else UNSET,
+                reason=_shortened(trace.reason) if trace.reason else UNSET,
+            )
+            self.first.append(call)
+
+    def copied(self) -> "Refusals":
+        return Refusals(self.count, list(self.first))
+
+    def calls(self, conversation_id: str, run_id: str, page_url: str | None) -> list[RefusedCall]:
+        """The first of them; those that somebody can allow with their links. See `RunInfo` for `page_url`."""
+        if page_url is None:
+            return list(self.first)
+        found: list[RefusedCall] = []
+        for call in self.first:
+            if call.rules is not UNSET:
+                link = page_path(conversation_id, run_id, call.document)
+                call = replace(call, link=link, url=f"{page_url.rstrip('/')}{link}" if page_url else UNSET)
+            found.append(call)
+        return found
+
+
+def _subject(trace: ToolTrace) -> str:
+    match trace:
+        case TerminalCommandMetadata(command=command):
+            return command
+        case FileEditMetadata(file_path=path):
+            return path
+        case _:
+            return trace.tool_name if isinstance(trace, ToolCallMetadata) else ""
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+
 
 ToolType: TypeAlias = Literal["file_edit", "terminal_command", "plan", "clarification", "todo_update", "tool_call"]
 

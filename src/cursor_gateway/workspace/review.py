@@ -29,7 +29,7 @@ from cursor_gateway.model.changes import (
 )
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.stages.hunks import FileContent, Hunk, hunks_between, is_binary, lines_of, patch_of, with_hunks
-from cursor_gateway.stages.languages import language_of
+from cursor_gateway.stages.tool_documents import language_of
 from cursor_gateway.workspace.beneath import PathRefused, path_below, read_below, remove_below, write_below
 from cursor_gateway.workspace.change_log import (
     ChangeLog,

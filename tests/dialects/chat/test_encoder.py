@@ -16,7 +16,7 @@ from cursor_gateway.dialects.chat.encoder import (
 )
 from cursor_gateway.dialects.deltas import AgentTools, FinishReason
 from cursor_gateway.dialects.errors import error_in_stream
-from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.dialects.replies import Resumed
 from cursor_gateway.errors import (
     AgentCrashed,
     Failure,

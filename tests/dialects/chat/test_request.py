@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.dialects.chat.request import IGNORED, REFUSED, CompletionRequest, read_request
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.requests import CursorOptions
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.caller_tools import AutoTool, NamedTool, NoTool, Offer, RequiredTool, Tool, ToolChoice
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
+from cursor_gateway.model.messages import (
+    AssistantMessage,
+    Image,
+    Instructions,
+    Message,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
 from cursor_gateway.prompting.prompt import render
 from cursor_gateway.prompting.structured import Format, JsonObject, JsonSchema
 from tests.strategies import examples

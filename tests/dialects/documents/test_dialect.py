@@ -18,9 +18,8 @@ from cursor_gateway.dialects.documents.dialect import DocumentsReply, documents_
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
-from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
+from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.model.permissions import Permission
 from tests.dialects.descriptions import described
 from tests.dialects.runs import RUN, done, paused, words
 

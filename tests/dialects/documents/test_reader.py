@@ -36,7 +36,7 @@ from cursor_gateway.model.documents import (
     Usage,
     make_document,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 from tests.laws.agent import Recording

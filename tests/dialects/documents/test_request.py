@@ -21,6 +21,7 @@ from cursor_gateway.dialects.documents.request import (
     results_of,
 )
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -32,8 +33,7 @@ from cursor_gateway.model.caller_tools import (
     ToolResult,
 )
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.images import Image
-from cursor_gateway.model.permissions import Permission
+from cursor_gateway.model.messages import Image
 
 
 def read(**fields: Any) -> ChatRequest:

@@ -5,9 +5,9 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.marked import MARK, refusal_line
-from cursor_gateway.dialects.messages.actions import NOTHING_SAID
+from cursor_gateway.dialects.deltas import MARK, refusal_line
 from cursor_gateway.dialects.messages.blocks import (
+    NOTHING_SAID,
     BlockClosed,
     BlockOpened,
     BlockStep,
@@ -17,7 +17,7 @@ from cursor_gateway.dialects.messages.blocks import (
     Grew,
     WholeBlock,
 )
-from cursor_gateway.dialects.messages.message import MessageUsage, StopReason, ToolUseBlock, WebSearchResult
+from cursor_gateway.dialects.messages.shapes import MessageUsage, StopReason, ToolUseBlock, WebSearchResult
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Reasoning
 from cursor_gateway.model.documents import (

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.base import AnswerId, ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.messages.blocks import Display
-from cursor_gateway.dialects.messages.claude_code import CHEAPEST
-from cursor_gateway.dialects.messages.dialect import MessagesReply, messages_dialect
+from cursor_gateway.dialects.messages.dialect import CHEAPEST, MessagesReply, messages_dialect
 from cursor_gateway.dialects.messages.encoder import PING
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
 from cursor_gateway.model.document_events import DocumentEvent, Reasoning

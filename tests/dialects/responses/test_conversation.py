@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.base import AnswerId
-from cursor_gateway.dialects.responses.compaction import pack
 from cursor_gateway.dialects.responses.conversation import (
     Placed,
     ResponsesConversation,
     compacted_response,
     declared_tools,
+    pack,
     read_conversation,
     read_items,
     without_retried,
 )
-from cursor_gateway.dialects.responses.ids import Prefix, item_id
+from cursor_gateway.dialects.responses.shapes import Prefix, item_id
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage

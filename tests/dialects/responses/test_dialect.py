@@ -8,10 +8,10 @@ import pytest
 
 from cursor_gateway.dialects.base import SSE, ReplyStart, StartRun
 from cursor_gateway.dialects.checked import Check
-from cursor_gateway.dialects.responses.compaction import unpack
+from cursor_gateway.dialects.responses.conversation import unpack
 from cursor_gateway.dialects.responses.dialect import ResponsesReply, responses_dialect
-from cursor_gateway.dialects.responses.ids import answer_id
 from cursor_gateway.dialects.responses.request import KeptRequest
+from cursor_gateway.dialects.responses.shapes import answer_id
 from cursor_gateway.errors import AgentUnauthenticated, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import ToolMessage, UserMessage
 from cursor_gateway.model.requests import NOT_STORED

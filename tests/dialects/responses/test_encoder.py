@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from cursor_gateway.dialects.base import SSE
-from cursor_gateway.dialects.deltas import Ended, WholeAnswer
-from cursor_gateway.dialects.marked import refusal_line
-from cursor_gateway.dialects.responses.compaction import unpack
+from cursor_gateway.dialects.deltas import Ended, WholeAnswer, refusal_line
+from cursor_gateway.dialects.replies import Resumed
+from cursor_gateway.dialects.responses.conversation import unpack
 from cursor_gateway.dialects.responses.encoder import (
     ResponseFold,
     ResponseStream,
@@ -15,7 +15,6 @@ from cursor_gateway.dialects.responses.encoder import (
 )
 from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.resuming import Resumed
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
     ContentDelta,

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
-from cursor_gateway.dialects.responses.ids import item_id
+from cursor_gateway.dialects.responses.conversation import SUMMARY_REQUEST
 from cursor_gateway.dialects.responses.request import IGNORED, ResponsesRequest, read_request
-from cursor_gateway.dialects.responses.shapes import ConversationReference
+from cursor_gateway.dialects.responses.shapes import ConversationReference, item_id
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.messages import Instructions, UserMessage
 from cursor_gateway.prompting.structured import JsonObject, JsonSchema

@@ -25,8 +25,8 @@ from cursor_gateway.dialects.chat.request import CompletionRequest, read_request
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
-from cursor_gateway.dialects.options import with_headers
-from cursor_gateway.dialects.resuming import Resumed
+from cursor_gateway.dialects.replies import Resumed
+from cursor_gateway.dialects.requests import with_headers
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import run_options
 from cursor_gateway.prompting.prompt import quotes_calls

@@ -27,10 +27,10 @@ from cursor_gateway.dialects.deltas import (
     Translator,
     WholeAnswer,
     cached_tokens,
+    marked,
 )
 from cursor_gateway.dialects.errors import ErrorBody, error_in_stream
-from cursor_gateway.dialects.marked import marked
-from cursor_gateway.dialects.resuming import numbered
+from cursor_gateway.dialects.replies import numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import RefusedCall, Usage

@@ -11,7 +11,7 @@ from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionCurso
 from cursor_gateway.dialects.chat.request import IGNORED, _Request
 from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.openapi import Json, Meanings
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.requests import CursorOptions
 
 
 def describe(sample: Sample) -> Description:

@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
-from cursor_gateway.dialects.invalid import invalid
-from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, one_of, option_hints
+from cursor_gateway.dialects.deltas import without_marked
+from cursor_gateway.dialects.requests import NO_EFFECT, NO_SETTING, CursorOptions, invalid, one_of, option_hints
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -22,16 +21,18 @@ from cursor_gateway.model.caller_tools import (
     ToolChoice,
     make_tool,
 )
-from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
+    Image,
     Instructions,
     Message,
     ToolCall,
     ToolMessage,
     UserMessage,
     check_content,
+    check_images,
     check_length,
+    read_image,
 )
 from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format

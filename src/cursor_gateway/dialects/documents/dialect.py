@@ -37,11 +37,9 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.images import check_images, read_image
-from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.model.messages import UserMessage, check_images, read_image
 from cursor_gateway.model.requests import INTERACTIVE, run_options
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.stages.transcript import Transcript
+from cursor_gateway.stages.run_state import RunState, Transcript
 
 _LIVE = "terminal-output"  # this and `respond-async` are values of Prefer (RFC 7240)
 _ENCODERS = {SSE: SseEncoder, NDJSON: NdjsonEncoder}

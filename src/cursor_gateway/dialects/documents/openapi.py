@@ -8,7 +8,7 @@ from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
 from cursor_gateway.dialects.openapi import Json, Meanings
 from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, LogReset, MediaTypeRefused
-from cursor_gateway.model.stream_events import StreamEventType
+from cursor_gateway.model.document_events import StreamEventType
 
 
 def describe(sample: Sample) -> Description:

@@ -12,25 +12,23 @@ from msgspec import Struct
 from cursor_gateway.errors import AgentCrashed, Failure, UnusableInput, errors_by_code
 from cursor_gateway.model.document_events import (
     ContentDelta,
+    ContentDeltaPayload,
     DocumentEnded,
     DocumentEvent,
     DocumentStarted,
+    DocumentStartPayload,
     Done,
     Paused,
     TerminalOutput,
+    TerminalOutputPayload,
     ToolCallArguments,
+    ToolCallArgumentsPayload,
     ToolCallEnded,
     ToolCallStarted,
-)
-from cursor_gateway.model.documents import METADATA_TYPES, Envelope, ErrorDocument, make_document
-from cursor_gateway.model.stream_events import (
-    ContentDeltaPayload,
-    DocumentStartPayload,
-    TerminalOutputPayload,
-    ToolCallArgumentsPayload,
     ToolCallStartPayload,
     ToolResultPayload,
 )
+from cursor_gateway.model.documents import METADATA_TYPES, Envelope, ErrorDocument, make_document
 from cursor_gateway.wire.sse import SseEvent
 
 _PROSE = frozenset({"text", "code_reference", "code_block"})  # whose content is the agent's own text

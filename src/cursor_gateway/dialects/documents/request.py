@@ -6,9 +6,10 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from cursor_gateway.dialects.invalid import invalid
+from cursor_gateway.dialects.requests import invalid
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import Decision
+from cursor_gateway.model.answers import Decision as PermissionDecision
+from cursor_gateway.model.answers import Permission, PlanChoice
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -21,9 +22,7 @@ from cursor_gateway.model.caller_tools import (
     make_tool,
 )
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.model.images import check_images, read_image
-from cursor_gateway.model.permissions import Decision as PermissionDecision
-from cursor_gateway.model.permissions import Permission
+from cursor_gateway.model.messages import check_images, read_image
 from cursor_gateway.model.requests import LeavingOption, NonEmpty, RunOptions
 from cursor_gateway.wire.json_body import read_json
 from cursor_gateway.wire.payload import too_deep
@@ -96,7 +95,7 @@ class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     tool_results: Annotated[list[ToolAnswer], Meta(min_length=1)] | None = None
     answers: Annotated[list[QuestionAnswer], Meta(min_length=1)] | None = None
-    plan: Decision | None = None
+    plan: PlanChoice | None = None
     permissions: Annotated[list[PermissionAnswer], Meta(min_length=1)] | None = None
     text: str = ""  # beside `plan`
     stream: bool = False

@@ -25,8 +25,7 @@ from cursor_gateway.dialects.messages.blocks import (
     Growing,
     WholeBlock,
 )
-from cursor_gateway.dialects.messages.errors import stream_error
-from cursor_gateway.dialects.messages.message import (
+from cursor_gateway.dialects.messages.shapes import (
     AnthropicMessage,
     ContentBlock,
     MessageUsage,
@@ -34,6 +33,7 @@ from cursor_gateway.dialects.messages.message import (
     TextBlock,
     ThinkingBlock,
     ToolUseBlock,
+    stream_error,
 )
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning

@@ -10,9 +10,8 @@ from cursor_gateway.dialects.base import Description, Sample
 from cursor_gateway.dialects.errors import for_retrying_clients
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
-from cursor_gateway.dialects.messages.errors import ErrorType, error_response
-from cursor_gateway.dialects.messages.message import StopReason
 from cursor_gateway.dialects.messages.request import IGNORED, MessagesOptions
+from cursor_gateway.dialects.messages.shapes import ErrorType, StopReason, error_response
 from cursor_gateway.dialects.openapi import Fields, Json
 from cursor_gateway.errors import TooManyRequests
 

@@ -7,30 +7,71 @@ known are skipped.
 """
 
 import base64
+import zlib
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import AnswerId
-from cursor_gateway.dialects.invalid import convert_field, invalid
-from cursor_gateway.dialects.marked import without_marked
-from cursor_gateway.dialects.responses.compaction import PREVIOUS_RESPONSE, unpack
-from cursor_gateway.dialects.responses.ids import MESSAGE, read_item_id
+from cursor_gateway.dialects.deltas import without_marked
+from cursor_gateway.dialects.requests import convert_field, invalid
+from cursor_gateway.dialects.responses.shapes import MESSAGE, read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.images import Image, check_images, read_image
 from cursor_gateway.model.messages import (
     AssistantMessage,
+    Image,
     Instructions,
     Message,
     ToolCall,
     ToolMessage,
     UserMessage,
+    check_images,
     check_length,
     has_content,
+    read_image,
 )
+from cursor_gateway.wire.json_body import has_many_values
+
+# --- compaction -------------------------------------------------------------------------------------
+
+
+PREVIOUS_RESPONSE = "previous_response"  # the gateway's own item within a compaction
+_MARK = "cg1."
+_LARGEST = 32 * 1024 * 1024  # bytes, unpacked
+
+SUMMARY_REQUEST = (
+    "Write a summary of this conversation for somebody who continues it and knows nothing else of it: what the user "
+    "wants, in the user's own words where they matter; what has been done, found out and decided, with names of files, "
+    "functions and commands; what is left to do. Write only the summary, and use no tools."
+)
+_SUMMARY = "This is a summary of the conversation so far:\n\n"
+
+
+def pack(items: Sequence[dict[str, Any]]) -> str:
+    return _MARK + base64.urlsafe_b64encode(zlib.compress(msgspec.json.encode(items))).decode()
+
+
+def unpack(text: str) -> list[dict[str, Any]]:
+    """Empty for what was not packed here."""
+    if not text.startswith(_MARK):
+        return []
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(base64.urlsafe_b64decode(text.removeprefix(_MARK)), _LARGEST)
+        if has_many_values(data):
+            return []
+        return msgspec.json.decode(data, type=list[dict[str, Any]])
+    except (ValueError, zlib.error, msgspec.MsgspecError, RecursionError):
+        return []
+
+
+def pack_summary(text: str) -> str:
+    return pack([{"type": "message", "role": "user", "content": _SUMMARY + text}])
+
 
 T = TypeVar("T")
 

@@ -18,8 +18,8 @@ from cursor_gateway.dialects.deltas import (
     Thought,
     Translator,
     WholeAnswer,
+    marked,
 )
-from cursor_gateway.dialects.marked import marked
 from cursor_gateway.dialects.responses.output import Growing, Output, ResponseHead
 from cursor_gateway.dialects.responses.shapes import Event, ItemEvent
 from cursor_gateway.errors import Failure

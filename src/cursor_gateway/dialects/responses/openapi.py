@@ -10,7 +10,7 @@ import msgspec
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Description, Sample
 from cursor_gateway.dialects.openapi import Fields, Json
-from cursor_gateway.dialects.options import CursorOptions
+from cursor_gateway.dialects.requests import CursorOptions
 from cursor_gateway.dialects.responses.dialect import ResponsesReply
 from cursor_gateway.dialects.responses.request import IGNORED, KeptRequest
 from cursor_gateway.dialects.responses.shapes import ResponseStatus, estimated_input

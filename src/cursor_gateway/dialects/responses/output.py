@@ -4,6 +4,7 @@ A response begins once, has one item open at a time, and ends once. The stream s
 response of the last one.
 """
 
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -13,17 +14,124 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.actions import ToolAction, action_of
 from cursor_gateway.dialects.deltas import Ended, action_text, cached_tokens
 from cursor_gateway.dialects.responses import shapes
-from cursor_gateway.dialects.responses.citations import citations
-from cursor_gateway.dialects.responses.compaction import pack_summary
-from cursor_gateway.dialects.responses.failures import response_error
-from cursor_gateway.dialects.responses.ids import Prefix, item_id, response_id
+from cursor_gateway.dialects.responses.conversation import pack_summary
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.responses.shapes import Event
+from cursor_gateway.dialects.responses.shapes import (
+    Event,
+    OpenPage,
+    Prefix,
+    Search,
+    UrlCitation,
+    WebSource,
+    item_id,
+    response_error,
+    response_id,
+)
 from cursor_gateway.dialects.responses.toolbox import Declared, input_of
-from cursor_gateway.dialects.responses.work import doing, pages_of, web_action
 from cursor_gateway.model.document_events import DocumentStarted
 from cursor_gateway.model.documents import Document, Usage
 from cursor_gateway.model.messages import ToolCall
+from cursor_gateway.wire.payload import Fields
+
+# --- citations --------------------------------------------------------------------------------------
+
+
+_MOST = 100
+MOST_PAGES = 200  # that are looked for: each costs a search of the text
+_LONGEST_LABEL = 500  # characters of the text of a link
+_IN_URL = frozenset("/-_~%?#=&+@:")
+
+
+def citations(text: str, pages: Mapping[str, str]) -> tuple[UrlCitation, ...]:
+    """`pages` are titles by address. A Markdown link is one citation, with its text."""
+    found = [
+        UrlCitation(start_index=start, end_index=end, url=url, title=title)
+        for url, title in list(pages.items())[-MOST_PAGES:]
+        for start, end in _places(text, url)
+    ]
+    return tuple(sorted(found, key=lambda citation: citation.start_index)[:_MOST])
+
+
+def _places(text: str, url: str) -> Iterator[tuple[int, int]]:
+    place = text.find(url)
+    while place >= 0:
+        end = place + len(url)
+        if not _continues(text, end):
+            yield _link(text, place, end) or (place, end)
+        place = text.find(url, end)
+
+
+def _continues(text: str, end: int) -> bool:
+    """It is the beginning of another address."""
+    rest = text[end : end + 2]
+    if rest.startswith("."):
+        return rest[1:].isalnum()
+    return rest[:1].isalnum() or rest[:1] in _IN_URL if rest else False
+
+
+def _link(text: str, place: int, end: int) -> tuple[int, int] | None:
+    """The Markdown link with this address."""
+    if text[place - 2 : place] != "](" or text[end : end + 1] != ")":
+        return None
+    start = text.rfind("[", max(0, place - 2 - _LONGEST_LABEL), place - 2)
+    return None if start < 0 else (start, end + 1)
+
+
+# --- what the agent does itself ---------------------------------------------------------------------
+
+
+_PAGES = ("web_fetch", "fetch", "exa_fetch")
+_SEARCHES = ("web_search", "exa_search")
+_LONGEST_SUBJECT = 100  # characters of a command or a path
+
+
+def doing(started: DocumentStarted) -> str:
+    """What the agent does now; empty for a document that is not one of its actions."""
+    about, known = "", started.metadata
+    if known is not None:
+        if known.ran_by == "caller":
+            return ""
+        about = " ".join((known.command or known.file_path or "").split())[:_LONGEST_SUBJECT]
+    match started.type:
+        case "terminal_command":
+            return f"Running `{about}`" if about else "Running a command"
+        case "file_edit":
+            return f"Editing {about}" if about else "Editing a file"
+        case "plan":
+            return "Planning"
+        case "tool_call":
+            return "Using a tool"
+        case _:
+            return ""
+
+
+def web_action(action: ToolAction) -> Search | OpenPage | None:
+    """None: it is something else."""
+    if action.name in _PAGES:
+        return OpenPage(url=Fields(action.arguments).text("url"))
+    if action.name in _SEARCHES:
+        query = Fields(action.arguments).text("search_term", "query")
+        sources = tuple(WebSource(url=url) for url in _results(action.output))
+        return Search(query=query, queries=(query,), sources=sources)
+    return None
+
+
+def pages_of(action: ToolAction) -> dict[str, str]:
+    """The web pages that it found or opened: their titles by their addresses."""
+    if action.name in _PAGES:
+        url = Fields(action.arguments).text("url")
+        return {url: url} if url else {}
+    return _results(action.output) if action.name in _SEARCHES else {}
+
+
+def _results(output: str) -> dict[str, str]:
+    try:
+        found = msgspec.json.decode(output)
+    except msgspec.DecodeError:
+        return {}
+    pages = [Fields(page) for page in found if isinstance(page, dict)] if isinstance(found, list) else []
+    return {url: page.text("title") or url for page in pages if (url := page.text("url"))}
+
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta

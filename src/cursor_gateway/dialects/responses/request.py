@@ -8,14 +8,21 @@ error.
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
+import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from cursor_gateway.dialects.deltas import TextStyle
-from cursor_gateway.dialects.invalid import convert_field, invalid
-from cursor_gateway.dialects.options import NO_EFFECT, NO_SETTING, CursorOptions, option_hints, with_headers
-from cursor_gateway.dialects.responses.codex import Codex, read_codex
-from cursor_gateway.dialects.responses.compaction import SUMMARY_REQUEST
+from cursor_gateway.dialects.requests import (
+    NO_EFFECT,
+    NO_SETTING,
+    CursorOptions,
+    convert_field,
+    invalid,
+    option_hints,
+    with_headers,
+)
 from cursor_gateway.dialects.responses.conversation import (
+    SUMMARY_REQUEST,
     Placed,
     ResponsesConversation,
     compacted_response,
@@ -30,6 +37,55 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import NonEmpty
 from cursor_gateway.prompting.structured import Format, JsonObject, read_format
 from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.wire.payload import Fields
+
+# --- Codex ------------------------------------------------------------------------------------------
+
+
+_TURN = "x-codex-turn-metadata"
+_PARENT = "x-codex-parent-thread-id"
+
+
+class Codex(Struct, frozen=True):
+    session: str = ""  # of the thread, or of one of its subagents
+    turn: str = ""  # the id of what the user has asked for; all attempts have the same
+    workspace: str | None = None
+    is_compaction: bool = False  # it asks for a summary of the conversation
+
+
+def is_codex(headers: Mapping[str, str]) -> bool:
+    """Its programs have different originators, such as `codex-tui`, `codex_exec` and `codex_vscode`, which users can
+    change; each of them describes its turns."""
+    return headers.get("originator", "").lower().startswith("codex") or _TURN in headers
+
+
+def read_codex(headers: Mapping[str, str], metadata: Mapping[str, Any], cache_key: str | None) -> Codex | None:
+    """None: it is another client."""
+    if not is_codex(headers):
+        return None
+    turn = Fields({**_object(metadata.get(_TURN)), **_object(headers.get(_TURN))})
+    thread = headers.get("session-id") or headers.get("thread-id") or cache_key or ""
+    subagent = (turn.text("agent_name"), headers.get(_PARENT) or Fields(metadata).text(_PARENT))
+    return Codex(
+        session="/".join(filter(None, (thread, *subagent))),
+        turn=turn.text("turn_id"),
+        workspace=next(iter(turn.object("workspaces").all), None),
+        is_compaction=turn.text("request_kind") == "compaction",
+    )
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """JSON in a string, or the object itself."""
+    if isinstance(value, str):
+        try:
+            value = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+    return value if isinstance(value, dict) else {}
+
+
+# --- the request ----------------------------------------------------------------------------------------
+
 
 IGNORED: dict[str, str] = {
     "temperature": NO_SETTING,

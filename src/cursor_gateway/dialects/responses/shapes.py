@@ -1,9 +1,14 @@
 """The objects of OpenAI's Responses API that the gateway sends: items, events, and the response."""
 
+import re
 from typing import Any, Literal, TypeAlias
 
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import replace
 
+from cursor_gateway.dialects.base import AnswerId
+from cursor_gateway.dialects.errors import Errors, encode_error, for_retrying_clients
+from cursor_gateway.errors import Failure
 from cursor_gateway.model.documents import RefusedCall
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -340,3 +345,71 @@ Event: TypeAlias = (
     | McpArgumentsDone
     | CallProgress
 )
+
+
+# --- ids --------------------------------------------------------------------------------------------
+
+
+Prefix: TypeAlias = Literal["msg", "rs", "fc", "ctc", "mcp", "ws", "cmp"]
+
+MESSAGE = "msg_"  # what the ids of messages begin with
+_RUN = "chat_"
+_RESPONSE = re.compile(r"resp_([0-9a-zA-Z]+)(?:_([0-9]{1,12}))?", re.ASCII)
+_ITEM = re.compile(r"(?:msg|rs|fc|ctc|mcp|ws|cmp)_([0-9a-f]{32})_([0-9]{1,12})_([0-9]{1,12})", re.ASCII)
+
+
+class ItemId(Struct, frozen=True):
+    answer: AnswerId
+    index: int
+
+
+def response_id(run_id: str, after: int) -> str:
+    return f"resp_{run_id.removeprefix(_RUN)}{f'_{after}' if after else ''}"
+
+
+def answer_id(id: str) -> AnswerId | None:
+    """None: it is no response's."""
+    found = _RESPONSE.fullmatch(id)
+    return None if found is None else AnswerId(f"{_RUN}{found[1]}", int(found[2] or 0))
+
+
+def item_id(prefix: Prefix, run_id: str, after: int, index: int) -> str:
+    return f"{prefix}_{run_id.removeprefix(_RUN)}_{after}_{index}"
+
+
+def read_item_id(id: str) -> ItemId | None:
+    """None: the item is not one of the gateway's."""
+    found = _ITEM.fullmatch(id)
+    return None if found is None else ItemId(AnswerId(f"{_RUN}{found[1]}", int(found[2])), int(found[3]))
+
+
+# --- errors -----------------------------------------------------------------------------------------
+
+
+_DEFAULT_WAIT = 2  # seconds
+_FIELDS = {"conversationId": "conversation"}  # of the gateway's own API, and what they are called here
+
+
+def _encode(failure: Failure, request_id: str) -> bytes:
+    return encode_error(replace(failure, param=_FIELDS.get(failure.param or "", failure.param)))
+
+
+RESPONSES_ERRORS = Errors(_encode, shown=for_retrying_clients)  # the id is in a header
+
+
+def response_error(failure: Failure, *, is_codex: bool, has_begun: bool) -> ResponseError:
+    """`has_begun`: the agent has done something, so that a retry gets the same run with the same failure. Codex does
+    not retry what an agent reports either: each of its six attempts would start an agent."""
+    if not is_codex:
+        return ResponseError(_code(failure.status), failure.message, for_retrying_clients(failure).code)
+    if failure.retryable and failure.source == "gateway" and not has_begun:
+        wait = failure.retry_after or _DEFAULT_WAIT
+        return ResponseError("rate_limit_exceeded", f"{failure.message} Please try again in {wait}s.")
+    return ResponseError("invalid_prompt", failure.message)
+
+
+def _code(status: int) -> Literal["server_error", "rate_limit_exceeded", "invalid_prompt"]:
+    """Of the few that OpenAI's API has."""
+    if status == 429:
+        return "rate_limit_exceeded"
+    return "invalid_prompt" if 400 <= status < 499 else "server_error"  # 499: cancelled

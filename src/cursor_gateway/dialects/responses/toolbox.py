@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.dialects.invalid import invalid
+from cursor_gateway.dialects.requests import invalid
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,

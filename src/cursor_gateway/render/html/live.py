@@ -32,7 +32,7 @@ from cursor_gateway.model.documents import (
     TextDocument,
     ThinkingDocument,
 )
-from cursor_gateway.model.run_info import RunInfo
+from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.render.html.answers import render_document
 from cursor_gateway.render.html.code import code_part as plain_code_part
 from cursor_gateway.render.html.code import fold

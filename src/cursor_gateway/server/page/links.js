@@ -10,9 +10,8 @@ const url = (id) => `${conversationUrl(id)}/link`;
 const OFF = "Read-only links are turned off in this gateway. To allow them, add “public_links = true” to its config.toml and restart it.";
 
 export async function shareLink({ id }) {
-	const { conversations, canCreate } = await json("/v1/links");
+	const [{ canCreate }, { linked }] = await Promise.all([json("/v1/links"), json(conversationUrl(id))]);
 	shown = id;
-	const linked = conversations.find((one) => one.id === id)?.linked;
 	tell(!canCreate ? OFF : linked ? `This conversation has a link since ${when(linked)}. It is shown only when it is created; a new one replaces it.` : "Anyone who has the link can read this conversation, without an API key.", { linked, canCreate });
 	await ask(byId("link-dialog"));
 }

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Action, FileEdit, OtherTool, Outcome
+from cursor_gateway.model.agent_events import Action, FileEdit, OtherTool, Outcome
 from cursor_gateway.sources.cursor.outcomes import CODES
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields

@@ -11,16 +11,20 @@ from typing import Any
 from msgspec import Struct, structs
 
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
-from cursor_gateway.model.actions import Action, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.agent_events import (
+    Action,
     AgentEvent,
     Notice,
+    Outcome,
+    Plan,
+    Question,
     RunFailed,
     RunFinished,
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
     TitleGiven,
+    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,

@@ -10,11 +10,10 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentError
-from cursor_gateway.model.actions import Outcome, Plan, Question
-from cursor_gateway.model.agent_events import AgentEvent, TextDelta, TokenCounts, merge_deltas
+from cursor_gateway.model.agent_events import AgentEvent, Outcome, Plan, Question, TextDelta, TokenCounts, merge_deltas
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, learn
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session

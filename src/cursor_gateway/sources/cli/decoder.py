@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.actions import Action, Command, Outcome
 from cursor_gateway.model.agent_events import (
+    Action,
     AgentEvent,
+    Command,
     Notice,
+    Outcome,
     PromptEchoed,
     RunFailed,
     RunFinished,

@@ -7,10 +7,9 @@ from contextlib import suppress
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Outcome, Question
-from cursor_gateway.model.agent_events import AgentEvent, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Outcome, Question, RunFinished, ToolEnded, ToolStarted
+from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.model.permissions import Permission
 from cursor_gateway.sources.base import Person
 from cursor_gateway.sources.cursor.gated_calls import GatedCalls, StartedCall, is_gated
 from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy, refusal

@@ -10,8 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Command, Outcome
-from cursor_gateway.model.agent_events import AgentEvent, CommandOutput, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Command, CommandOutput, Outcome, ToolEnded, ToolStarted
 from cursor_gateway.sources.cursor.hook_rules import MCP
 from cursor_gateway.wire.payload import Fields
 

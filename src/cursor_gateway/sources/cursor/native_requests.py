@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import Tool
 from cursor_gateway.model.documents import ClarificationQuestion, Diff
 from cursor_gateway.prompting.structured import Uncheckable, check_schema, violation

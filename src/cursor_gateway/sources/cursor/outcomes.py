@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Outcome
+from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import State
 from cursor_gateway.wire.payload import Fields, clamped
 

@@ -8,14 +8,14 @@ from uuid import uuid4
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.model.actions import Outcome, Question
+from cursor_gateway.model.agent_events import Outcome, Question
+from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,
     ClarificationQuestion,
     PermissionRequest,
 )
-from cursor_gateway.model.permissions import Decision, Permission
 
 _LABELS: dict[Decision, str] = {
     "once": "Allow once",

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, structs
 
-from cursor_gateway.model.actions import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
+from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationOption,

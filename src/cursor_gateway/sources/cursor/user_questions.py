@@ -9,8 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from cursor_gateway.model.actions import Question
-from cursor_gateway.model.agent_events import AgentEvent, ToolEnded, ToolStarted
+from cursor_gateway.model.agent_events import AgentEvent, Question, ToolEnded, ToolStarted
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.base import Person

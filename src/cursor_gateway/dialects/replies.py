@@ -1,0 +1,65 @@
+"""What the replies of most dialects have in common."""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from cursor_gateway.dialects.base import Encoder, EventEncoder
+from cursor_gateway.model.document_events import DocumentEvent, ends_reply, source_text
+
+# --- resumed streams --------------------------------------------------------------------------------
+
+
+class ReplyEncoder(Encoder, Protocol):
+    """Of one reply."""
+
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+
+class Resumed(EventEncoder):
+    """All events are pushed, also those before: what was sent already decides how it continues.
+
+    A run that paused has several replies: `encoder` makes the one for each, by the number of the pause before it. Each
+    event's number is its id, so that the reader can resume again.
+    """
+
+    def __init__(self, encoder: Callable[[int], ReplyEncoder], after: int, *, has_numbers: bool = False) -> None:
+        """`has_numbers`: the encoder writes them itself."""
+        self._has_numbers = has_numbers
+        self._make, self._encoder, self._after, self._number = encoder, encoder(0), after, 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._encoder.is_over
+
+    @property
+    def is_cut(self) -> bool:
+        return self._encoder.is_cut
+
+    def keep_alive(self) -> bytes:
+        return self._encoder.keep_alive()
+
+    def push(self, event: DocumentEvent, /) -> bytes:
+        self._number += 1
+        frames = self._encoder.push(event)
+        if self._number > self._after:
+            return frames if self._has_numbers else numbered(frames, self._number)
+        if ends_reply(event):
+            self._encoder = self._make(self._number)
+        return b""
+
+
+def numbered(frames: bytes, number: int) -> bytes:
+    """The frames of one event of the run, the last of them with the event's number as its id: a reader that got only
+    some of them gets them all again."""
+    if not frames:
+        return b""
+    last = frames.rfind(b"\n\n", 0, -2) + 2 if b"\n\n" in frames[:-2] else 0
+    return b"%bid: %d\n%b" % (frames[:last], number, frames[last:])
+
+
+# --- the agent's text -------------------------------------------------------------------------------
+
+
+class TextEncoder:
+    def push(self, event: DocumentEvent, /) -> bytes:
+        return source_text(event).encode()

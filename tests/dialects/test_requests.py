@@ -1,0 +1,42 @@
+"""The options of the gateway's own, from a body and from headers."""
+
+import pytest
+
+from cursor_gateway.dialects.requests import CursorOptions, option_hints, with_headers
+from cursor_gateway.errors import InvalidRequest
+
+
+def test_without_headers_the_options_are_the_bodys() -> None:
+    options = CursorOptions(mode="ask")
+    assert with_headers(options, {"content-type": "application/json"}) is options
+
+
+def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
+    headers = {
+        "x-cursor-mode": "plan",
+        "x-cursor-include": "raw, thinking",
+        "x-cursor-conversation-id": "conv_1",
+        "x-cursor-when-client-leaves": "finish",
+        "x-cursor-needs": "gpu, linux",
+    }
+    assert with_headers(CursorOptions(mode="ask", workspace="/w"), headers) == CursorOptions(
+        mode="ask",
+        workspace="/w",
+        include={"raw", "thinking"},
+        conversation_id="conv_1",
+        when_client_leaves="finish",
+        needs=["gpu", "linux"],
+    )
+
+
+def test_a_header_that_is_wrong_is_named() -> None:
+    with pytest.raises(InvalidRequest, match="The header x-cursor-mode is invalid") as refused:
+        with_headers(CursorOptions(), {"x-cursor-mode": "quick"})
+    assert refused.value.param == "x-cursor-mode"
+
+
+def test_options_with_few_values_have_hints() -> None:
+    hints = option_hints(CursorOptions)
+    assert hints["cursor.text"] == "Send one of exact, readable."
+    assert "thinking" in hints["cursor.include[]"]
+    assert "cursor.workspace" not in hints
