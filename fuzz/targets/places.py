@@ -14,9 +14,9 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import Message
 
-from cursor_gateway.cli.composition import compose
+from cursor_gateway.cli.assembly.composition import compose
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.cli.configuration import configuration
-from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.errors import InvalidRequest, SettingsError
 from cursor_gateway.keys import hash_key, is_hash, is_name, owner_of
 from cursor_gateway.server.app import build_app

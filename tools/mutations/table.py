@@ -191,7 +191,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "cli/sharing.py",
+        "cli/commands/share.py",
         "tests/cli/test_sharing.py",
         ("Sharing: asks first", '    click.confirm("Run it?", default=True, abort=True)\n', ""),
         ("Sharing: asks a person", "if not sys.stdin.isatty():", "if False:"),
@@ -465,7 +465,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
     ),
     *_of(
-        "cli/composition.py",
+        "cli/assembly/sources.py",
         "tests/security/test_sources.py",
         ("Sources: recordings", "    if settings.record_dir:\n        return", "    if False:\n        return"),
         ("Sources: trust", "    if not settings.trust:\n", "    if False:\n"),
