@@ -743,7 +743,7 @@ export interface DoneEvent {
 
 /** A ChatResponse without its documents: what `done` carries. */
 export interface DonePayload {
-  /** The id of the answer. */
+  /** The id of this answer, `chat_…`. */
   id: string;
   /** The conversation it belongs to, `conv_…`. */
   conversationId: string;

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from cursor_gateway.dialects.base import Dialect, Dialects
+from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.runs.run_service import RunService
@@ -15,7 +15,7 @@ from cursor_gateway.server.operations import OperationEndpoints, PageEndpoints
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.replies import ComputedEndpoint, RouteEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.routes import Endpoint, Routes
-from cursor_gateway.server.runs import RunEndpoints
+from cursor_gateway.server.runs import Dialects, RunEndpoints
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
 

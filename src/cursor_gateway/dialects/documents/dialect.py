@@ -14,13 +14,11 @@ from cursor_gateway.dialects.base import (
     Dialect,
     Encoder,
     Form,
-    JsonReply,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
-    described_in,
 )
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -33,6 +31,9 @@ from cursor_gateway.dialects.documents.request import (
     results_of,
 )
 from cursor_gateway.dialects.errors import OWN_ERRORS, encode_error
+from cursor_gateway.dialects.replies import (
+    JsonReply,
+)
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
@@ -56,7 +57,7 @@ def documents_dialect(max_images: int) -> Dialect:
             _replay("ndjson", NDJSON),
         ],
         errors=OWN_ERRORS,
-        describe=described_in("cursor_gateway.dialects.documents.openapi"),
+        description="cursor_gateway.dialects.documents.openapi",
     )
 
 

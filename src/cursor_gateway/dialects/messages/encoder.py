@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import ReplyState
 from cursor_gateway.dialects.messages.blocks import (
     BlockClosed,
@@ -35,6 +34,7 @@ from cursor_gateway.dialects.messages.shapes import (
     ToolUseBlock,
     stream_error,
 )
+from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.wire.sse import frame

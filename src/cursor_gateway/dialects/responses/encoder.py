@@ -5,7 +5,7 @@ from collections.abc import Set
 import msgspec
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE, EventEncoder
+from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import (
     AnswerFold,
     AnswerText,
@@ -20,6 +20,7 @@ from cursor_gateway.dialects.deltas import (
     WholeAnswer,
     marked,
 )
+from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.dialects.responses.output import Growing, Output, ResponseHead
 from cursor_gateway.dialects.responses.shapes import Event, ItemEvent
 from cursor_gateway.errors import Failure

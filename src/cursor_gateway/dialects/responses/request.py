@@ -184,25 +184,49 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
 class Body(Struct, frozen=True, kw_only=True):
-    input: str | list[Any] | None = None
-    model: NonEmpty | None = None
-    instructions: str | list[Any] | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    background: bool | None = None
-    previous_response_id: NonEmpty | None = None
-    conversation: NonEmpty | _Reference | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
-    parallel_tool_calls: bool | None = None
-    text: dict[str, Any] | None = None
+    """A request of OpenAI's Responses API."""
+
+    input: Annotated[
+        str | list[Any] | None, Meta(description="The conversation, or its next message: a string, or a list of items.")
+    ] = None
+    model: Annotated[
+        NonEmpty | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
+    ] = None
+    instructions: Annotated[
+        str | list[Any] | None,
+        Meta(description="Instructions for this response. They do not carry over to the next one."),
+    ] = None
+    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
+    store: Annotated[bool | None, Meta(description="With `false`, the response cannot be looked up.")] = None
+    background: Annotated[bool | None, Meta(description="Returns at once; the run continues without a client.")] = None
+    previous_response_id: Annotated[
+        NonEmpty | None, Meta(description="Continues after this response, which may be an older one.")
+    ] = None
+    conversation: Annotated[
+        NonEmpty | _Reference | None, Meta(description="Continues this conversation: its id, or `{id}`.")
+    ] = None
+    tools: Annotated[
+        list[dict[str, Any]] | None, Meta(description="The caller's tools. They replace the agent's own.")
+    ] = None
+    tool_choice: Annotated[
+        Any, Meta(description="What the agent may or must call. An object names a tool, or `allowed_tools`.")
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Meta(description="With `false`, one call at a time.")] = None
+    text: Annotated[
+        dict[str, Any] | None,
+        Meta(description="With a `format` of type `json_object` or `json_schema`, the answer is JSON."),
+    ] = None
     reasoning: dict[str, Any] | None = None
-    include: list[str] | None = None
-    max_output_tokens: _Limit | None = None
-    metadata: dict[str, Any] | None = None
+    include: Annotated[
+        list[str] | None, Meta(description="`reasoning.encrypted_content` adds it to reasoning items.")
+    ] = None
+    max_output_tokens: Annotated[
+        _Limit | None, Meta(description="The maximum number of tokens in the answer (an estimate).")
+    ] = None
+    metadata: Annotated[dict[str, Any] | None, Meta(description="Returned unchanged in the response.")] = None
     prompt_cache_key: str | None = None
-    client_metadata: dict[str, Any] | None = None
-    prompt: Any = None
+    client_metadata: Annotated[dict[str, Any] | None, Meta(description="Codex's data about its turn.")] = None
+    prompt: Annotated[Any, Meta(description="Not supported: this gateway stores no prompt templates.")] = None
     cursor: CursorOptions | None = None
     # Only echoed:
     temperature: float | None = None
@@ -212,8 +236,8 @@ class Body(Struct, frozen=True, kw_only=True):
     service_tier: str | None = None
     max_tool_calls: int | None = None
     safety_identifier: str | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    presence_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
+    frequency_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
 
 
 _HINTS = {
