@@ -94,7 +94,7 @@ def _add_run(store: Database, dice: random.Random, number: int, events: int) -> 
     for document in documents:
         found_by.push(document)
     end = RunEnd(envelope=envelope, words=found_by.all, answer=" ".join(words), ended_ms=now)
-    _patiently(partial(store.end_run, lease, last + 1, said[last:], end))
+    _patiently(partial(store.append, lease, last + 1, said[last:], end))
 
 
 def _patiently(write: Callable[[], object]) -> None:

@@ -444,6 +444,8 @@ export interface ThinkingDocument {
 export interface ThinkingMetadata {
   /** The format of the content. */
   format: "markdown" | "plain";
+  /** Extension: how long the agent thought, if known. */
+  duration_ms?: number;
 }
 
 /** The tokens a run used. */
@@ -488,6 +490,8 @@ export interface ResponseMetadata {
   fallback?: string;
   /** Extension: true if the agent was ready before the run; nothing had to be started. */
   warm?: boolean;
+  /** Extension: the size of the conversation after the last model call, in tokens, with `include: ["context"]`. Derived from the agent's figures; omitted if it reports none. */
+  contextTokens?: number;
 }
 
 /** Extension: a tool call that was not run because nothing allowed it. */

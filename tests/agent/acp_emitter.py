@@ -66,7 +66,8 @@ class AcpEmitter(Emitter):
 
     def begin(self, cwd: str, key_source: str, model: str, prompt: str) -> None:
         self.has_begun = True
-        self.update({"sessionUpdate": "session_info_update", "title": prompt.strip()[:20] or "Okay"})
+        title = " ".join(prompt.split()[:3]).title() or "Okay"
+        self.update({"sessionUpdate": "session_info_update", "title": title})
 
     def say(self, delta: str) -> None:
         self.said += delta

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.cli.conversations import ago
+from cursor_gateway.cli.commands.conversations import ago
 from cursor_gateway.demo import recordings
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import (
@@ -187,7 +187,8 @@ def test_how_many(history: Path) -> None:
 
 def test_json_is_what_the_api_says(history: Path) -> None:
     first, *_ = entries()
-    assert first.keys() == {"id", "title", "created", "updated", "workspace", "mode", "model", "isRunning", "pinned"}
+    fields = {"id", "title", "created", "updated", "workspace", "mode", "model", "isRunning", "pinned", "client"}
+    assert first.keys() == fields
     assert on_a_terminal("conversations", "--json")[1].startswith("[\n  {\n")
 
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.doctor import _checked, _in_thread
-from cursor_gateway.cli.findings import (
+from cursor_gateway.cli.commands.doctor import _checked, _in_thread
+from cursor_gateway.cli.commands.findings import (
     Finding,
     Folder,
     Found,

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.local_socket import listening
+from cursor_gateway.cli.assembly.local_socket import listening
+from cursor_gateway.cli.assembly.remote import open_gateway
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.remote import open_gateway
 from cursor_gateway.settings import Settings
 from tests.agent.install import install
 from tests.agent.records import records

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.serve import _notify_service_manager
-from cursor_gateway.cli.service_managers import Service, launchd, property_list, systemd, unit
+from cursor_gateway.cli.commands.serve import _notify_service_manager
+from cursor_gateway.cli.commands.service import Service, launchd, property_list, systemd, unit
 from tests.cli.processes import TIMEOUT, finished
 
 PROGRAM = "/opt/a b/cursor-gateway"

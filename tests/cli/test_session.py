@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cursor_gateway.cli.session import context_window, in_thousands
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
@@ -306,6 +307,39 @@ def test_commands_arguments_and_files_are_completed(home: Path) -> None:
         person.sees("You said: see @price.py")
         person.leaves()
     assert prompts(home) == ["see @price.py"]
+
+
+@pytest.mark.parametrize("reports", [True, False])
+def test_the_status_line_has_the_agents_figures_and_marks_estimates(reports: bool, home: Path) -> None:
+    if reports:
+        install(home / "bin", knobs={"log": str(home / "agent.log"), "acp_usage": "1"})
+    with conversing(home) as person:
+        person.says("hello")
+        person.sees("You said: hello")
+        person.sees(_READY)
+        line = person.sees("tokens")
+        assert re.search(r"agent · context [\d,]+ · [\d,]+ tokens$" if reports else r"agent · ~[\d,]+ tokens$", line)
+        person.types(CTRL_D)
+        person.ended()
+
+
+@pytest.mark.parametrize(
+    ("names", "window"),
+    [
+        (["claude-opus-4-8[context=1m,effort=high]"], " of 1M"),
+        (["sonnet-5", "Claude Sonnet 5 1M Thinking"], " of 1M"),
+        (["gpt-5.4", "GPT-5.4 272k"], " of 272K"),
+        (["gpt-4.1m", "Composer 2.5 Fast", "o3-1m"], ""),
+        ([], ""),
+    ],
+)
+def test_the_window_of_a_model_is_known_only_from_its_names(names: list[str], window: str) -> None:
+    assert context_window(names) == window
+
+
+@pytest.mark.parametrize(("tokens", "text"), [(0, "0"), (9_999, "9,999"), (24_500, "24K"), (1_250_000, "1,250K")])
+def test_the_size_of_the_context_is_short(tokens: int, text: str) -> None:
+    assert in_thousands(tokens) == text
 
 
 # --- gateways ---------------------------------------------------------------------------------------

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli import verification
-from cursor_gateway.cli.findings import of_verified
-from cursor_gateway.cli.verification import HELD, PROMPTS, Result, Verified, read_verified, redact, store_verified
-from cursor_gateway.cli.verify import set_up, table_of, verify_source, version_in
+from cursor_gateway.cli.commands import verification
+from cursor_gateway.cli.commands.findings import of_verified
+from cursor_gateway.cli.commands.verification import (
+    HELD,
+    PROMPTS,
+    Result,
+    Verified,
+    read_verified,
+    redact,
+    store_verified,
+)
+from cursor_gateway.cli.commands.verify import set_up, table_of, verify_source, version_in
 from cursor_gateway.settings import Settings
 from tests.agent.bridge_install import install_bridge
 from tests.agent.install import install

@@ -19,11 +19,10 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.answering import Asker
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.store.base import Lease
 from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.store.making import ME, deltas, new_run, run_end
+from tests.store.making import ME, deltas, lease, new_run, run_end
 
 _TIMING = Timing(beat_seconds=1, lease_seconds=5)
 
@@ -44,7 +43,7 @@ def _with_front(database: str, test: Callable[[Front, PostgresCluster], Awaitabl
         try:
             await test(front, cluster)
         finally:
-            await cluster.close()
+            await cluster.hints.close()
             await store.close()
 
     asyncio.run(asyncio.wait_for(live(), 60))
@@ -55,6 +54,7 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
         await cluster.join(_member("other", "there"))
         await cluster.join(_member("gone", "here", "shared"))
         await cluster.leave("gone")
+        front._members.stored = await cluster.figures()
         for workspace in ("here/project", "shared"):
             with pytest.raises(NoRunner, match="has the volume"):
                 await front.start(RunRequest(messages=[UserMessage("hello")], owner="me", workspace=workspace))
@@ -66,10 +66,9 @@ def test_an_answer_to_a_run_whose_labels_nobody_has_now_may_be_sent_again(databa
     async def test(front: Front, cluster: PostgresCluster) -> None:
         await cluster.join(_member("other", "there"))
         offered = RunRequest(messages=[], owner=ME, offer=Offer(tools=[]), needs=["gpu"])
-        begun = await front.store.begin_run(replace(new_run("run"), continuation=continuation_of(offered)))
-        assert isinstance(begun, Lease)
+        await front.store.begin_run(replace(new_run("run"), continuation=continuation_of(offered)))
         end = run_end(status="error")
-        await front.store.end_run(begun, 1, [Done(end.envelope)], end)
+        await front.store.append(lease("run"), 1, [Done(end.envelope)], end)
         results = ToolResults({"call": ToolResult(text="42")})
         with pytest.raises(NoRunner, match=r"labels of this run \(gpu\); try again later"):
             await front.answer("run", Asker(owner=ME), results)
@@ -82,10 +81,9 @@ def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(datab
 
     async def test(front: Front, cluster: PostgresCluster) -> None:
         store = front.store
-        begun = await store.begin_run(new_run("run"))
-        assert isinstance(begun, Lease)
+        await store.begin_run(new_run("run"))
         for first, batch in ((1, deltas(1, 2)), (3, deltas(3)), (4, deltas(4, 5, 6, 7))):
-            await store.append(begun, first, batch)
+            await store.append(lease("run"), first, batch)
         for after in range(8):
             assert (await cluster.heads({"run": after}))["run"].events == deltas(*range(after + 1, 8))
 
@@ -95,9 +93,8 @@ def test_what_was_stored_again_in_other_batches_is_read_from_any_number_on(datab
 def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database: str) -> None:
     async def test(front: Front, cluster: PostgresCluster) -> None:
         for id in ("strange", "plain"):
-            begun = await front.store.begin_run(new_run(id, id))
-            assert isinstance(begun, Lease)
-            await front.store.append(begun, 1, deltas(1))
+            await front.store.begin_run(new_run(id, id))
+            await front.store.append(lease(id), 1, deltas(1))
         with psycopg.connect(database, autocommit=True) as beside:
             strange = "SELECT key FROM runs WHERE id = 'strange'"
             beside.execute(f"UPDATE events SET data = %s WHERE run = ({strange})", [b'[{"event":"of the future"}]'])

@@ -68,7 +68,7 @@ class Protocol(RuleBasedStateMachine):
         self.numbers = count(1)
 
     def teardown(self) -> None:
-        self.loop.run_until_complete(self.cluster.close())
+        self.loop.run_until_complete(self.cluster.hints.close())
         self.loop.run_until_complete(self.store.close())
         self.loop.close()
         self.beside.close()
@@ -193,9 +193,9 @@ class Protocol(RuleBasedStateMachine):
         if (known := self.runs.get(run_id)) is not None:
             is_held = self.commands[held.command].epoch == held.epoch
             is_mine = is_held and (known.member, known.epoch) == (held.member, 1)
-            assert begun == (Lease(run_id, 1) if is_mine else Superseded())
+            assert begun == (Stored(0) if is_mine else Superseded())
         elif self._holds(held):
-            assert begun == Lease(run_id, 1)
+            assert begun == Stored(0)
             self.runs[run_id] = Run(held.member)
             if outcome:
                 self.commands[held.command].state = "done"

@@ -83,3 +83,20 @@ def test_a_plan_is_decided_in_the_same_answer(held_page: Page, decision: str) ->
     held_page.reload()
     expect(of_type(held_page, "plan")).to_contain_text("Dump, load, switch")
     expect(of_type(held_page, "plan").get_by_role("button")).to_have_count(0)
+
+
+def test_a_conversation_gets_the_agents_own_title(held_page: Page) -> None:
+    words = program({"say": "Done."})
+    ask(held_page, f"fix the failing tests\n{words}")
+    expect_state(held_page, "completed")
+    heading = held_page.get_by_role("heading", level=1).locator("visible=true")
+    expect(heading).to_have_text("Fix The Failing")
+    held_page.get_by_label("Conversation menu").click()
+    held_page.get_by_role("button", name="Rename").click()
+    held_page.get_by_label("Title").fill("My own")
+    held_page.keyboard.press("Enter")
+    expect(heading).to_have_text("My own")
+    ask(held_page, f"and now?\n{words}")
+    expect_state(held_page, "completed")
+    held_page.reload()
+    expect(heading).to_have_text("My own")

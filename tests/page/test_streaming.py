@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.agent.emitter import now
 from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
 from tests.page.using import answers, ask, documents, expect_state, expect_types, of_type, prompt_box
@@ -125,3 +126,20 @@ def test_usage_and_time_are_shown_for_each_answer(page: Page, script: Script) ->
     ask(page, script.read("notes.txt", "a").say("Read.").prompt())
     expect_state(page, "completed")
     expect(answers(page)).to_contain_text("1,545 tokens")
+
+
+def test_thinking_says_how_long_it_took_live_and_later(page: Page, script: Script) -> None:
+    script.agent.think("Hm, ")
+    script.gate("thought")
+    script.agent.think("let me see.")
+    script.agent.record({"type": "thinking", "subtype": "completed", "timestamp_ms": now() + 12_000})
+    ask(page, script.say("It is done.").prompt())
+    thinking = of_type(page, "thinking").locator("summary")
+    expect(thinking).to_have_text("Thinking")
+    thinking.click()
+    script.open("thought")
+    expect_state(page, "completed")
+    expect(thinking).to_have_text("Thought for 12 s")
+    expect(of_type(page, "thinking").locator(".prose")).to_have_text("Hm, let me see.")  # still open
+    page.reload()
+    expect(thinking).to_have_text("Thought for 12 s")

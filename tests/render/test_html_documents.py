@@ -160,6 +160,15 @@ def test_thinking_is_folded() -> None:
     assert "<em>Hm</em>" in found
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "words"),
+    [(400, "400 ms"), (2_340, "2.3 s"), (12_900, "12 s"), (59_999, "59 s"), (61_000, "1 min 01 s")],
+)
+def test_thinking_says_how_long_it_took(milliseconds: int, words: str) -> None:
+    found = html(ThinkingMetadata(duration_ms=milliseconds), "Hm")
+    assert f"<summary>Thought for {words}</summary>" in found
+
+
 def test_code_has_numbers_colours_and_a_button_to_copy_it() -> None:
     found = html(CodeBlockMetadata(language="python", purpose="example"), "def a():\n    '''b\n    c'''\n")
     assert '<pre data-part="numbers">1\n2\n3</pre>' in found

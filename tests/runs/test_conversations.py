@@ -229,8 +229,8 @@ def test_folders_without_a_conversation_are_strays(known: Conversations, store: 
     for id in ("conv_1", "conv_3", "conv_4"):
         (known.data / "changes" / id).mkdir(parents=True)
     made = known.folder("conv_3").stat().st_mtime
-    assert asyncio.run(known.strays(made + 60)) == []  # young ones may be about to be stored
-    assert sorted(asyncio.run(known.strays(made + 7200))) == ["conv_3", "conv_4"]
+    assert asyncio.run(known.strays(store, made + 60)) == []  # young ones may be about to be stored
+    assert sorted(asyncio.run(known.strays(store, made + 7200))) == ["conv_3", "conv_4"]
 
 
 def test_the_files_of_each_conversation_are_counted(known: Conversations, store: SqliteStore) -> None:
@@ -241,8 +241,8 @@ def test_the_files_of_each_conversation_are_counted(known: Conversations, store:
     assert asyncio.run(known.file_sizes()) == {"conv_1": 1000, "conv_2": 1000}
 
 
-def test_there_may_be_no_folders_at_all(known: Conversations) -> None:
-    assert asyncio.run(known.strays(0)) == []
+def test_there_may_be_no_folders_at_all(known: Conversations, store: SqliteStore) -> None:
+    assert asyncio.run(known.strays(store, 0)) == []
     assert asyncio.run(known.file_sizes()) == {}
 
 

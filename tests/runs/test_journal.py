@@ -18,7 +18,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Busy, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
+from cursor_gateway.store.base import Busy, HistoryLimits, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
@@ -57,23 +57,17 @@ class Flaky(SqliteStore):
         if self.refuses:
             raise StoreUnavailable("Locked.")
 
-    async def begin_run(self, new: NewRun) -> Lease | KeyTaken | Busy:
-        self._ask()
-        return await super().begin_run(new)
-
-    async def begin_with(
-        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    async def begin_run(
+        self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
     ) -> KeyTaken | Busy | Written:
         self._ask()
-        return await super().begin_with(new, events, end)
+        return await super().begin_run(new, events, end)
 
-    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+    async def append(
+        self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
+    ) -> Written:
         self._ask()
-        return await super().append(lease, first_number, events)
-
-    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        self._ask()
-        return await super().end_run(lease, first_number, events, end)
+        return await super().append(lease, first_number, events, end)
 
 
 @pytest.fixture
@@ -175,7 +169,7 @@ def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) ->
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
     assert blocking(store).delete_conversation("conv_run", ME)
-    blocking(store).prune(None, None, 0)  # to the last row, and not behind our back
+    blocking(store).prune(HistoryLimits(), 0)  # to the last row, and not behind our back
     *before, done = asyncio.run(write(written, SAID[2:]))
     assert before == SAID[2:-1]
     assert isinstance(done, Done)

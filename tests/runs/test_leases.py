@@ -18,7 +18,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.service import Service
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.store.base import Store
+from cursor_gateway.store.base import Lease, RunEnd, Store, Written
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Until, forever, say, true
@@ -171,7 +171,8 @@ def test_two_who_recover_at_once_end_each_run_once(tmp_path: Path, wrap: Callabl
         async with gateways(tmp_path, wrap, ScriptedSource([[STARTED], say("Half"), forever()])) as (one,):
             runs = [await one.start("Say it.") for _ in range(5)]
             await true(lambda: all(run.count >= 2 for run in runs))
-            another = wrap(SqliteStore(tmp_path))
+            opened = SqliteStore(tmp_path)
+            another = wrap(opened)
             counts = await asyncio.gather(
                 *(end_interrupted_runs(of, lambda _: False, 1) for of in (one.store, another))
             )
@@ -179,7 +180,7 @@ def test_two_who_recover_at_once_end_each_run_once(tmp_path: Path, wrap: Callabl
             assert await another.unfinished_runs() == []
             for run in runs:
                 assert await said_in(another, run) == ["Say it.", "Half"]
-            await another.close()
+            await opened.close()
 
     asyncio.run(live())
 
@@ -213,10 +214,10 @@ def test_a_run_that_could_not_be_stored_does_not_block_its_conversation(tmp_path
 
         is_full = False
 
-        async def end_run(self, *values: Any) -> Any:
-            if self.is_full:
+        async def append(self, lease: Lease, first: int, events: Any, end: RunEnd | None = None) -> Written:
+            if self.is_full and end is not None:
                 raise StoreUnavailable("The disk is full.")
-            return await super().end_run(*values)
+            return await super().append(lease, first, events, end)
 
     async def live() -> None:
         store = Full(tmp_path)

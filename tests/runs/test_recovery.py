@@ -121,8 +121,7 @@ def test_one_that_is_damaged_does_not_keep_the_others_from_ending(store: SqliteS
 
 def test_the_session_stays_and_a_fingerprint_does_not(store: SqliteStore) -> None:
     """By its id the conversation goes on where the agent was; a client that quotes half an answer does not find it."""
-    whole_run(blocking(store), "first", "conv", fingerprint="known")
-    blocking(store).set_session("conv", ME, "session-1", "known")
+    whole_run(blocking(store), "first", "conv", session_id="session-1", fingerprint="known")
     blocking(store).begin_run(new_run("run", "conv", "and?"))
     blocking(store).append(lease("run"), 1, events(say("Half")))
     assert asyncio.run(end_interrupted_runs(store, nobody, 0)) == 1

@@ -85,9 +85,9 @@ def test_what_is_left_is_noted_and_tried_again(tmp_path: Path) -> None:
         for _ in range(2):
             assert not await removals.remove("conv_1")
             assert [path.name for path in folder.iterdir()] == [NOTE]  # nothing that was said
-        await removals.remove_strays(folder.stat().st_mtime + 60)
+        await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 60)
         assert folder.exists()
-        await removals.remove_strays(folder.stat().st_mtime + 7200)
+        await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 7200)
         assert not folder.exists()
 
     asyncio.run(live())

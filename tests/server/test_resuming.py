@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import Message
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.model.agent_events import (
@@ -47,8 +47,8 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.store.base import Store
 from cursor_gateway.store.postgres.store import PostgresStore
+from cursor_gateway.store.sql import SqlStore
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.gateways import RunningGateway, running_gateway
@@ -174,7 +174,7 @@ class _Connection:
 class Site:
     """The whole application over a script and a real store; on the same folder again, it is the next gateway."""
 
-    def __init__(self, folder: Path, source: ScriptedSource, store: Store | None = None) -> None:
+    def __init__(self, folder: Path, source: ScriptedSource, store: SqlStore | None = None) -> None:
         self.source, self.store = source, store or SqliteStore(folder)
         self.service = LocalRunService(
             source,
@@ -451,7 +451,7 @@ def test_what_the_store_has_forgotten_is_waited_for(
         waits = asyncio.ensure_future(site.get(path, {"after": 3}))
         await turns_of_the_loop(20)
         assert not waits.done()
-        await site.store.end_run(lease("chat_1"), 2, rest, run_end("chat_1"))
+        await site.store.append(lease("chat_1"), 2, rest, run_end("chat_1"))
         resumed = await waits
         assert (resumed.status, [name for name, _ in read_sse(resumed.body)]) == (200, ["done"])
         assert (await site.get(path, {"after": 5})).status == 409

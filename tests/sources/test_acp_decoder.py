@@ -24,6 +24,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TodoUpdate,
     TokenCounts,
     ToolEnded,
@@ -78,6 +79,27 @@ def said(events: Iterable[AgentEvent]) -> str:
 def test_text_and_thoughts_are_pure_deltas() -> None:
     events = decoded(text("Hm.", "agent_thought_chunk"), text("o"), text("k"), text("", "agent_thought_chunk"))
     assert events == [ThinkingDelta("Hm."), ThinkingEnded(), TextDelta("o"), TextDelta("k"), RunFinished()]
+
+
+def test_thinking_lasts_until_what_follows_it_arrives() -> None:
+    decoder = AcpDecoder()
+    thought = text("Hm.", "agent_thought_chunk")
+    assert decoder.push(thought, 1000) == decoder.push(thought, 2000) == [ThinkingDelta("Hm.")]
+    assert decoder.push(text("ok"), 4000.5) == [ThinkingEnded(3000), TextDelta("ok")]
+    decoder.push(thought, 5000)
+    assert decoder.ask("1", Question(tool="ask", title="", questions=[]), {})[0] == ThinkingEnded()
+
+
+def test_the_agents_title_is_passed_on() -> None:
+    named = {"sessionUpdate": "session_info_update", "title": "File And Shell"}
+    assert decoded(named, {**named, "title": None}, {**named, "title": ""}) == [
+        TitleGiven("File And Shell"),
+        RunFinished(),
+    ]
+    spawned = {"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "a", "task": "b"}
+    decoder = AcpDecoder()
+    pushed(decoder, spawned)
+    assert decoder.push(named, session_id="child") == []  # that is not what the conversation is about
 
 
 def test_thinking_ends_before_a_tool_and_at_the_end() -> None:
@@ -640,7 +662,7 @@ def test_a_call_runs_when_it_is_allowed_or_in_progress() -> None:
 
 
 def test_updates_that_mean_nothing_here_and_those_that_are_new() -> None:
-    known = ["session_info_update", "available_commands_update", "current_mode_update", "user_message_chunk"]
+    known = ["available_commands_update", "current_mode_update", "user_message_chunk"]
     assert decoded(*({"sessionUpdate": name} for name in known)) == [RunFinished()]
     assert decoded({"sessionUpdate": "weather"}, 7)[:2] == [Unrecognized("update 'weather'"), Unrecognized("update ''")]
 

@@ -52,8 +52,8 @@ def flush(text: str) -> bytes:
     return said(text, timestamp_ms=1, model_call_id="m")
 
 
-def thought(text: str) -> bytes:
-    return line("thinking", "delta", text=text, timestamp_ms=1)
+def thought(text: str, at: int | None = 1) -> bytes:
+    return line("thinking", "delta", text=text, timestamp_ms=at)
 
 
 def call(subtype: str, tool: str, body: dict[str, Any], *, id: str | None = "c1", **fields: Any) -> bytes:
@@ -139,6 +139,27 @@ def test_lines_that_arrive_one_by_one_keep_their_grain() -> None:
 def test_adjacent_deltas_that_arrive_together_become_one() -> None:
     events = together([thought("a"), thought("b"), delta("x"), delta("yz"), thought("c"), delta("."), RESULT])
     assert events == [ThinkingDelta("ab"), TextDelta("xyz"), ThinkingDelta("c"), TextDelta("."), END]
+
+
+@pytest.mark.parametrize(
+    ("lines", "took"),
+    [
+        ([thought("", at=100), thought("a", at=200), thought("b", at=300)], 900),
+        ([thought("a", at=None), thought("b", at=200)], 800),
+        ([thought("a", at=100), delta("x", at=200), thought("b", at=300)], 700),  # the first end was lost
+        ([thought("a", at=100), STARTED, thought("b", at=300)], 700),
+        ([thought("a\ud83d", at=100)], 900),
+        ([thought("a", at=2000)], 0),  # a clock that was set back
+        ([thought("a", at=None)], None),
+    ],
+)
+def test_thinking_lasts_from_its_first_delta_to_its_end(lines: list[bytes], took: int | None) -> None:
+    ended = line("thinking", "completed", timestamp_ms=1000)
+    for read in (one_by_one, together):
+        assert [event for event in read([*lines, ended, RESULT]) if isinstance(event, ThinkingEnded)] == [
+            ThinkingEnded(took)
+        ]
+    assert ThinkingEnded() in one_by_one([*lines, line("thinking", "completed"), RESULT])
 
 
 def test_deltas_at_the_end_of_a_read_are_said_at_once() -> None:

@@ -94,7 +94,7 @@ def test_the_deltas_are_said_and_the_whole_messages_are_not() -> None:
     assert events == [
         *BEGUN,
         ThinkingDelta("Hmm."),
-        ThinkingEnded(),
+        ThinkingEnded(7),
         TextDelta("Hello"),
         RunFinished(duration_ms=12),
     ]

@@ -62,6 +62,7 @@ from cursor_gateway.model.documents import (
     TerminalCommandDocument,
     TerminalCommandMetadata,
     TextMetadata,
+    ThinkingMetadata,
     ToolCallDocument,
     ToolTrace,
     Usage,
@@ -722,6 +723,22 @@ def test_the_agents_payload_is_sent_to_those_who_ask(include: frozenset[Any], pa
     assert document.metadata.raw == raw
 
 
+@pytest.mark.parametrize(
+    ("include", "counts", "context"),
+    [
+        ({"context"}, TokenCounts(prompt=900, completion=40), 940),
+        ({"context"}, TokenCounts(prompt=-1, completion=40), UNSET),
+        ({"context"}, None, UNSET),  # an estimate from the text would leave out what the agent adds
+        ({"raw"}, TokenCounts(prompt=900, completion=40), UNSET),
+    ],
+)
+def test_the_size_of_the_context_is_sent_to_those_who_ask_if_the_agent_reports_it(
+    include: set[Any], counts: TokenCounts | None, context: Any
+) -> None:
+    run = RunInfo(id="chat_1", created="", include=include)
+    assert envelope([TextDelta("a"), RunFinished(usage=counts)], run).metadata.context_tokens == context
+
+
 # --- the envelope -----------------------------------------------------------------------------------
 
 
@@ -1019,3 +1036,14 @@ def test_the_tokens_of_a_session_that_is_resumed_count_as_read() -> None:
         return reply_usage(done).prompt_tokens
 
     assert read(1000) == read(0) + 1000
+
+
+@pytest.mark.parametrize(("reported", "known"), [(1200, 1200), (0, UNSET), (-5, UNSET), (None, UNSET)])
+def test_a_document_of_thinking_has_its_duration_if_it_is_known(reported: int | None, known: object) -> None:
+    assembler = Assembler(RunInfo(id="chat_1", created="", include=frozenset({"thinking"})))
+    assembler.push(ThinkingDelta("Hm"))
+    (ended,) = assembler.push(ThinkingEnded(reported))
+    assert isinstance(ended, DocumentEnded)
+    assert isinstance(ended.document.metadata, ThinkingMetadata)
+    assert ended.document.metadata.duration_ms is known or ended.document.metadata.duration_ms == known
+    assert assembler.push(ThinkingEnded(7)) == []

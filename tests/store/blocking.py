@@ -11,7 +11,7 @@ from cursor_gateway.store.sqlite.store import SqliteStore
 
 _Result = TypeVar("_Result")
 
-WRITES = {"begin_run", "begin_with", "append", "end_run"}  # which wait for nobody where no event loop runs
+WRITES = {"begin_run", "append"}  # which wait for nobody where no event loop runs
 
 
 class Database:

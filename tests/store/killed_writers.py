@@ -26,7 +26,7 @@ from cursor_gateway.runs.journal import Journal
 from cursor_gateway.runs.readers import Readers
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store import writing as values
+from cursor_gateway.store import sql as values
 from cursor_gateway.store.sqlite import connections, moving, run_files, store, writing
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say

@@ -169,12 +169,13 @@ def whole_run(
     owner: str = ME,
     at: int = 1000,
     documents: Sequence[Document] = (),
+    session_id: str | None = None,
     fingerprint: str | None = None,
 ) -> None:
-    assert isinstance(store.begin_run(new_run(id, conversation, *said, owner=owner, at=at)), Lease)
+    assert isinstance(store.begin_run(new_run(id, conversation, *said, owner=owner, at=at)), Stored)
     assert isinstance(store.append(lease(id), 1, deltas(1, 2, 3)), Stored)
-    end = run_end(id, documents=documents, at=at, fingerprint=fingerprint)
-    assert isinstance(store.end_run(lease(id), 4, [Done(envelope(id))], end), Stored)
+    end = run_end(id, documents=documents, at=at, session_id=session_id, fingerprint=fingerprint)
+    assert isinstance(store.append(lease(id), 4, [Done(envelope(id))], end), Stored)
 
 
 # --- every kind of event ----------------------------------------------------------------------------

@@ -15,7 +15,7 @@ def test_what_a_database_has_lost_is_counted(database: str) -> None:
             await store.append(lease("run"), 1, deltas(1))
             assert store.appender.rewinds == 0
             assert await store.append(lease("run"), 4, deltas(4)) == Behind(1)
-            assert await store.end_run(lease("run"), 4, deltas(4), run_end()) == Behind(1)
+            assert await store.append(lease("run"), 4, deltas(4), run_end()) == Behind(1)
             assert (store.appender.rewinds, store.appender.batches) == (2, 2)
         finally:
             await store.close()

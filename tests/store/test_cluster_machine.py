@@ -124,7 +124,7 @@ class Cluster(RuleBasedStateMachine):
         if hasattr(self, "_link"):
 
             async def closed() -> None:
-                await self._cluster.close()
+                await self._cluster.hints.close()
                 await self._store.close()
                 await self._link.close()
 
@@ -264,13 +264,13 @@ class Cluster(RuleBasedStateMachine):
         if (known := self.runs.get(command.run)) is not None:
             is_mine = known.instance == claimed.member and known.epoch == 1 and known.is_running
             is_mine = is_mine and command.epoch == claimed.epoch
-            assert begun == (Lease(command.run, 1) if is_mine else Superseded())
+            assert begun == (Stored(0) if is_mine else Superseded())
         elif command.state != "claimed" or command.epoch != claimed.epoch:
             assert begun == Superseded()
         elif busy := [run for run in self.runs.values() if run.conversation == conversation and run.is_running]:
             assert begun == Busy(busy[0].id)
         else:
-            assert begun == Lease(command.run, 1)
+            assert begun == Stored(0)
             self.runs[command.run] = _Run(command.run, conversation, claimed.member)
             self.writers.append(_Writer(Lease(command.run, 1)))
             if outcome:
@@ -310,7 +310,7 @@ class Cluster(RuleBasedStateMachine):
         run = self.runs[writer.lease.run_id]
         done = DoneEvent(replace(envelope(run.id), conversation_id=run.conversation))
         number = max(writer.sent - forgotten, 0) + 1
-        written = self._written(losses, lambda: self._store.end_run(writer.lease, number, [done], run_end(run.id)))
+        written = self._written(losses, lambda: self._store.append(writer.lease, number, [done], run_end(run.id)))
         if run.epoch != writer.lease.epoch:
             assert written == Fenced("claimed")
         elif number > run.last and run.is_running:

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.store.base import Store
 from cursor_gateway.store.postgres.store import PostgresStore
+from cursor_gateway.store.sql import SqlStore
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.store.conformance import LAWS
 
 
-def _obey(name: str, make: Callable[[], Store]) -> None:
+def _obey(name: str, make: Callable[[], SqlStore]) -> None:
     async def live() -> None:
         async with AsyncExitStack() as opened:
 
-            async def open() -> Store:
+            async def open() -> SqlStore:
                 store = make()
                 opened.push_async_callback(store.close)
                 return store

@@ -81,7 +81,7 @@ def test_a_database_that_another_has_for_itself_is_opened_when_it_is_free(tmp_pa
         other.execute("COMMIT")
         with pytest.raises(StoreUnavailable, match="locked by another program"):
             store.begin_run(new_run())
-    assert isinstance(store.begin_run(new_run()), Lease)
+    assert isinstance(store.begin_run(new_run()), Stored)
     store.close()
 
 
@@ -105,7 +105,7 @@ def test_a_mistake_within_a_transaction_leaves_nothing_of_it(store: Database) ->
     assert store.run("before", ME) is not None
     with pytest.raises(ZeroDivisionError), store._connections.reading():
         raise ZeroDivisionError
-    assert isinstance(store.begin_run(new_run()), Lease)
+    assert isinstance(store.begin_run(new_run()), Stored)
     assert store.run("run", ME) is not None
 
 
@@ -137,7 +137,7 @@ def test_a_full_disk_is_reported_and_nothing_that_was_stored_is_lost(small_disk:
     assert store.events("run", ME, max_bytes=10**9).events == batch * stored
     ballast.unlink()
     assert isinstance(store.append(lease("run"), stored + 1, batch), Stored)
-    assert isinstance(store.end_run(lease("run"), stored + 2, batch, run_end()), Stored)
+    assert isinstance(store.append(lease("run"), stored + 2, batch, run_end()), Stored)
     assert store.events("run", ME, max_bytes=10**9).events == batch * (stored + 2)
     store.close()
     again = Database(folder)
@@ -159,7 +159,7 @@ def test_a_disk_that_is_full_from_the_start_is_reported_and_used_when_there_is_r
         with pytest.raises(StoreUnavailable):
             store.run("run", ME)
     ballast.unlink()
-    assert isinstance(store.begin_run(new_run()), Lease)
+    assert isinstance(store.begin_run(new_run()), Stored)
     store.close()
 
 

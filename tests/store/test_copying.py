@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 from click.testing import CliRunner
 
-from cursor_gateway.cli.history import history
-from cursor_gateway.store.base import Idempotency, IdempotentRun, Store, Stored
+from cursor_gateway.cli.commands.database import history
+from cursor_gateway.store.base import Idempotency, IdempotentRun, Stored
 from cursor_gateway.store.postgres.store import PostgresStore
+from cursor_gateway.store.sql import SqlStore
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.store.blocking import Database
 from tests.store.making import (
@@ -42,10 +43,10 @@ def _fill(directory: Path) -> None:
         database.begin_run(every)
         assert isinstance(database.append(lease("every"), 1, EVERY_EVENT), Stored)
         end = run_end("every", documents=EVERY_DOCUMENT, at=6000, session_id="session", fingerprint="print")
-        assert isinstance(database.end_run(lease("every"), len(EVERY_EVENT) + 1, deltas(1), end), Stored)
+        assert isinstance(database.append(lease("every"), len(EVERY_EVENT) + 1, deltas(1), end), Stored)
         database.name_reply(ME, "reply", IdempotentRun("every", "other", 3), 6001)
         database.keep_request("every", ME, 0, b"\0\xffkept")
-        database.change_conversation("rich", ME, "A title", True)
+        database.change_conversation("rich", ME, title="A title", is_pinned=True)
         whole_run(database, "unkeyed", "mine", "Said without a key", owner=LOCAL, documents=[rejected_command()])
         database.begin_run(new_run("active", "active"))
         database.append(lease("active"), 1, deltas(1))
@@ -53,13 +54,13 @@ def _fill(directory: Path) -> None:
         database.close()
 
 
-async def _everything(store: Store, owner: str) -> Any:
+async def _everything(store: SqlStore, owner: str) -> Any:
     """All that the protocol tells about an owner's history, in its order."""
     listed = await store.conversations(owner, limit=100)
     found: list[Any] = [
         [one.conversation for one in listed.found],
         [(record.id, title, prompt) for record, title, prompt in await store.recent_runs(owner, 100)],
-        await store.pinned_conversations(owner),
+        (await store.conversations(owner, is_pinned=True)).found,
     ]
     for one in listed.found:
         found.append(await store.messages(one.conversation.id, owner))
@@ -74,7 +75,7 @@ async def _everything(store: Store, owner: str) -> Any:
     return found
 
 
-def _all(store: Store, *owners: str) -> list[Any]:
+def _all(store: SqlStore, *owners: str) -> list[Any]:
     async def live() -> list[Any]:
         try:
             return [await _everything(store, owner) for owner in owners]
@@ -105,7 +106,7 @@ def test_all_but_active_runs_are_copied_once_in_order(tmp_path: Path, database: 
         "Copied 4 conversations. Skipped 1 conversation with an active run; run the command again when it has ended.\n",
     )
     ended = Database(tmp_path)
-    assert isinstance(ended.end_run(lease("active"), 2, deltas(2), run_end("active", at=9000)), Stored)
+    assert isinstance(ended.append(lease("active"), 2, deltas(2), run_end("active", at=9000)), Stored)
     ended.close()
     assert _copy(tmp_path, database, "--as", "alice") == (
         0,

@@ -14,8 +14,8 @@ import pytest
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.runs.recovery import end_interrupted_runs
-from cursor_gateway.store.base import Lease
-from cursor_gateway.store.sqlite import checking, opening, salvaging
+from cursor_gateway.store.base import HistoryLimits, Stored
+from cursor_gateway.store.sqlite import copying, opening
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from tests.store.blocking import Database
 from tests.store.damages import damage
@@ -61,7 +61,7 @@ def use(store: Database) -> int:
             tolerant(partial(store.events, run.id, ME))
     tolerant(lambda: store.conversations(ME, query="login", limit=100))
     tolerant(lambda: store.recent_runs(ME, 10))
-    tolerant(lambda: store.prune(None, 10**9, NOW))
+    tolerant(lambda: store.prune(HistoryLimits(max_bytes=10**9), NOW))
     tolerant(lambda: store.delete_conversation("conv0", ME))
     return len(page.found)
 
@@ -77,7 +77,7 @@ def test_whatever_the_damage_the_store_opens_and_works(
     warning = store.open(NOW)
     asyncio.run(end_interrupted_runs(store.store, lambda instance: False, NOW))
     count = use(store)
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease), name
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored), name
     store.close()
     aside = [file for file in folder.iterdir() if ".damaged-" in file.name]
     assert bool(aside) == (warning is not None and "kept as" in warning), name
@@ -122,7 +122,7 @@ def test_a_recovery_that_was_interrupted_is_done_again(history: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(salvaging, "salvage", killed)
+        patch.setattr(copying, "salvage", killed)
         with pytest.raises(KeyboardInterrupt):
             opening.open_database(history, NOW)
     assert not history.exists()
@@ -134,7 +134,7 @@ def test_a_recovery_that_was_interrupted_is_done_again(history: Path, monkeypatc
 def test_no_other_process_makes_a_new_file_during_a_recovery(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Database(history.parent)
     assert len(other.conversations(ME, limit=100).found) == RUNS
-    salvage = salvaging.salvage
+    salvage = copying.salvage
 
     def meanwhile(damaged: Path, new: Path) -> object:
         for _ in range(2):
@@ -143,12 +143,12 @@ def test_no_other_process_makes_a_new_file_during_a_recovery(history: Path, monk
         assert not history.exists()
         return salvage(damaged, new)
 
-    monkeypatch.setattr(salvaging, "salvage", meanwhile)
+    monkeypatch.setattr(copying, "salvage", meanwhile)
     with closing(sqlite3.connect(history)) as connection:
         connection.execute("UPDATE events SET data = x'ff' WHERE place = (SELECT max(place) FROM events)")
         connection.commit()
     assert f"{RUNS} conversations recovered" in str(opening.open_database(history, NOW))
-    assert isinstance(other.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(other.begin_run(new_run("fresh", "fresh")), Stored)
     assert len(other.conversations(ME, limit=100).found) == RUNS + 1
     other.close()
     assert opening.examine(history) == ""
@@ -230,7 +230,7 @@ def test_a_damaged_row_costs_its_conversation_alone(
     others = {found.conversation.id for found in store.conversations(ME, limit=100).found}
     assert others >= {f"conv{number}" for number in range(RUNS) if number != 4}
     assert getattr(store, call)("conv5", ME)
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored)
     assert store.delete_conversation("conv4", ME)
 
 
@@ -255,7 +255,7 @@ def test_text_that_is_no_utf_8_is_shown_as_far_as_it_can_be(later: Callable[[str
 def test_a_damaged_index_costs_searches_alone_until_the_next_start(later: Callable[[str], Database]) -> None:
     store = later("UPDATE search_data SET block = x'ff' WHERE id = (SELECT max(id) FROM search_data)")
     tolerant(lambda: store.conversations(ME, query="login"))
-    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Lease)
+    assert isinstance(store.begin_run(new_run("fresh", "fresh")), Stored)
     assert len(store.conversations(ME, limit=100).found) == RUNS + 1
 
 
@@ -263,9 +263,9 @@ def test_a_damaged_index_costs_searches_alone_until_the_next_start(later: Callab
     ("error", "is_damage"),
     [
         (sqlite3.OperationalError("locked"), False),
-        (checking.Damaged("a page"), True),
+        (opening.Damaged("a page"), True),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text"), True),
     ],
 )
 def test_which_errors_are_damage(error: Exception, is_damage: bool) -> None:
-    assert checking.is_damage(error) is is_damage
+    assert opening.is_damage(error) is is_damage

@@ -10,10 +10,10 @@ from hypothesis import given
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.stages.search_tokens import query
-from cursor_gateway.store.search import owner_scope, query_words
 from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.indexing import Note, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
+from cursor_gateway.store.texts import owner_scope, query_words
 from tests.store.blocking import Database
 from tests.store.making import ME, lease, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked
@@ -49,7 +49,7 @@ def test_who_stores_does_not_wait_for_the_index_and_who_searches_finds_all(store
 def test_a_run_is_found_by_its_question_while_it_runs_and_by_its_answer_when_it_has_ended(store: Database) -> None:
     store.begin_run(new_run("run", "conv", "question"))
     assert found(store, "question") == ["conv"]
-    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply")]))
+    store.append(lease("run"), 1, [], run_end("run", documents=[text_document("reply")]))
     assert (found(store, "question"), found(store, "reply")) == (["conv"], ["conv"])
     assert len(indexed(store)) == 1
 
@@ -78,7 +78,7 @@ def test_what_a_process_had_not_indexed_when_it_died_is_indexed_by_the_next(
         dead.open(0)
         dead.begin_run(new_run("run", "conv", "question"))
         said = [DocumentEnded(document) for document in (text_document("first"), text_document("second"))]
-        dead.end_run(lease("run"), 1, said, run_end("run", documents=[event.document for event in said]))
+        dead.append(lease("run"), 1, said, run_end("run", documents=[event.document for event in said]))
         dead.begin_run(new_run("live", "live", "unfinished"))
         assert indexed(dead) == []
         store = Database(tmp_path)
@@ -119,7 +119,7 @@ def test_an_answer_is_found_although_its_process_died_when_only_the_question_was
     dead.begin_run(new_run("run", "conv", "question"))
     assert found(dead, "question") == ["conv"]
     reply = text_document("reply")
-    dead.end_run(lease("run"), 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
+    dead.append(lease("run"), 1, [DocumentEnded(reply)], run_end("run", documents=[reply]))
     assert found(Database(tmp_path), "reply") == ["conv"]
 
 
@@ -159,7 +159,7 @@ def test_much_is_indexed_in_steps(store: Database, monkeypatch: pytest.MonkeyPat
 @pytest.mark.usefixtures("never")
 def test_how_much_is_queued_is_counted_whatever_replaces_what(store: Database, tmp_path: Path) -> None:
     store.begin_run(new_run("run", "conv", "question"))
-    store.end_run(lease("run"), 1, [], run_end("run", documents=[text_document("reply 🙂")]))
+    store.append(lease("run"), 1, [], run_end("run", documents=[text_document("reply 🙂")]))
     store._files.settle()
     size = len("question\nreply 🙂".encode())  # an emoji must not make each letter take four bytes
     assert store._indexer._bytes == size

@@ -8,11 +8,11 @@ import psycopg
 import pytest
 from click.testing import CliRunner, Result
 
-from cursor_gateway.cli.key import key
+from cursor_gateway.cli.commands.key import key
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key
-from cursor_gateway.store.base import Begun, KeyLimit, Lease, Stored
+from cursor_gateway.store.base import KeyLimit, Refused, Stored, Written
 from cursor_gateway.store.postgres.keys import KeyLimits, KeyTable
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.store.making import ME, YOU, deltas, lease, new_run, run_end
@@ -83,15 +83,15 @@ def test_without_a_database_there_are_no_limits_to_set() -> None:
 
 
 def test_a_key_has_only_so_many_runs_at_once_and_a_day(database: str) -> None:
-    async def work(table: KeyTable, store: PostgresStore) -> list[Begun]:
+    async def work(table: KeyTable, store: PostgresStore) -> list[Refused | Written]:
         await table.add(ME, "hash", KeyLimits(max_runs=2, runs_per_day=4), 1)
-        begun: list[Begun] = []
+        begun: list[Refused | Written] = []
 
         async def begin(id: str, owner: str = ME) -> None:
             begun.append(await store.begin_run(new_run(id, id, owner=owner)))
 
         async def end(id: str) -> None:
-            assert isinstance(await store.end_run(lease(id), 1, deltas(1), run_end(id)), Stored)
+            assert isinstance(await store.append(lease(id), 1, deltas(1), run_end(id)), Stored)
 
         for id in ("a", "b", "too-many"):
             await begin(id)
@@ -108,8 +108,8 @@ def test_a_key_has_only_so_many_runs_at_once_and_a_day(database: str) -> None:
         return begun
 
     assert _live(database, work) == [
-        *(Lease("a", 1), Lease("b", 1), KeyLimit("max_runs", 2), Lease("yours", 1), Lease("b", 1)),
-        *(Lease("c", 1), Lease("d", 1), KeyLimit("runs_per_day", 4), KeyLimit("runs_per_day", 4)),
+        *(Stored(0), Stored(0), KeyLimit("max_runs", 2), Stored(0), Stored(0)),
+        *(Stored(0), Stored(0), KeyLimit("runs_per_day", 4), KeyLimit("runs_per_day", 4)),
     ]
 
 
@@ -117,20 +117,20 @@ def test_two_processes_cannot_both_have_the_last_place(database: str) -> None:
     async def work(table: KeyTable, store: PostgresStore) -> int:
         await table.add(ME, "hash", KeyLimits(max_runs=3), 1)
         begun = await asyncio.gather(*(store.begin_run(new_run(f"r{number}", f"c{number}")) for number in range(8)))
-        return sum(isinstance(one, Lease) for one in begun)
+        return sum(isinstance(one, Stored) for one in begun)
 
     assert _live(database, work) == 3
 
 
 def test_tokens_of_a_day_are_counted_when_runs_end(database: str) -> None:
-    async def work(table: KeyTable, store: PostgresStore) -> tuple[list[Begun], int]:
+    async def work(table: KeyTable, store: PostgresStore) -> tuple[list[Refused | Written], int]:
         await table.add(ME, "hash", KeyLimits(tokens_per_day=20), 1)
         begun = []
         for number in range(3):  # eleven tokens each
             begun.append(await store.begin_run(new_run(f"r{number}", f"c{number}")))
-            if isinstance(begun[-1], Lease):
+            if isinstance(begun[-1], Stored):
                 for _ in range(2):  # a repeated end counts once
-                    await store.end_run(lease(f"r{number}"), 1, deltas(1), run_end(f"r{number}"))
+                    await store.append(lease(f"r{number}"), 1, deltas(1), run_end(f"r{number}"))
         return begun, (await table.list())[0].tokens_today
 
-    assert _live(database, work) == ([Lease("r0", 1), Lease("r1", 1), KeyLimit("tokens_per_day", 20)], 22)
+    assert _live(database, work) == ([Stored(0), Stored(0), KeyLimit("tokens_per_day", 20)], 22)

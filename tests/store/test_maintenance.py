@@ -9,10 +9,11 @@ from random import Random
 from string import ascii_letters
 
 import pytest
+from msgspec.structs import replace
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
-from cursor_gateway.store.base import Idempotency
+from cursor_gateway.store.base import HistoryLimits, Idempotency
 from cursor_gateway.store.sqlite import maintenance
 from cursor_gateway.store.sqlite.opening import FILE
 from tests.store.blocking import Database
@@ -32,7 +33,7 @@ from tests.store.making import (
 
 def sweep(store: Database) -> None:
     """Now, and not behind our backs."""
-    assert store.prune(None, None, 0) == 0
+    assert store.prune(HistoryLimits(), 0) == 0
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
@@ -58,7 +59,7 @@ def test_a_run_that_goes_on_after_its_conversation_was_deleted_leaves_no_row(sto
     store.delete_conversation("conv", ME)
     sweep(store)
     store.append(lease("run"), 1, deltas(1))
-    store.end_run(lease("run"), 1, deltas(1), run_end())
+    store.append(lease("run"), 1, deltas(1), run_end())
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
@@ -66,9 +67,9 @@ def test_no_row_is_left_of_what_is_too_old_or_too_much(store: Database) -> None:
     for day in range(3):
         whole_run(store, f"run{day}", f"conv{day}", at=day * DAY_MS)
     whole_run(store, "yours", "yours", owner=YOU, at=2 * DAY_MS)
-    assert store.prune(1, None, 2 * DAY_MS) == 2
+    assert store.prune(HistoryLimits(max_age_seconds=1), 2 * DAY_MS) == 2
     assert (rows(store)["conversations"], rows(store)["runs"]) == (2, 2)
-    assert store.prune_owners(0) == 2
+    assert store.prune(HistoryLimits(max_bytes_per_owner=0), 0) == 2
     assert rows(store) == dict.fromkeys(rows(store), 0)
 
 
@@ -83,8 +84,8 @@ def test_nothing_of_what_was_deleted_is_left_in_any_file(
         whole_run(store, f"run{number}", f"conv{number}", f"Keepsake{number}", documents=[text_document("common")])
     store.begin_run(new_run("secret", "secret", "Xylophone", idempotency=Idempotency("Xylophone", "h")))
     store.append(lease("secret"), 1, [ContentDelta("doc_001", f"Xylophone {'x' * 5000}") for _ in range(20)])
-    store.end_run(lease("secret"), 21, [], run_end(documents=[text_document("xylophone")], answer="Xylophone"))
-    store.set_session("secret", ME, "Xylophone", "Xylophone")
+    end = run_end(documents=[text_document("xylophone")], answer="Xylophone")
+    store.append(lease("secret"), 21, [], replace(end, session_id="Xylophone", fingerprint="Xylophone"))
     assert words_in_files(tmp_path, "Xylophone")
     assert store.conversations(ME, query="xylophone").found  # its words are in the index now
     store.delete_conversation("secret", ME)
@@ -158,12 +159,12 @@ def test_the_oldest_go_until_the_rest_fits_and_the_disk_gets_its_space_back(stor
     for number in range(100):
         store.begin_run(new_run(f"run{number}", f"conv{number:03}", at=1000 + number))
         store.append(lease(f"run{number}"), 1, batch)
-        store.end_run(lease(f"run{number}"), 2, batch, run_end(at=1000 + number))
+        store.append(lease(f"run{number}"), 2, batch, run_end(at=1000 + number))
     store.conversations(ME, query="word")  # all is indexed now: nothing is written in the background from here on
     before = store.size()
     limit = 2_000_000
     assert before > limit
-    gone = store.prune(None, limit, 10**6)
+    gone = store.prune(HistoryLimits(max_bytes=limit), 10**6)
     assert 0 < gone < 100
     assert store.size() <= limit
     kept = [found.conversation.id for found in store.conversations(ME, limit=200).found]
@@ -176,7 +177,7 @@ def test_while_all_is_removed_others_can_write(store: Database) -> None:
     for number in range(200):
         whole_run(store, f"run{number}", f"conv{number}", "word " * 50)
     store.begin_run(new_run("live", "live", at=10**6))
-    removing = threading.Thread(target=store.prune, args=(1, None, 10**5))
+    removing = threading.Thread(target=store.prune, args=(HistoryLimits(max_age_seconds=1), 10**5))
     removing.start()
     for number in range(1, 201):
         append_patiently(store, "live", number)

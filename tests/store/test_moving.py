@@ -13,7 +13,7 @@ from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import WaitingCall
 from cursor_gateway.store import batches
-from cursor_gateway.store.base import Behind, Fenced, Idempotency, KeyTaken, NewRun, Stored
+from cursor_gateway.store.base import Behind, Fenced, HistoryLimits, Idempotency, KeyTaken, NewRun, Stored
 from cursor_gateway.store.sqlite import maintenance, moving, run_files, writing
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from cursor_gateway.store.sqlite.run_files import EventBatch, RunFile, begin_line
@@ -50,8 +50,8 @@ def in_database(folder: Path, table: str = "runs") -> int:
 
 
 def ended(store: Database, run: str = "run", conversation: str = "conv") -> None:
-    assert isinstance(store.begin_with(first(run, conversation), deltas(1), None), Stored)
-    assert isinstance(store.end_run(lease(run), 2, [Done(envelope(run))], run_end(run)), Stored)
+    assert isinstance(store.begin_run(first(run, conversation), deltas(1)), Stored)
+    assert isinstance(store.append(lease(run), 2, [Done(envelope(run))], run_end(run)), Stored)
 
 
 # --- a run is a file --------------------------------------------------------------------------------
@@ -59,15 +59,15 @@ def ended(store: Database, run: str = "run", conversation: str = "conv") -> None
 
 def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: Database, tmp_path: Path) -> None:
     store.open(0)
-    assert store.begin_run(first()) == lease("run")
+    assert isinstance(store.begin_run(first()), Stored)
     store.append(lease("run"), 1, deltas(1, 2))
     assert (files(tmp_path), in_database(tmp_path)) == (["run.ndjson"], 0)
     run = store.run("run", ME)
     assert (run.state, run.event_count) == ("running", 2)
     assert (in_database(tmp_path), in_database(tmp_path, "events")) == (1, 0)
     assert store.events("run", ME).events == deltas(1, 2)
-    store.end_run(lease("run"), 3, [Done(envelope())], run_end())
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    store.append(lease("run"), 3, [Done(envelope())], run_end())
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.run("run", ME).state == "completed"
     assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 1)
     assert store.events("run", ME).events == [*deltas(1, 2), Done(envelope())]
@@ -75,29 +75,29 @@ def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: D
 
 def test_a_whole_run_is_written_at_once(store: Database, tmp_path: Path) -> None:
     store.open(0)
-    assert isinstance(store.begin_with(first(), [*deltas(1), Done(envelope())], run_end()), Stored)
-    assert (files(tmp_path), in_database(tmp_path)) == (["run.ended.ndjson"], 0)
+    assert isinstance(store.begin_run(first(), [*deltas(1), Done(envelope())], run_end()), Stored)
+    assert (files(tmp_path), in_database(tmp_path)) == (["run.ndjson"], 0)
     assert [found.conversation.id for found in store.conversations(ME, query="Hello").found] == ["conv"]
     assert store.events("run", ME, after=1).events == [Done(envelope())]
 
 
 def test_a_run_with_a_key_is_compared_with_others_at_once(store: Database, other: Database) -> None:
     key = Idempotency("key", "hash")
-    assert isinstance(store.begin_with(replace(first(), idempotency=key), deltas(1), None), Stored)
-    assert isinstance(other.begin_with(replace(first("two", "two"), idempotency=key), deltas(1), None), KeyTaken)
+    assert isinstance(store.begin_run(replace(first(), idempotency=key), deltas(1)), Stored)
+    assert isinstance(other.begin_run(replace(first("two", "two"), idempotency=key), deltas(1)), KeyTaken)
 
 
 def test_other_processes_see_what_is_in_files(store: Database, other: Database) -> None:
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     assert (other.run("run", ME).state, other.run("run", ME).event_count) == ("running", 1)
     assert [run.id for run in other.unfinished_runs()] == ["run"]
     store.append(lease("run"), 2, deltas(2))
     assert other.events("run", ME, after=1).events == deltas(2)
     assert other.run("run", ME).event_count == 2
-    store.end_run(lease("run"), 3, [Done(envelope())], run_end())
+    store.append(lease("run"), 3, [Done(envelope())], run_end())
     assert other.run("run", ME).state == "completed"
     assert store.run("run", ME).state == "completed"
-    assert store.end_run(lease("run"), 3, [Done(envelope())], run_end()) == Stored(0)
+    assert store.append(lease("run"), 3, [Done(envelope())], run_end()) == Stored(0)
 
 
 def test_pages_of_a_long_file_are_read_from_where_they_are(store: Database, tmp_path: Path) -> None:
@@ -110,19 +110,19 @@ def test_pages_of_a_long_file_are_read_from_where_they_are(store: Database, tmp_
         assert len(page) < 10
         read += page
     assert read == said
-    store.end_run(lease("run"), 41, [Done(envelope())], run_end())
+    store.append(lease("run"), 41, [Done(envelope())], run_end())
     assert store.events("run", ME, max_bytes=10**9).events == [*said, Done(envelope())]
     assert 1 < in_database(tmp_path, "events") < 10
 
 
 def test_what_is_sent_again_must_be_the_same(store: Database) -> None:
-    store.begin_with(first(), deltas(1, 2), None)
+    store.begin_run(first(), deltas(1, 2))
     assert store.append(lease("run"), 1, deltas(1, 2)) == Stored(0)
     assert isinstance(store.append(lease("run"), 2, deltas(2, 3)), Stored)
     with pytest.raises(ValueError, match="event 3 is stored already"):
         store.append(lease("run"), 3, deltas(4))
     assert store.events("run", ME).events == deltas(1, 2, 3)
-    store.end_run(lease("run"), 4, [], run_end())
+    store.append(lease("run"), 4, [], run_end())
     assert store.append(lease("run"), 4, deltas(4)) == Fenced("ended")
 
 
@@ -132,7 +132,7 @@ def test_calls_are_found_by_other_processes(store: Database, other: Database) ->
         waiting_for=[WaitingCall(tool_call_id="call_1", tool_name="tool", arguments={}, document_id="doc_001")],
     )
     paused = Paused(replace(envelope(status="streaming"), metadata=waiting))
-    assert isinstance(store.begin_with(first(), [*deltas(1), paused], None), Stored)
+    assert isinstance(store.begin_run(first(), [*deltas(1), paused]), Stored)
     found = other.find_run_by_calls(ME, ["call_1"])
     assert found is not None
     assert (found.id, found.event_count) == ("run", 2)
@@ -145,7 +145,7 @@ def test_calls_are_found_by_other_processes(store: Database, other: Database) ->
 
 def test_a_writer_whose_file_is_gone_sends_its_events_again(store: Database, tmp_path: Path) -> None:
     for run in (first("run", "conv"), new_run("old", "old")):
-        store.begin_with(run, deltas(1), None)
+        store.begin_run(run, deltas(1))
         assert store.run(run.id, ME) is not None  # so the database knows of it
         (tmp_path / "runs" / f"{run.id}.ndjson").unlink()
         assert store.append(lease(run.id), 2, deltas(2)) == Behind(0)
@@ -154,11 +154,11 @@ def test_a_writer_whose_file_is_gone_sends_its_events_again(store: Database, tmp
 
 
 def test_a_run_survives_the_loss_of_the_database(store: Database, tmp_path: Path) -> None:
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     assert store.run("run", ME) is not None
     for file in tmp_path.glob(f"{FILE}*"):
         file.unlink()
-    assert isinstance(store.end_run(lease("run"), 2, [Done(envelope())], run_end()), Stored)
+    assert isinstance(store.append(lease("run"), 2, [Done(envelope())], run_end()), Stored)
     assert store.run("run", ME).state == "completed"
     assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
 
@@ -167,7 +167,7 @@ def test_a_marked_file_is_not_written_to(
     store: Database, other: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As if the process that takes it over was killed before its transaction was committed."""
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     with monkeypatch.context() as patch:
         patch.setattr(writing, "take_over", kill)
         with pytest.raises(KeyboardInterrupt):
@@ -185,7 +185,7 @@ def kill(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventBatch]
 
 
 def test_two_that_write_with_one_lease_write_to_one_log(store: Database, other: Database, tmp_path: Path) -> None:
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     assert isinstance(other.append(lease("run"), 2, deltas(2)), Stored)
     assert files(tmp_path) == []
     assert isinstance(store.append(lease("run"), 3, deltas(3)), Stored)
@@ -193,21 +193,21 @@ def test_two_that_write_with_one_lease_write_to_one_log(store: Database, other: 
 
 
 def test_a_deleted_conversation_never_comes_back(store: Database, other: Database, tmp_path: Path) -> None:
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     assert other.delete_conversation("conv", ME)
     assert files(tmp_path) == []
-    other.prune(None, None, 0)  # to the last row
+    other.prune(HistoryLimits(), 0)  # to the last row
     assert store.append(lease("run"), 2, deltas(2)) == Fenced("deleted")
     assert store.conversation("conv", ME) is None
 
 
 def test_nor_if_it_is_deleted_before_the_first_event_of_its_next_run(store: Database, other: Database) -> None:
     ended(store)
-    assert store.begin_run(new_run("next")) == lease("next")
+    assert isinstance(store.begin_run(new_run("next")), Stored)
     assert other.delete_conversation("conv", ME)
-    other.prune(None, None, 0)
+    other.prune(HistoryLimits(), 0)
     done = [*deltas(1), Done(envelope("next"))]
-    assert store.end_run(lease("next"), 1, done, run_end("next")) == Fenced("deleted")
+    assert store.append(lease("next"), 1, done, run_end("next")) == Fenced("deleted")
     assert store.conversation("conv", ME) is None
 
 
@@ -234,7 +234,7 @@ def test_a_run_whose_transaction_failed_can_begin_again(
         patch.setattr(moving.RunFiles, "enter", fails)
         with pytest.raises(sqlite3.OperationalError):
             store.begin_run(new_run("next"))
-    assert store.begin_run(new_run("next")) == lease("next")
+    assert isinstance(store.begin_run(new_run("next")), Stored)
     assert isinstance(store.append(lease("next"), 1, deltas(1)), Stored)
     assert files(tmp_path) == ["next.ndjson"]
     assert store.events("next", ME).events == deltas(1)
@@ -267,7 +267,7 @@ def test_they_are_moved_in_the_background_many_at_a_time(
 def test_a_run_that_ends_while_it_is_entered_is_not_removed(
     store: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.begin_with(first(), deltas(1), None)
+    store.begin_run(first(), deltas(1))
     original = writing.move
 
     def move(*values: object) -> object:
@@ -277,7 +277,7 @@ def test_a_run_that_ends_while_it_is_entered_is_not_removed(
 
     monkeypatch.setattr(writing, "move", move)
     store._files.settle()
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
 
 
@@ -313,7 +313,7 @@ def test_a_mistake_in_one_does_not_cost_the_others(
         assert store.run("bad", ME) is None
     assert caplog.text.count("bug in moving a run") == caplog.text.count("bug in recovering a run") == 1
     monkeypatch.undo()
-    assert files(tmp_path) == ["bad.ended.ndjson"]
+    assert files(tmp_path) == ["bad.ndjson"]
     again = Database(tmp_path)
     again.open(0)
     assert again.run("bad", ME).state == "completed"
@@ -333,7 +333,7 @@ def test_who_moves_them_takes_turns(store: Database, monkeypatch: pytest.MonkeyP
 def test_closing_moves_them(tmp_path: Path) -> None:
     store = Database(tmp_path)
     ended(store)
-    store.begin_with(first("live", "live"), deltas(1), None)
+    store.begin_run(first("live", "live"), deltas(1))
     store.close()
     assert (files(tmp_path), in_database(tmp_path)) == (["live.ndjson"], 2)
     with pytest.raises(StoreUnavailable, match="closed"):
@@ -342,11 +342,11 @@ def test_closing_moves_them(tmp_path: Path) -> None:
 
 def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_path: Path) -> None:
     ended(store, "one", "one")
-    inode = (tmp_path / "runs/one.ended.ndjson").stat().st_ino
+    inode = (tmp_path / "runs/one.ndjson").stat().st_ino
     store._files.settle()
     (spare,) = (tmp_path / "runs").iterdir()
     assert (spare.stat().st_ino, spare.stat().st_size) == (inode, 0)
-    store.begin_with(first("two", "two"), deltas(1), None)
+    store.begin_run(first("two", "two"), deltas(1))
     assert (tmp_path / "runs/two.ndjson").stat().st_ino == inode
     assert not spare.exists()
     assert store.events("two", ME).events == deltas(1)
@@ -354,7 +354,7 @@ def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_pat
     store._files.settle()
     for file in (tmp_path / "runs").glob(".spare*"):
         file.unlink()
-    assert isinstance(store.begin_with(first("four", "four"), deltas(1), None), Stored)
+    assert isinstance(store.begin_run(first("four", "four"), deltas(1)), Stored)
     store.close()
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["four.ndjson", "two.ndjson"]
 
@@ -372,7 +372,7 @@ def test_an_empty_file_that_a_run_did_not_need_is_kept_for_the_next(store: Datab
     (spare,) = (tmp_path / "runs").iterdir()
     store.begin_run(new_run("two", "two"))
     store.delete_conversation("two", ME)
-    assert isinstance(store.begin_with(first("three", "three"), deltas(1), None), Stored)
+    assert isinstance(store.begin_run(first("three", "three"), deltas(1)), Stored)
     assert not spare.exists()
 
 
@@ -383,7 +383,7 @@ def test_only_a_write_to_its_folder_shows_that_files_can_be_written_again(store:
     folder.rename(aside)
     folder.touch()
     with pytest.raises(StoreUnavailable, match="Not a directory"):
-        store.begin_with(first("two", "two"), deltas(1), None)
+        store.begin_run(first("two", "two"), deltas(1))
     with pytest.raises(StoreUnavailable, match="Not a directory"):
         store.probe()
     with store._connections.writing():
@@ -400,14 +400,14 @@ def test_only_a_write_to_its_folder_shows_that_files_can_be_written_again(store:
 def test_a_reader_never_gets_the_events_of_the_next_run_in_a_file(
     store: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.begin_with(first("one", "one"), deltas(1), None)
+    store.begin_run(first("one", "one"), deltas(1))
     original = run_files.lines_of
 
     def lines_of(*values: object) -> object:
         monkeypatch.setattr(moving, "lines_of", original)
-        store.end_run(lease("one"), 2, [Done(envelope("one"))], run_end("one"))
+        store.append(lease("one"), 2, [Done(envelope("one"))], run_end("one"))
         store._files.settle()
-        store.begin_with(first("two", "two"), deltas(1, 2, 3), None)
+        store.begin_run(first("two", "two"), deltas(1, 2, 3))
         return original(*values)  # type: ignore[arg-type]
 
     monkeypatch.setattr(moving, "lines_of", lines_of)
@@ -421,23 +421,22 @@ def test_a_reader_never_gets_the_events_of_the_next_run_in_a_file(
 def test_the_next_process_finishes_what_has_ended_and_keeps_what_has_not(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    killed.begin_with(first("live", "live"), deltas(1), None)
+    killed.begin_run(first("live", "live"), deltas(1))
     store = Database(tmp_path)
     assert store.open(0) is None
     assert (files(tmp_path), in_database(tmp_path)) == (["live.ndjson"], 2)
     assert store.claim_run("live", 1) == lease("live", 2)
     assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 2)
-    assert isinstance(store.end_run(lease("live", 2), 2, [Done(envelope("live"))], run_end("live")), Stored)
+    assert isinstance(store.append(lease("live", 2), 2, [Done(envelope("live"))], run_end("live")), Stored)
     assert store.unfinished_runs() == []
     assert killed.append(lease("live"), 2, deltas(2)) == Fenced("claimed")
     killed.close()
     store.close()
 
 
-def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Path) -> None:
+def test_a_run_that_has_ended_cannot_be_claimed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    (tmp_path / "runs/run.ended.ndjson").rename(tmp_path / "runs/run.ndjson")  # killed before it was renamed
     store = Database(tmp_path)
     assert store.claim_run("run", 1) is None
     assert store.run("run", ME).state == "completed"
@@ -448,10 +447,10 @@ def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Pat
 def test_a_file_whose_run_is_in_the_database_is_removed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    left = (tmp_path / "runs/run.ended.ndjson").read_bytes()
+    left = (tmp_path / "runs/run.ndjson").read_bytes()
     assert killed.run("run", ME) is not None
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(left)  # killed before it was removed
-    killed.begin_with(first("live", "live"), deltas(1), None)
+    (tmp_path / "runs/run.ndjson").write_bytes(left)  # killed before it was removed
+    killed.begin_run(first("live", "live"), deltas(1))
     live = (tmp_path / "runs/live.ndjson").read_bytes()
     store = Database(tmp_path)
     assert store.claim_run("live", 1) is not None
@@ -467,11 +466,11 @@ def test_the_file_of_a_claimed_run_adds_nothing(store: Database, other: Database
     """Even if the process that lost the run wrote it to its end, and the one that has it nothing yet."""
     elsewhere = Database(tmp_path / "elsewhere")
     ended(elsewhere)
-    whole = (tmp_path / "elsewhere/runs/run.ended.ndjson").read_bytes()
+    whole = (tmp_path / "elsewhere/runs/run.ndjson").read_bytes()
     elsewhere.close()
     store.begin_run(first())
     assert other.claim_run("run", 1) == lease("run", 2)
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(whole)
+    (tmp_path / "runs/run.ndjson").write_bytes(whole)
     assert Database(tmp_path).open(0) is None
     assert other.events("run", ME).events == []
     assert other.run("run", ME).state == "running"
@@ -479,7 +478,7 @@ def test_the_file_of_a_claimed_run_adds_nothing(store: Database, other: Database
 
 
 def test_an_empty_file_is_removed_unless_somebody_is_about_to_write(tmp_path: Path, store: Database) -> None:
-    store.begin_with(first("other", "other"), deltas(1), None)
+    store.begin_run(first("other", "other"), deltas(1))
     path = tmp_path / "runs/run.ndjson"
     path.write_bytes(begin_line(first())[:10])
     with run_files.locked(str(path)):
@@ -492,7 +491,7 @@ def test_an_empty_file_is_removed_unless_somebody_is_about_to_write(tmp_path: Pa
 def test_a_damaged_file_is_kept_and_what_can_be_read_is_recovered(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     killed.open(0)
-    killed.begin_with(first(), deltas(1), None)
+    killed.begin_run(first(), deltas(1))
     killed.append(lease("run"), 2, deltas(2))
     killed.append(lease("run"), 3, deltas(3))
     path = tmp_path / "runs/run.ndjson"
@@ -524,7 +523,7 @@ def test_a_file_without_a_beginning_is_kept_and_reported(tmp_path: Path) -> None
 
 def test_a_damaged_file_of_a_run_of_this_process_is_reported(store: Database, tmp_path: Path) -> None:
     ended(store)
-    path = tmp_path / "runs/run.ended.ndjson"
+    path = tmp_path / "runs/run.ndjson"
     path.write_bytes(path.read_bytes().replace(b'"first":1', b'"first":2'))
     store._files.settle()
     assert "is damaged (events are missing)" in store.health.problem
@@ -548,7 +547,7 @@ def test_a_run_whose_conversation_has_another_is_set_aside(tmp_path: Path) -> No
 
 def test_stored_events_are_compressed(store: Database, tmp_path: Path) -> None:
     said: list[DocumentEvent] = [ContentDelta("doc_001", "the same words " * 1000)]
-    store.begin_with(first(), [*said, Done(envelope())], run_end())
+    store.begin_run(first(), [*said, Done(envelope())], run_end())
     assert store.events("run", ME).events == [*said, Done(envelope())]
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         ((data,),) = connection.execute("SELECT data FROM events").fetchall()

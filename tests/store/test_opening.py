@@ -12,11 +12,11 @@ from cursor_gateway.errors import HistoryDamaged, SettingsError, StoreUnavailabl
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Lease, Stored
-from cursor_gateway.store.migrations import Migration
-from cursor_gateway.store.sqlite import checking, opening
+from cursor_gateway.store.sql import Migration
+from cursor_gateway.store.sqlite import opening
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
 from tests.store.blocking import Database
-from tests.store.making import EVERY_DOCUMENT, ME, deltas, new_run, run_end, text_document, whole_run
+from tests.store.making import EVERY_DOCUMENT, ME, deltas, lease, new_run, run_end, text_document, whole_run
 
 NOW = 1_771_842_600_000  # 2026-02-23T10:30:00Z
 ASIDE = f"{FILE}.damaged-20260223T103000Z"
@@ -42,8 +42,8 @@ def pragma(path: Path, name: str) -> object:
 
 
 def works(store: Database) -> bool:
-    begun = store.begin_run(new_run("fresh", "fresh"))
-    return isinstance(begun, Lease) and isinstance(store.append(begun, 1, deltas(1)), Stored)
+    store.begin_run(new_run("fresh", "fresh"))
+    return isinstance(store.append(lease("fresh"), 1, deltas(1)), Stored)
 
 
 def test_a_new_database_is_the_owners_alone_and_set_up_as_designed(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         for migration in migrations()[:5]:
             connection.executescript(migration.script)
-        connection.execute(f"PRAGMA application_id = {checking.APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         values = "1, 'conv', ?, 'T', '/w', 'agent', 'auto', 1, 1, NULL, NULL"
         connection.execute(f"INSERT INTO conversations VALUES ({values})", (ME,))
@@ -124,7 +124,7 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
     for query in ("rename", "getUserName", "user_name", "登录"):
         assert [found.conversation.id for found in store.conversations(ME, query=query).found] == ["conv"], query
     assert [run.epoch for run in store.runs_of("conv", ME)] == [1, 1]
-    assert isinstance(store.end_run(Lease("run2", 1), 1, [], run_end("run2")), Stored)
+    assert isinstance(store.append(Lease("run2", 1), 1, [], run_end("run2")), Stored)
     store.close()
 
 

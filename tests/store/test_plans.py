@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.model.document_events import Paused
-from cursor_gateway.store.base import Idempotency, IdempotentRun
+from cursor_gateway.store.base import HistoryLimits, Idempotency, IdempotentRun
 from tests.store.blocking import Database
 from tests.store.making import EVERY_EVENT, ME, deltas, lease, new_run, run_end, whole_run
 
@@ -36,14 +36,13 @@ QUESTIONS: dict[str, Callable[[Database], object]] = {
     "begin_run": lambda store: store.begin_run(new_run("new", "new", idempotency=Idempotency("new", "hash"))),
     "begin_run in a conversation": lambda store: store.begin_run(new_run("new", "conv1")),
     "append": lambda store: store.append(store.claim_run("live", 1), 1, deltas(1)),
-    "end_run": lambda store: store.end_run(store.claim_run("live", 1), 1, deltas(1), run_end("live")),
-    "moving a run": lambda store: (store.end_run(lease("live"), 1, deltas(1), run_end("live")), store._files.settle()),
-    "change_conversation": lambda store: store.change_conversation("conv1", ME, "t", True),
-    "pinned_conversations": lambda store: store.pinned_conversations(ME),
+    "append with the end": lambda store: store.append(store.claim_run("live", 1), 1, deltas(1), run_end("live")),
+    "moving a run": lambda store: (store.append(lease("live"), 1, deltas(1), run_end("live")), store._files.settle()),
+    "change_conversation": lambda store: store.change_conversation("conv1", ME, title="t", is_pinned=True),
+    "pinned conversations": lambda store: store.conversations(ME, is_pinned=True),
     "set_decided": lambda store: store.set_decided("run1", ME),
-    "set_session": lambda store: store.set_session("conv1", ME, "s", "f"),
     "delete_conversation": lambda store: store.delete_conversation("conv1", ME),
-    "prune": lambda store: store.prune(1, 10**9, 10**6),
+    "prune": lambda store: store.prune(HistoryLimits(max_age_seconds=1, max_bytes=10**9), 10**6),
 }
 
 # A few rows by their number or their place; the whole of an index that holds only what is asked for.

@@ -70,7 +70,7 @@ def test_a_kill_at_any_moment_takes_back_nothing_that_was_reported(tmp_path: Pat
             assert_no_gap(events)
         assert [unfinished.id for unfinished in store.unfinished_runs()] == [run]
         count = len(store.events(run, ME, max_bytes=10**9).events)
-        assert isinstance(store.end_run(lease(run), count + 1, deltas(count + 1), run_end(run, status="error")), Stored)
+        assert isinstance(store.append(lease(run), count + 1, deltas(count + 1), run_end(run, status="error")), Stored)
         store.close()
 
 

@@ -12,9 +12,9 @@ import psycopg
 import pytest
 from psycopg.errors import InsufficientPrivilege
 
-from cursor_gateway.store.base import Store
 from cursor_gateway.store.postgres.keys import KeyLimits, KeyTable
 from cursor_gateway.store.postgres.store import PostgresStore
+from cursor_gateway.store.sql import SqlStore
 from tests.store.conformance import LAWS
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -42,7 +42,7 @@ def test_a_restricted_role_is_enough_for_a_history(role: str, law: str, restrict
     async def obey() -> None:
         async with AsyncExitStack() as opened:
 
-            async def open() -> Store:
+            async def open() -> SqlStore:
                 store = PostgresStore(_as(role, restricted))
                 opened.push_async_callback(store.close)
                 return store

@@ -20,8 +20,11 @@ _GONE, _NEW, _CHANGED = (True, False), (False, True), (True, True)
 _COMMAND = ToolStarted("call_1", Command(tool="shell", command="make"))
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
+@pytest.fixture(params=["unknown", "known", "grown"])
+def work(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is looked at in a thread, in the event loop, or in the event loop for too long."""
+    monkeypatch.setattr(module, "_QUICK_SECONDS", -1 if request.param == "unknown" else 10)
+    monkeypatch.setattr(module, "_STOP_SECONDS", 0 if request.param == "grown" else 10)
     (tmp_path / "data").mkdir()
     (tmp_path / "work").mkdir()
     return tmp_path / "work"
@@ -33,6 +36,7 @@ def seen(work: Path, change: Callable[[], object], event: AgentEvent = _COMMAND)
 
     async def live() -> Sequence[AgentEvent]:
         snapshots = Snapshots(str(work.parent / "data"))
+        await snapshots.turn("conv_0", "chat_0", str(work)).begin()
         turn = snapshots.turn("conv_1", "chat_1", str(work))
         await turn.begin()
         await turn.tree()
@@ -155,3 +159,25 @@ def test_an_edited_file_that_is_ignored_now_was_not_deleted(work: Path) -> None:
     (step,) = ChangeLog(str(work.parent / "data"), "conv_1").steps()
     assert isinstance(step, TurnStep)
     assert ([file.path for file in step.files], step.unread) == ([".gitignore"], ["a.log"])
+
+
+def test_a_small_folder_is_looked_at_in_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a turn that changed nothing is over at once."""
+    monkeypatch.setattr(module, "_QUICK_SECONDS", 10)
+    monkeypatch.setattr(module, "_STOP_SECONDS", 10)
+    (tmp_path / "a").write_text("1\n")
+    aged(tmp_path)
+
+    async def live() -> None:
+        snapshots = Snapshots(str(tmp_path / "data"))
+        turns = [snapshots.turn("conv_1", f"chat_{number}", str(tmp_path)) for number in range(3)]
+        await turns[0].begin()
+        await turns[0].tree()
+        monkeypatch.setattr(asyncio, "to_thread", None)
+        for turn in turns[1:]:
+            await turn.begin()
+            assert (await turn.tree()).content("a") == b"1\n"
+            await turn.seen([_COMMAND])
+            assert turn.end() is None
+
+    asyncio.run(live())

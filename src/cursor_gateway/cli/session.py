@@ -6,32 +6,33 @@ the terminal works line by line, and Ctrl-C is a signal that stops only that.
 
 import asyncio
 import os
+import re
 import signal
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.cli import clipboard
+from cursor_gateway.cli.assembly.own_gateway import gateway_in
+from cursor_gateway.cli.assembly.remote import Place, Remote
 from cursor_gateway.cli.attachments import images_in
 from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.gateway_runs import GatewayRuns
-from cursor_gateway.cli.histories import RemoteHistory, id_of, sure_id
 from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
-from cursor_gateway.cli.own_gateway import gateway_in
 from cursor_gateway.cli.presenting import present
 from cursor_gateway.cli.prompt_history import PromptHistory
-from cursor_gateway.cli.remote import Place, Remote
 from cursor_gateway.cli.shell_command import run_shown
 from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestions
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.model.documents import MODES, Mode, Usage
 from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.settings import Settings
 
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 _PROMPTS = "prompts.jsonl"  # in the data directory
 _HINT = "Type /help for commands and keys. Ctrl-C stops the agent, Ctrl-D leaves."
 _FOLDER_LENGTH = 40  # columns of the status line
+_WINDOW = re.compile(r"(?<![\w.-])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
@@ -76,7 +78,8 @@ class TerminalSession:
         self.undone: set[str] = set()  # runs whose changes were reverted
         self._settings, self._options, self._signals = settings, options, signals
         self._runs = GatewayRuns(remote)
-        self._last_model, self._tokens = "", 0
+        self._last_model, self._tokens, self._is_estimate = "", 0, False
+        self._context: int | UnsetType = UNSET  # the tokens of the last model call, if the agent reports them
         self._pasted: dict[str, bytes] = {}
 
     # --- the conversation -----------------------------------------------------------------------------
@@ -106,20 +109,23 @@ class TerminalSession:
 
     def start_anew(self) -> None:
         self.conversation_id = self.run_id = ""
-        self._tokens = 0
+        self._tokens, self._is_estimate, self._context = 0, False, UNSET
         self.notes.clear()
 
     async def resume(self, id: str) -> None:
         """Shows the end of it."""
-        from cursor_gateway.cli.conversations import show_conversation, whole_conversation
+        from cursor_gateway.cli.commands.conversations import show_conversation, whole_conversation
         from cursor_gateway.cli.terminals import terminal
 
         whole = await whole_conversation(self.history, id)
         self.start_anew()
         self.conversation_id, self.workspace = whole.id, whole.workspace
-        self._tokens = sum(run.usage.total_tokens for run in whole.runs if run.usage)
+        for run in whole.runs:
+            self._count(run.usage)
         if whole.runs:
             self.run_id, self._last_model = whole.runs[-1].id, whole.runs[-1].model
+            if (last := whole.response(whole.runs[-1])) is not None:
+                self._context = last.metadata.context_tokens
         console = terminal()
         console.print()
         show_conversation(whole, console, last=1)
@@ -144,7 +150,7 @@ class TerminalSession:
             "mode": self.mode,
             "workspace": None if self.conversation_id else self.workspace or None,
             "fences": self._options.fences,
-            "include": self._options.include,
+            "include": [*self._options.include, "context"],
             "images": images,
             "may_ask": True,
             "source": INTERACTIVE,
@@ -159,7 +165,13 @@ class TerminalSession:
                 self.notes.clear()
                 self._pasted.clear()
         self._last_model = done.envelope.model
-        self._tokens += done.envelope.usage.total_tokens
+        self._count(done.envelope.usage)
+        self._context = done.envelope.metadata.context_tokens
+
+    def _count(self, usage: Usage | None) -> None:
+        if usage is not None:
+            self._tokens += usage.total_tokens
+            self._is_estimate |= usage.estimated is True
 
     async def _shell(self, command: str) -> None:
         """With `!!`, the command has the terminal for itself, and the agent is not told."""
@@ -210,10 +222,13 @@ class TerminalSession:
         if len(folder) > _FOLDER_LENGTH:
             folder = f"…{folder[1 - _FOLDER_LENGTH :]}"
         default = next((one.id for one in self.models if one.default), "")
-        parts = [folder, self.model or self._last_model or default or self._settings.model]
-        parts.append(self.mode or self._settings.mode)
+        model = self.model or self._last_model or default or self._settings.model
+        parts = [folder, model, self.mode or self._settings.mode]
+        if self._context is not UNSET:
+            names = [model, *(one.name for one in self.models if one.id == model)]
+            parts.append(f"context {in_thousands(self._context)}{context_window(names)}")
         if self._tokens:
-            parts.append(f"{self._tokens:,} tokens")
+            parts.append(f"{'~' if self._is_estimate else ''}{self._tokens:,} tokens")
         if self.notes:
             parts.append(f"{len(self.notes)} note{'' if len(self.notes) == 1 else 's'} for the agent")
         return parts
@@ -242,3 +257,13 @@ class TerminalSession:
     async def _load_models(self) -> None:
         with suppress(CallFailed):
             self.models = await self.client.models()
+
+
+def context_window(names: Iterable[str]) -> str:
+    """` of 1M`, if one of a model's names says how large its context is. Nothing else does."""
+    found = next((found for name in names if (found := _WINDOW.search(name))), None)
+    return f" of {found[1]}{found[2].upper()}" if found else ""
+
+
+def in_thousands(tokens: int) -> str:
+    return f"{tokens:,}" if tokens < 10_000 else f"{tokens / 1000:,.0f}K"

@@ -95,6 +95,12 @@ class RunStarted(Struct, frozen=True):
     is_warm: bool = False  # the agent was ready before the run: nothing had to be started or opened for it
 
 
+class TitleGiven(Struct, frozen=True):
+    """What the agent calls the conversation."""
+
+    title: str
+
+
 class PromptEchoed(Struct, frozen=True):
     text: str
 
@@ -108,7 +114,7 @@ class ThinkingDelta(Struct, frozen=True, gc=False):
 
 
 class ThinkingEnded(Struct, frozen=True):
-    pass
+    duration_ms: int | None = None
 
 
 class ToolStarted(Struct, frozen=True):
@@ -192,6 +198,7 @@ class RunFailed(Struct, frozen=True, kw_only=True):
 
 AgentEvent: TypeAlias = (
     RunStarted
+    | TitleGiven
     | PromptEchoed
     | TextDelta
     | ThinkingDelta

@@ -239,6 +239,9 @@ class ThinkingMetadata(_Wire, frozen=True, kw_only=True):
     """Extension: the metadata of a `thinking` document."""
 
     format: Annotated[Literal["markdown", "plain"], Meta(description="The format of the content.")] = "markdown"
+    duration_ms: Annotated[int | UnsetType, Meta(description="Extension: how long the agent thought, if known.")] = (
+        msgspec.field(default=UNSET, name="duration_ms")
+    )
 
 
 Metadata: TypeAlias = (
@@ -536,6 +539,13 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     warm: Annotated[
         bool | UnsetType,
         Meta(description="Extension: true if the agent was ready before the run; nothing had to be started."),
+    ] = UNSET
+    context_tokens: Annotated[
+        int | UnsetType,
+        Meta(
+            description="Extension: the size of the conversation after the last model call, in tokens, with `include: "
+            '["context"]`. Derived from the agent\'s figures; omitted if it reports none.'
+        ),
     ] = UNSET
 
 

@@ -13,7 +13,7 @@ class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A conversation without its messages."""
 
     id: Annotated[str, Meta(description="The id, to send as `conversationId`.")]
-    title: Annotated[str, Meta(description="The first line of its first message.")]
+    title: Annotated[str, Meta(description="The agent's title for it, or the first sentence of its first message.")]
     created: Annotated[str, Meta(description="When it started.")]
     updated: Annotated[str, Meta(description="When it was last used.")]
     workspace: Annotated[str, Meta(description="Its workspace.")]

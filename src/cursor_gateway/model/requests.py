@@ -13,7 +13,7 @@ from cursor_gateway.model.messages import Image, Message
 
 
 Fences: TypeAlias = Literal["split", "inline"]
-Include: TypeAlias = Literal["thinking", "raw"]
+Include: TypeAlias = Literal["thinking", "raw", "context"]
 WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
 WhenRunnerLost: TypeAlias = Literal["end", "resume"]
 WhenBusy: TypeAlias = Literal["refuse", "wait"]
@@ -75,7 +75,10 @@ class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     include: Annotated[
         Set[Include] | None,
-        Meta(description="Additional output: `thinking` documents, `raw` payloads of the agent's tools."),
+        Meta(
+            description="Additional output: `thinking` documents, `raw` payloads of the agent's tools, the size of the "
+            "`context`."
+        ),
     ] = None
     conversation_id: Annotated[NonEmpty | None, Meta(description="Continues this conversation.")] = None
     when_client_leaves: LeavingOption = None

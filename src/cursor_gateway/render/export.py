@@ -31,7 +31,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
 from cursor_gateway.render.lines import changes, split_lines
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
-from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range
+from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range, thinking
 from cursor_gateway.stages.summary import main_argument
 
 _DETAILS = 20  # lines of an error's details
@@ -134,8 +134,8 @@ def _document(document: Document) -> str:
     match document:
         case TextDocument(content=content):
             return _closed(content)
-        case ThinkingDocument(content=content):
-            return _quoted(f"*Thinking*\n\n{content}")
+        case ThinkingDocument(content=content, metadata=metadata):
+            return _quoted(f"*{thinking(metadata.duration_ms)}*\n\n{content}")
         case CodeBlockDocument(content=content, metadata=metadata):
             return fenced(metadata.language, visible(content))
         case CodeReferenceDocument(content=content, metadata=metadata):

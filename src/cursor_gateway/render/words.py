@@ -1,5 +1,7 @@
 """What all views say in the same words: durations, tokens, lines, operations, answers. Unknown figures are empty."""
 
+from msgspec import UnsetType
+
 from cursor_gateway.model.documents import ClarificationMetadata, ClarificationQuestion, Operation, Usage
 
 OPERATIONS: dict[Operation, str] = {"create": "Created", "edit": "Edited", "delete": "Deleted", "rename": "Renamed"}
@@ -14,6 +16,18 @@ def duration(milliseconds: int) -> str:
         return f"{milliseconds / 1000:.1f} s"
     minutes, seconds = divmod(milliseconds // 1000, 60)
     return f"{minutes} min {seconds:02d} s"
+
+
+def thinking(duration_ms: int | UnsetType) -> str:
+    """What a block of thinking is called."""
+    if not duration_ms:
+        return "Thinking"
+    return f"Thought for {duration(duration_ms) if duration_ms < 10_000 else _whole_seconds(duration_ms)}"
+
+
+def _whole_seconds(milliseconds: int) -> str:
+    seconds = milliseconds // 1000
+    return f"{seconds} s" if seconds < 60 else duration(milliseconds)
 
 
 def tokens(usage: Usage, unit: str = "") -> str:

@@ -14,7 +14,7 @@ from cursor_gateway.runs.image_files import size_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.private_files import private_folder
-from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store
+from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store, StoreUpkeep
 from cursor_gateway.workspace.change_log import FOLDER as CHANGES
 
 _YOUNG_SECONDS = 3600.0
@@ -166,11 +166,11 @@ class Conversations:
             }
         )
 
-    async def strays(self, now: float) -> list[str]:
+    async def strays(self, store: StoreUpkeep, now: float) -> list[str]:
         """Conversations that have files and are gone from the history. New ones may not be stored yet."""
         folders = [folder for parent in (self._directory, self.data / CHANGES) for folder in parent.glob("conv_*")]
         old = list({folder.name for folder in folders if _age(folder, now) > _YOUNG_SECONDS})
-        return [id for id in await self._store.unknown_conversations(old) if id not in self._latest]
+        return [id for id in await store.unknown_conversations(old) if id not in self._latest]
 
 
 def new_conversation_id() -> str:

@@ -24,12 +24,14 @@ from cursor_gateway.store.base import (
     Store,
     Stored,
     Superseded,
+    TitleChange,
     Written,
 )
+from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
-_BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
+_BEGIN_SECONDS = 0.1  # until a run whose agent has written nothing is entered into the store
 _KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
 
 
@@ -58,6 +60,7 @@ class Journal:
         # Visible events after this number, as far as they are in memory: see `EventLog`.
         self.kept: Callable[[int], Sequence[DocumentEvent]] = lambda last: ()
         self.session_id: str | None = None
+        self.title: str | None = None  # the agent's, for the conversation
         self.fingerprint: Callable[[str], str | None] = lambda answer: None  # of the conversation, with this reply
 
     @property
@@ -79,10 +82,10 @@ class Journal:
                 raise
             self._put_off()
             return None
-        if isinstance(begun, Lease):
-            self._lease = begun
-            return None
-        return begun
+        if isinstance(begun, KeyTaken | Busy | KeyLimit | Superseded):
+            return begun
+        self._lease = Lease(self.new.id, FIRST_EPOCH)
+        return None
 
     def begin_soon(self) -> None:
         """For a run that starts in any case: it is inserted together with its first events, or while its agent is
@@ -201,10 +204,8 @@ class Journal:
 
     async def _write(self) -> Refused | Written:
         if self._lease is None:
-            return await self._store.begin_with(self.new, self._waiting, self._end)
-        if self._end is None:
-            return await self._store.append(self._lease, self.stored + 1, self._waiting)
-        return await self._store.end_run(self._lease, self.stored + 1, self._waiting, self._end)
+            return await self._store.begin_run(self.new, self._waiting, self._end)
+        return await self._store.append(self._lease, self.stored + 1, self._waiting, self._end)
 
     def _keep(self, events: int, size: int) -> None:
         self._kept.append((events, size))
@@ -228,12 +229,16 @@ class Journal:
             needs_decision=words.needs_decision,
             answer=self.state.text,
             session_id=self.session_id,
+            title=self._title_change(),
             fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.new,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
+
+    def _title_change(self) -> TitleChange | None:
+        return TitleChange(made_title(self.new.messages), title_of(self.title)) if self.title else None
 
     def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never

@@ -51,6 +51,7 @@ from cursor_gateway.model.agent_events import (
     RunFailed,
     RunFinished,
     RunStarted,
+    TitleGiven,
     ToolEnded,
     ToolStarted,
 )
@@ -242,6 +243,7 @@ class RunMachine:
         self.calls = calls or OpenCalls()
         self.questions = Questions()
         self.session_id: str | None = None
+        self.title: str | None = None  # of the conversation, if the agent has one for it
         self.stop_reason: GatewayError | None = None
         self.fallback: str | None = None  # the source that answers in place of one that failed
         self.source_failure: Failure | None = None  # and how that one did
@@ -332,6 +334,8 @@ class RunMachine:
                 break
             if isinstance(event, RunStarted):
                 self.session_id, self.is_warm = event.session_id or self.session_id, event.is_warm
+            elif isinstance(event, TitleGiven):
+                self.title = event.title
             elif isinstance(event, RunFailed):
                 event = replace(event, failure=self._terms.redacted(event.failure))
                 if not out and (restart := self._restart(event.failure)):
@@ -650,5 +654,5 @@ class RunMachine:
 
 _LISTENING = frozenset({Stage.WORKING, Stage.STOPPING, Stage.DONE})
 _HEARD = frozenset({Stage.WORKING, Stage.LEAVING, Stage.STOPPING})
-_RARE = (RunStarted, RunFinished, RunFailed)
+_RARE = (RunStarted, TitleGiven, RunFinished, RunFailed)
 _ENDLESS = Timeouts(first_event_seconds=inf, idle_seconds=inf, run_seconds=inf)

@@ -35,7 +35,7 @@ async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: Gatew
     first, end = state.count + 1, state.end(run_info(run), prompt, why.failure())
     done, words = state.push_all(end).done, state.words
     assert done is not None
-    written = await store.end_run(
+    written = await store.append(
         lease,
         first,
         end,

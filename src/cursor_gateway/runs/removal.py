@@ -12,6 +12,7 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.sources.leftovers import remove_folder
 from cursor_gateway.sources.router import SourceRouter
+from cursor_gateway.store.base import StoreUpkeep
 from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
 
 _WAIT_SECONDS = 5.0  # of the caller that deletes
@@ -39,9 +40,9 @@ class Removals:
         await asyncio.wait([task], timeout=seconds)
         return task.done() and task.result()
 
-    async def remove_strays(self, now: float) -> None:
+    async def remove_strays(self, store: StoreUpkeep, now: float) -> None:
         """Folders whose conversations are gone from the history."""
-        for id in await self._conversations.strays(now):
+        for id in await self._conversations.strays(store, now):
             await self.remove(id)
 
     async def close(self) -> None:

@@ -281,7 +281,7 @@ class Run(RunHandle):
                     finally:
                         self.is_storing = False
                 commands = machine.agent_said(batch, loop.time())
-                self.journal.session_id = machine.session_id
+                self.journal.session_id, self.journal.title = machine.session_id, machine.title
                 if commands:
                     self._do(commands)
                     is_first = not self.first_event_at and log.state.count > 0

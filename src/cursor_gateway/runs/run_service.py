@@ -139,7 +139,7 @@ async def delete_answer(service: RunService, run_id: str, owner: str, after: int
     stored = await service.store.run(run_id, owner)
     if stored is None or await service.store.kept_request(run_id, owner, after) == NOT_STORED:
         return False
-    if not await service.store.forget_request(run_id, owner, after):
+    if not await service.store.keep_request(run_id, owner, after, None):
         return False
     if len(await service.store.runs_of(stored.conversation_id, owner)) == 1:
         await service.remove(stored.conversation_id, owner)

@@ -51,4 +51,4 @@ async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer
         if conversation is not None:
             scope = scope_of(request, conversation.workspace, default_mode)
             quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
-            await store.set_session(id, request.owner, conversation.session_id, quoted)
+            await store.change_conversation(id, request.owner, fingerprint=quoted)

@@ -49,9 +49,8 @@ class HistoryEndpoints:
         """
         query = request.query_params
         if query.get("pinned"):
-            pinned = await self._service.store.pinned_conversations(request.state.owner)
-            entries = await self._entries([FoundConversation(one) for one in pinned])
-            return json_response(ConversationList(conversations=entries, next=None))
+            pinned = await self._service.store.conversations(request.state.owner, limit=_MOST, is_pinned=True)
+            return json_response(ConversationList(conversations=await self._entries(pinned.found), next=None))
         page = await self._service.store.conversations(
             request.state.owner,
             limit=_limit(request, 20),
@@ -70,7 +69,7 @@ class HistoryEndpoints:
         if title == "":
             raise InvalidRequest("`title` is empty; send some text.", param="title")
         id, owner = request.path_params["id"], request.state.owner
-        if not await self._service.store.change_conversation(id, owner, title, change.pinned):
+        if not await self._service.store.change_conversation(id, owner, title=title, is_pinned=change.pinned):
             raise _no_conversation(id)
         (entry,) = await self._entries([FoundConversation(await find_conversation(self._service, request))])
         return json_response(entry)

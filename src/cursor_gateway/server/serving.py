@@ -62,8 +62,11 @@ async def serve_apps(
     service: RunService,
     settings: Settings,
     ready: Callable[[], None],
+    *,
+    handles_signals: bool = True,
 ) -> None:
-    """Each on its own sockets, until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once."""
+    """Each on its own sockets, until SIGTERM or SIGINT. A second one, or SIGQUIT, stops at once. Without
+    `handles_signals`, until it is cancelled."""
     _return_large_blocks()
     loop = asyncio.get_running_loop()
     stopped, hurried = asyncio.Event(), asyncio.Event()
@@ -75,9 +78,10 @@ async def serve_apps(
         stopped.set()
         hurried.set()
 
-    loop.add_signal_handler(signal.SIGTERM, interrupted)
-    loop.add_signal_handler(signal.SIGINT, interrupted)
-    loop.add_signal_handler(signal.SIGQUIT, hurry)
+    if handles_signals:
+        loop.add_signal_handler(signal.SIGTERM, interrupted)
+        loop.add_signal_handler(signal.SIGINT, interrupted)
+        loop.add_signal_handler(signal.SIGQUIT, hurry)
     most = most_connections(settings.max_runs) // len(apps)
     servers = [_server(app, settings, most) for app in apps]
     for server, sockets in zip(servers, apps.values(), strict=True):

@@ -46,6 +46,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TokenCounts,
     ToolEnded,
     ToolStarted,
@@ -88,7 +89,7 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.tool_documents import Refusals, language_of
-from cursor_gateway.stages.usage import RunUsage, Turns
+from cursor_gateway.stages.usage import RunUsage, Turns, is_sane
 
 _BLANK_LINES = re.compile(r"(?:[ \t]*(?:\r\n|\n|\r))*")
 _LINE_END = re.compile(r"[\r\n]")
@@ -217,8 +218,8 @@ class Assembler:
                 self._add_text(text)
             case ThinkingDelta(text=text):
                 self._add_thinking(text)
-            case ThinkingEnded():
-                self._end_thinking()
+            case ThinkingEnded(duration_ms=duration_ms):
+                self._end_thinking(duration_ms)
             case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits, parent=parent):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
@@ -248,7 +249,7 @@ class Assembler:
                 self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
             case Unrecognized():
                 self._unrecognized += 1
-            case Notice():
+            case Notice() | TitleGiven():
                 pass
             case RunFinished():
                 self._end_everything()
@@ -382,9 +383,11 @@ class Assembler:
                 self._start_prose(ThinkingMetadata(), None)
         self._grow(text, raw="")
 
-    def _end_thinking(self) -> None:
+    def _end_thinking(self, duration_ms: int | None = None) -> None:
         if self._thinking:
             self._thinking = False
+            if self._prose is not None and (duration_ms or 0) > 0:
+                self._prose.metadata = ThinkingMetadata(duration_ms=duration_ms or UNSET)
             self._end_prose()
 
     # --- tools --------------------------------------------------------------------------------------
@@ -533,9 +536,16 @@ class Assembler:
     def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
         self._done = True
         differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
-        envelope = self._envelope(status, event.usage, duration_ms=event.duration_ms or 0, result_differs=differs)
+        reported = event.last_usage or event.usage
+        used = self._usage.reply(reported)
+        envelope = self._envelope(
+            status,
+            event.usage,
+            duration_ms=event.duration_ms or 0,
+            result_differs=differs,
+            context_tokens=used.total_tokens if "context" in self._run.include and is_sane(reported) else UNSET,
+        )
         failure = event.failure if isinstance(event, RunFailed) else None
-        used = self._usage.reply(event.last_usage or event.usage)
         self._out.append(Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used))
 
     def _envelope(
@@ -546,6 +556,7 @@ class Assembler:
         duration_ms: int = 0,
         waiting_for: list[WaitingCall] | UnsetType = UNSET,
         result_differs: bool | UnsetType = UNSET,
+        context_tokens: int | UnsetType = UNSET,
     ) -> Envelope:
         """`counts` is what the agent reported for the run; None if unknown."""
         run = self._run
@@ -571,6 +582,7 @@ class Assembler:
                 recording=self._recording,
                 fallback=self.fallback,
                 warm=self._warm,
+                context_tokens=context_tokens,
             ),
         )
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Action, RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import ContextSize, argument_tokens, tool_tokens
+from cursor_gateway.stages.context_size import ContextSize, tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- turns ------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ class RunUsage:
         self._agent_output, self._is_whole = 0, True
 
     def tool_ended(self, action: Action) -> None:
-        self._context.grow(self._take_output() + tool_tokens(action), self._turns.count)
-        arguments = argument_tokens(action)
+        arguments, result = tool_tokens(action)
+        self._context.grow(self._take_output() + arguments + result, self._turns.count)
         self._run_output += arguments
         self._agent_output += arguments
 
@@ -91,17 +91,17 @@ class RunUsage:
 
     def total(self, counts: TokenCounts | None) -> Usage:
         """The sum of all model calls. `counts` is what the agent reported for the run; None if unknown."""
-        if _is_sane(counts) and counts.completion:
+        if is_sane(counts) and counts.completion:
             return _usage(counts.prompt, counts.completion, counts.cached, counts.reasoning)
         self._count_output()
-        if _is_sane(counts):
+        if is_sane(counts):
             return _usage(counts.prompt, self._run_output, counts.cached, is_estimate=self._run_output > 0)
         prompt = estimate_tokens_by_sample(self.prompt) + self._given_tokens
         return _usage(prompt, self._run_output, is_estimate=True)
 
     def paused(self, open_calls: Iterable[Action], *, ends_reply: bool) -> Usage:
         """Of the reply so far, which contains the arguments of the open calls."""
-        asked = sum(map(argument_tokens, open_calls))
+        asked = sum(tool_tokens(action)[0] for action in open_calls)
         used = self._estimated_reply(asked)
         if ends_reply:
             # The arguments are added when the calls end; but they are part of this reply, not of the next.
@@ -110,7 +110,7 @@ class RunUsage:
 
     def reply(self, counts: TokenCounts | None) -> Usage:
         """Of the reply with which the run ends. `counts` is what the last agent reported; None if nothing."""
-        if not _is_sane(counts):
+        if not is_sane(counts):
             return self._estimated_reply(0)
         calls = self._calls()
         if calls == 1 and counts.completion:
@@ -165,7 +165,8 @@ def _usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0, *,
     )
 
 
-def _is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
+def is_sane(counts: TokenCounts | None) -> TypeGuard[TokenCounts]:
+    """Whether the agent reported figures that can be true."""
     return counts is not None and min(counts.prompt, counts.completion, counts.cached, counts.reasoning) >= 0
 
 

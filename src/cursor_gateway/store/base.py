@@ -81,6 +81,13 @@ class NewRun(Struct, frozen=True, kw_only=True):
     is_first: bool = False  # of its conversation, whose id was just made and is known to nobody else
 
 
+class TitleChange(Struct, frozen=True):
+    """Of a conversation that still has the title that was made for it; one that somebody chose stays."""
+
+    made: str
+    new: str
+
+
 class RunEnd(Struct, frozen=True, kw_only=True):
     envelope: Envelope
     failure_code: str | None = None
@@ -90,6 +97,7 @@ class RunEnd(Struct, frozen=True, kw_only=True):
     answer: str  # the assistant's message
     session_id: str | None = None  # None keeps the conversation's; the same for the fingerprint
     fingerprint: str | None = None
+    title: TitleChange | None = None
     first_event_ms: int | None = None
     ended_ms: int
     begun: NewRun | None = None  # the run as it began, if its writer knows that: then the store need not look it up
@@ -147,7 +155,6 @@ class Behind(Struct, frozen=True):
 
 
 Refused: TypeAlias = KeyTaken | Busy | KeyLimit | Superseded
-Begun: TypeAlias = Lease | Refused
 Written: TypeAlias = Stored | Fenced | Behind
 
 # --- output -----------------------------------------------------------------------------------------
@@ -242,18 +249,18 @@ class IdempotentRun(Struct, frozen=True):
 
 
 class Store(Protocol):
-    """All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop."""
+    """What runs and their readers need of a history.
+
+    All methods may raise `StoreUnavailable`. A local engine may complete without ever yielding to the loop.
+    """
 
     health: StoreHealth
 
-    async def begin_run(self, new: NewRun) -> Begun:
-        """The lease of the new run, with the first epoch. For any other result, nothing was stored."""
-        ...
-
-    async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:
-        """`begin_run`, and `append` or `end_run` with the run's first events, which is one transaction if possible.
-
-        Unless it is refused, the run has the lease that `begin_run` gives.
+    async def begin_run(
+        self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
+    ) -> Refused | Written:
+        """With its first events, and its end, in one transaction if possible. If it is `Stored`, the caller has the
+        lease with `FIRST_EPOCH`; if it is `Refused`, nothing was stored.
         """
         ...
 
@@ -261,45 +268,14 @@ class Store(Protocol):
         """Takes over a run whose process died. None if it is not running any more, or has another epoch than this."""
         ...
 
-    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+    async def append(
+        self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
+    ) -> Written:
         """Appends the events of one read of the agent; the first of them may be stored already. Numbers start at 1.
+        The last events and the end of the run are stored in one transaction.
 
         The calls that a `Paused` event waits for are open calls of the run from then on.
         """
-        ...
-
-    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        """Stores the last events and the end of the run in one transaction."""
-        ...
-
-    async def set_session(
-        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
-    ) -> None: ...
-
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        """None leaves it as it is. False if there is no such conversation."""
-        ...
-
-    async def delete_conversation(self, id: str, owner: str) -> bool:
-        """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
-        ...
-
-    async def prune(
-        self,
-        max_age_seconds: float | None,
-        max_bytes: int | None,
-        now_ms: int,
-        file_sizes: Mapping[str, int] | None = None,
-    ) -> int:
-        """Deletes the oldest conversations without a running run until the limits are met. Returns how many.
-
-        `file_sizes` are the bytes that each conversation has in files, which count as well.
-        """
-        ...
-
-    async def prune_owners(self, max_bytes: int) -> int:
-        """Deletes the oldest conversations of every owner whose events take more than that. Returns how many.
-        Conversations with a running run are kept."""
         ...
 
     async def run(self, id: str, owner: str) -> RunRecord | None: ...
@@ -312,8 +288,16 @@ class Store(Protocol):
         """Newest first, each with its conversation's title and the first line of its prompt."""
         ...
 
-    async def unfinished_runs(self) -> list[RunRecord]:
-        """All owners' runs that are `running`: in this process, in another live one, or in one that died."""
+    async def unfinished_runs(self, instance: str | None = None) -> list[RunRecord]:
+        """All owners' runs that are `running`, in one process or in any: a live one, or one that died."""
+        ...
+
+    async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
+        """The running run that asked its caller for one of these calls."""
+        ...
+
+    async def set_decided(self, run_id: str, owner: str) -> None:
+        """The run needs no decision any more. Does nothing for a run that the owner does not have."""
         ...
 
     async def events(self, run_id: str, owner: str, *, after: int = 0, max_bytes: int = PAGE_BYTES) -> EventPage:
@@ -330,17 +314,14 @@ class Store(Protocol):
         before: str | None = None,
         query: str | None = None,
         clients: Sequence[str] | None = None,
+        is_pinned: bool = False,
     ) -> ConversationPage:
         """Newest first: by last use, or with a query by the newest run that matches all its words.
 
-        Without a query, `clients` selects those that one of these programs began, and all that have a running run.
-        The last word of a query may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if
-        it is malformed.
+        Without a query, `clients` selects those that one of these programs began, and all that have a running run;
+        `is_pinned` selects those that are pinned. The last word of a query may be a prefix. `before` is `next` of the
+        previous page; raises `InvalidRequest` if it is malformed.
         """
-        ...
-
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        """Newest first; at most a hundred."""
         ...
 
     async def messages(self, conversation_id: str, owner: str) -> list[MessageRecord]: ...
@@ -349,12 +330,20 @@ class Store(Protocol):
         """Conversations without a running run, newest first."""
         ...
 
-    async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
-        """Those of the ids that have no conversation."""
+    async def change_conversation(
+        self,
+        id: str,
+        owner: str,
+        *,
+        title: str | None = None,
+        is_pinned: bool | None = None,
+        fingerprint: str | None = None,
+    ) -> bool:
+        """None leaves it as it is. False if there is no such conversation."""
         ...
 
-    async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
-        """The running run that asked its caller for one of these calls."""
+    async def delete_conversation(self, id: str, owner: str) -> bool:
+        """Takes effect at once for readers; space is reclaimed later. False if there is no such conversation."""
         ...
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None: ...
@@ -363,19 +352,38 @@ class Store(Protocol):
         """Maps the key to this reply from now on. Does nothing for a run that the owner does not have."""
         ...
 
-    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
-        """What a dialect needs to show the reply after this event again. Does nothing for a run that the owner does
-        not have; the first one stays."""
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes | None) -> bool:
+        """What a dialect needs to show the reply after this event again; None forgets it. Does nothing for a run that
+        the owner does not have; the first one stays. False: nothing was kept, or forgotten.
+        """
         ...
 
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None: ...
 
-    async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
-        """False if there is none."""
+
+class HistoryLimits(Struct, frozen=True, kw_only=True):
+    """None: without a limit."""
+
+    max_age_seconds: float | None = None
+    max_bytes: int | None = None  # with the files of conversations
+    max_bytes_per_owner: int | None = None  # of events
+
+
+class StoreUpkeep(Protocol):
+    """What the process that has a history does for it. All methods may raise `StoreUnavailable`."""
+
+    health: StoreHealth
+
+    async def prune(self, limits: HistoryLimits, now_ms: int, file_sizes: Mapping[str, int] | None = None) -> int:
+        """Deletes the oldest conversations without a running run until the limits are met, and the last row of those
+        that were deleted before. Returns how many.
+
+        `file_sizes` are the bytes that each conversation has in files, which count as well.
+        """
         ...
 
-    async def set_decided(self, run_id: str, owner: str) -> None:
-        """The run needs no decision any more. Does nothing for a run that the owner does not have."""
+    async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
+        """Those of the ids that have no conversation."""
         ...
 
     async def size(self) -> int:

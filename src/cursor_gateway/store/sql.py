@@ -5,32 +5,145 @@ adds how its statements are executed, and the parts in which its SQL differs.
 """
 
 import asyncio
+import base64
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import asdict
 
-from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.errors import HistoryDamaged, InvalidRequest, StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.store.archive import CONVERSATION_COLUMNS, RUN_COLUMNS
 from cursor_gateway.store.base import (
     PAGE_BYTES,
+    Behind,
     ConversationPage,
     ConversationRecord,
     EventPage,
+    Fenced,
     FoundConversation,
+    HistoryLimits,
     IdempotentRun,
+    Lease,
     MessageRecord,
+    NewRun,
+    RunEnd,
     RunRecord,
     Store,
+    StoreUpkeep,
 )
-from cursor_gateway.store.cursors import START, ByRun, ByTime, decode_cursor, encode_cursor
-from cursor_gateway.store.search import query_words
-from cursor_gateway.store.titles import title_of
+from cursor_gateway.store.texts import made_title, query_words, title_of
+
+# --- conversations as rows, to be copied from one engine to another ---------------------------------
+
+CONVERSATION_COLUMNS = (
+    *("id", "owner", "title", "workspace", "mode", "model", "created_ms", "updated_ms", "session_id"),
+    *("fingerprint", "pinned", "client"),
+)
+RUN_COLUMNS = (
+    *("id", "instance", "epoch", "state", "model", "mode", "created", "fences", "include", "started_ms"),
+    *("first_event_ms", "ended_ms", "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"),
+    *("estimated", "failure_code", "tool_uses", "needs_decision"),
+)
+MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms", "images")
+REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")
+REQUEST_COLUMNS = ("after", "data")
+
+Row: TypeAlias = Sequence[Any]
+ArchivedBatch: TypeAlias = tuple[
+    int, int, bytes
+]  # the number of its first event, their count, and `batches.encode`d events
+
+
+class ArchivedRun(Struct, frozen=True):
+    key: int
+    row: Row
+    text: str  # the text that a search finds it by
+    replies: Sequence[Row]
+    requests: Sequence[Row]
+    batches: Callable[[], Iterator[ArchivedBatch]]  # may be many megabytes
+
+
+class ArchivedConversation(Struct, frozen=True):
+    row: Row
+    messages: Sequence[Row]
+    runs: Sequence[ArchivedRun]
+
+    @property
+    def is_running(self) -> bool:
+        state = RUN_COLUMNS.index("state")
+        return any(run.row[state] == "running" for run in self.runs)
+
+
+# --- places in a list, as opaque cursors ------------------------------------------------------------
+
+MOST = 2**62  # an engine's integers have 64 bits
+
+_Number = Annotated[int, Meta(ge=0, le=MOST)]
+
+
+class ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in the list: the last conversation of a page."""
+
+    updated_ms: _Number
+    id: str
+
+
+class ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in search results."""
+
+    top: _Number  # the newest run of the first page, so that later runs do not shift the other pages
+    last: _Number  # the last run of this page
+
+
+START = ByRun(MOST, MOST)
+
+_Place = TypeVar("_Place")
+
+
+def encode_cursor(place: ByTime | ByRun) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, kind: type[_Place]) -> _Place:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=kind)
+    except ValueError as error:
+        raise InvalidRequest(
+            "This is not a cursor; use `next` of the previous page, or leave `before` out.",
+            param="before",
+        ) from error
+
+
+# --- migrations: numbered scripts in an engine's folder `migrations` --------------------------------
+
+
+class Migration(Struct, frozen=True):
+    number: int
+    name: str
+    script: str
+
+
+@cache
+def migrations_of(package: str) -> tuple[Migration, ...]:
+    """Numbered from 1 without a gap, so the last number is their count."""
+    files = [file for file in resources.files(package).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    found = []
+    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
+        number, _, name = file.name.removesuffix(".sql").partition("_")
+        assert int(number) == expected, file.name
+        found.append(Migration(expected, name.replace("_", " "), file.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+# --- statements -------------------------------------------------------------------------------------
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -39,7 +152,6 @@ DELETED_AT_ONCE = 20  # conversations per transaction
 
 _LAST_NUMBER = 2**31 - 1  # of an event
 _SAME_FINGERPRINT = 10  # conversations; more are never needed to choose from
-_MOST_PINNED = 100
 _SHORT_REQUEST = 64 * 1024  # bytes that are written in less time than passing them to another thread takes
 
 IS_RUNNING = "EXISTS (SELECT 1 FROM runs WHERE runs.conversation = conversations.key AND runs.state = 'running')"
@@ -70,12 +182,11 @@ _KEEP_REQUEST = f"""
     INSERT INTO requests (run, after, data) SELECT own.key, :after, :data FROM ({OWN_RUN}) AS own WHERE true
     ON CONFLICT (run, after) DO NOTHING
 """
+_FORGET_REQUEST = f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
 _CHANGE_CONVERSATION = """
-    UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned)
+    UPDATE conversations SET title = coalesce(:title, title), pinned = coalesce(:is_pinned, pinned),
+        fingerprint = coalesce(:fingerprint, fingerprint)
     WHERE owner = :owner AND id = :id
-"""
-_SET_SESSION = """
-    UPDATE conversations SET session_id = :session_id, fingerprint = :fingerprint WHERE owner = :owner AND id = :id
 """
 
 
@@ -131,7 +242,69 @@ def message_of(row: dict[str, Any]) -> MessageRecord:
     return msgspec.convert({**row, "images": row["images"].split()}, MessageRecord)
 
 
-class SqlStore(Store, ABC):
+# --- what every engine writes about a run -----------------------------------------------------------
+
+
+class RunPosition(NamedTuple):
+    """How far a run is."""
+
+    run: int  # keys
+    conversation: int
+    epoch: int
+    state: str
+    last: int  # the number of the last event
+
+
+def check_lease(
+    lease: Lease, row: Sequence[Any] | None, first_number: int, events: Sequence[DocumentEvent]
+) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
+    """Where the run is, and the first of the events, which are stored already: they must equal the stored ones, or the
+    log would lose its end. `row` has the fields of a `RunPosition`; None: there is no such run."""
+    if row is None:
+        return Fenced("deleted")
+    place = RunPosition._make(row)
+    if place.epoch != lease.epoch:
+        return Fenced("claimed")
+    repeated = place.last + 1 - first_number
+    return Behind(place.last) if repeated < 0 else (place, events[:repeated])
+
+
+def open_calls(events: Sequence[DocumentEvent]) -> list[str]:
+    """The ids of the calls that `Paused` events wait for."""
+    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
+    return [call.tool_call_id for one in paused for call in one.waiting_for or ()]
+
+
+def begin_values(new: NewRun) -> dict[str, Any]:
+    """Named like the fields of `NewRun`."""
+    return {
+        **asdict(new),
+        "title": made_title(new.messages),
+        "include": msgspec.json.encode(sorted(new.include)).decode(),
+        "key": None if new.idempotency is None else new.idempotency.key,
+        "hash": "" if new.idempotency is None else new.idempotency.body_hash,
+        "now": new.started_ms,
+    }
+
+
+def end_values(end: RunEnd) -> dict[str, Any]:
+    """Named like the fields of `RunEnd`, `Envelope`, `Usage` and, with `_title`, `TitleChange`."""
+    usage = {name: None if value is UNSET else value for name, value in asdict(end.envelope.usage).items()}
+    return {
+        **asdict(end),
+        **usage,
+        "made_title": None if end.title is None else end.title.made,
+        "new_title": None if end.title is None else end.title.new,
+        "state": "completed" if end.envelope.status == "completed" else "error",
+        "model": end.envelope.model,
+        "now": end.ended_ms,
+    }
+
+
+# --- calls ------------------------------------------------------------------------------------------
+
+
+class SqlStore(Store, StoreUpkeep, ABC):
     _runs: str  # as by `select_runs`
     _conversations: str  # as by `select_conversations`
     _is_pinned: str  # a condition that the index of pinned conversations has
@@ -158,6 +331,11 @@ class SqlStore(Store, ABC):
     ) -> tuple[list[int], list[FoundConversation]]:
         """The keys of the newest runs that match, one for each conversation, and one more than the limit if there are
         more; and the conversations, up to the limit."""
+        ...
+
+    @abstractmethod
+    async def _delete_row(self, sql: str, values: Mapping[str, object]) -> bool:
+        """Whether there was one, also if the answer to a first try was lost."""
         ...
 
     @abstractmethod
@@ -222,9 +400,11 @@ class SqlStore(Store, ABC):
         rows = await self._select(f"{runs} {where}", {"owner": owner, "limit": limit})
         return self._readable(self._titled, rows)
 
-    async def unfinished_runs(self) -> list[RunRecord]:
+    async def unfinished_runs(self, instance: str | None = None) -> list[RunRecord]:
         where = "WHERE runs.state = 'running' AND conversations.owner IS NOT NULL"  # in any order: the index is small
-        return self._readable(self._run_of, await self._select(f"{self._runs} {where}", {}))
+        if instance is not None:
+            where += " AND runs.instance = :instance"
+        return self._readable(self._run_of, await self._select(f"{self._runs} {where}", {"instance": instance}))
 
     async def find_run_by_idempotency(self, owner: str, key: str) -> IdempotentRun | None:
         found = await self._select(_IDEMPOTENT, {"owner": owner, "key": key}, is_short=True)
@@ -234,9 +414,11 @@ class SqlStore(Store, ABC):
         values = {"id": reply.run_id, "owner": owner, "key": key, "hash": reply.body_hash, "after": reply.after}
         await self._execute(_NAME_REPLY, {**values, "now": now_ms}, is_short=True)
 
-    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes) -> None:
+    async def keep_request(self, run_id: str, owner: str, after: int, data: bytes | None) -> bool:
         values = {"id": run_id, "owner": owner, "after": after, "data": data}
-        await self._execute(_KEEP_REQUEST, values, is_short=len(data) <= _SHORT_REQUEST)
+        if data is None:
+            return await self._delete_row(_FORGET_REQUEST, values)
+        return await self._execute(_KEEP_REQUEST, values, is_short=len(data) <= _SHORT_REQUEST) > 0
 
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
         kept = f"SELECT data FROM requests WHERE run = ({OWN_RUN}) AND after = :after"
@@ -273,14 +455,15 @@ class SqlStore(Store, ABC):
         before: str | None = None,
         query: str | None = None,
         clients: Sequence[str] | None = None,
+        is_pinned: bool = False,
     ) -> ConversationPage:
         if query is None or not query.strip():
-            return await self._newest(owner, limit, before, clients)
+            return await self._newest(owner, limit, before, clients, is_pinned)
         words = query_words(query)
         return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
 
     async def _newest(
-        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None
+        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None, is_pinned: bool
     ) -> ConversationPage:
         where, values = "WHERE owner = :owner", dict[str, object](owner=owner, limit=limit + 1)
         if before is not None:
@@ -292,6 +475,8 @@ class SqlStore(Store, ABC):
             begun = f"client IN ({', '.join(f':{name}' for name in names)})"
             where += f" AND ({begun} OR key IN (SELECT conversation FROM runs WHERE state = 'running'))"
             values |= names
+        if is_pinned:
+            where += f" AND {self._is_pinned}"
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
         page = self._readable(conversation_of, rows[:limit])
@@ -314,42 +499,31 @@ class SqlStore(Store, ABC):
         rows = await self._select(f"{self._conversations} {where} {order}", values, is_short=True)
         return self._readable(conversation_of, rows)
 
-    async def pinned_conversations(self, owner: str) -> list[ConversationRecord]:
-        where = f"WHERE owner = :owner AND {self._is_pinned} ORDER BY updated_ms DESC LIMIT {_MOST_PINNED}"
-        return self._readable(conversation_of, await self._select(f"{self._conversations} {where}", {"owner": owner}))
-
-    async def change_conversation(self, id: str, owner: str, title: str | None, is_pinned: bool | None) -> bool:
-        values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned}
-        return await self._execute(_CHANGE_CONVERSATION, values) > 0
-
-    async def set_session(
-        self, conversation_id: str, owner: str, session_id: str | None, fingerprint: str | None
-    ) -> None:
-        values = {"id": conversation_id, "owner": owner, "session_id": session_id, "fingerprint": fingerprint}
-        await self._execute(_SET_SESSION, values, is_short=True)
+    async def change_conversation(
+        self,
+        id: str,
+        owner: str,
+        *,
+        title: str | None = None,
+        is_pinned: bool | None = None,
+        fingerprint: str | None = None,
+    ) -> bool:
+        values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned, "fingerprint": fingerprint}
+        return await self._execute(_CHANGE_CONVERSATION, values, is_short=True) > 0
 
     # --- deleting -----------------------------------------------------------------------------------
 
-    async def prune(
-        self,
-        max_age_seconds: float | None,
-        max_bytes: int | None,
-        now_ms: int,
-        file_sizes: Mapping[str, int] | None = None,
-    ) -> int:
+    async def prune(self, limits: HistoryLimits, now_ms: int, file_sizes: Mapping[str, int] | None = None) -> int:
         deleted = 0
-        if max_age_seconds is not None:
-            while some := await self._delete_oldest(now_ms - int(max_age_seconds * 1000)):
+        if limits.max_age_seconds is not None:
+            while some := await self._delete_oldest(now_ms - int(limits.max_age_seconds * 1000)):
                 deleted += some
-        return deleted + await self._shrink(max_bytes, file_sizes or {})
-
-    async def prune_owners(self, max_bytes: int) -> int:
-        rows = await self._select(self._sizes, {})
-        old = await asyncio.to_thread(_beyond, rows, max_bytes)  # there may be many
-        deleted = 0
-        for first in range(0, len(old), DELETED_AT_ONCE):
-            deleted += await self._delete_idle(old[first : first + DELETED_AT_ONCE])
-        return deleted
+        if limits.max_bytes_per_owner is not None:
+            rows = await self._select(self._sizes, {})
+            old = await asyncio.to_thread(_beyond, rows, limits.max_bytes_per_owner)  # there may be many
+            for first in range(0, len(old), DELETED_AT_ONCE):
+                deleted += await self._delete_idle(old[first : first + DELETED_AT_ONCE])
+        return deleted + await self._shrink(limits.max_bytes, file_sizes or {})
 
     async def _size_of_files(self, file_sizes: Mapping[str, int]) -> int:
         """Without those of conversations that are deleted."""

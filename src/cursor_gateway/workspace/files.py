@@ -53,7 +53,8 @@ def find_files(
     ranked = []
     until = time.monotonic() + seconds
     with suppress(Incomplete):
-        for found, entry in walk(os.fsencode(folder), lambda: is_gone() or time.monotonic() > until):
+        root = os.fsencode(folder)
+        for found, entry in walk(root, repository_of(root), lambda: is_gone() or time.monotonic() > until):
             if not _is_file(entry) or (path := text_of(found)) is None:
                 continue
             low = path.lower()
@@ -74,12 +75,13 @@ def text_of(path: bytes) -> str | None:
 
 
 def walk(
-    root: bytes, is_over: Callable[[], bool], also: Sequence[bytes] = ()
+    root: bytes, top: bytes | None, is_over: Callable[[], bool], also: Sequence[bytes] = ()
 ) -> Iterator[tuple[bytes, "os.DirEntry[bytes]"]]:
-    """Everything below the folder that is no folder, the nearest first, without what git ignores. `also` are names of
-    other files with such rules, which count outside of repositories too. Raises `Incomplete`.
+    """Everything below the folder that is no folder, the nearest first, without what git ignores. `top` is that of the
+    repository that it is in; `also` are names of other files with such rules, which count outside of repositories too.
+    Raises `Incomplete`.
     """
-    waiting = deque([_first(root)])
+    waiting = deque([_first(root, top)])
     left = _MOST_ENTRIES
     while waiting:
         folder = _entered(root, waiting.popleft(), also)
@@ -107,9 +109,8 @@ def repository_of(folder: bytes) -> bytes | None:
     return folder
 
 
-def _first(root: bytes) -> _Folder:
+def _first(root: bytes, top: bytes | None) -> _Folder:
     """It may be inside of a repository: then the rules of the folders above it count as well."""
-    top = repository_of(root)
     if top is None:
         return _Folder(b"", 0, (), False)
     above = [root]

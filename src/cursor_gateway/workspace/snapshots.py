@@ -1,9 +1,9 @@
 """The events of a run's agent in; exact edits, and what its turn changed, in the conversation's log of changes, out.
 
-When a turn begins, a tree of its workspace is made; when it ends, another, and the difference is recorded. Both happen
-in threads. The agent waits for the first tree, and its reader for the second, only for a moment: a folder of usual
-size is looked at faster than that, and in a large one a file that was changed meanwhile is known not to be what it was
-when the turn began, or ended (`tree.scan`).
+When a turn begins, a tree of its workspace is made; when it ends, another, and the difference is recorded. A small
+folder is looked at in less time than a thread takes to begin, others in threads. The agent waits for the first tree,
+and its reader for the second, only for a moment: a folder of usual size is looked at faster than that, and in a large
+one a file that was changed meanwhile is known not to be what it was when the turn began, or ended (`tree.scan`).
 
 Trees are kept in memory, per workspace, so that most files are read once. Turns that begin at the same time share one.
 """
@@ -37,6 +37,9 @@ from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, 
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
 from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
 
+_QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
+_STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown, or its disk is slow:
+_SLOW_SECONDS = 1.0  # then it is looked at in threads for a while
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
 _DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
 _EDIT_SECONDS = 0.25  # that an edit waits for the file to be read
@@ -55,6 +58,7 @@ class Snapshots:
         """`data` is the gateway's data directory."""
         self._data = data
         self._trees: OrderedDict[str, Tree] = OrderedDict()  # the last one of each workspace
+        self._slow: dict[str, float] = {}  # workspaces, and until when they are not looked at in the event loop
         self._scans: dict[str, asyncio.Task[Tree]] = {}  # trees before turns that are being made
         self._ending: dict[str, asyncio.Task[None]] = {}  # turns whose trees after them are being made
 
@@ -69,26 +73,49 @@ class Snapshots:
         if (task := self._ending.get(conversation_id)) is not None:
             await asyncio.wait([task], timeout=_END_SECONDS)
 
-    def scan_before(self, workspace: str) -> "asyncio.Task[Tree]":
+    def scan_before(self, workspace: str) -> "Tree | asyncio.Task[Tree]":
+        at_ns = time.time_ns()
         task = self._scans.get(workspace)
         if task is None:
-            task = asyncio.get_running_loop().create_task(self._scan(workspace, time.time_ns()), name="snapshot")
+            if (tree := self._scan_now(workspace, at_ns)) is not None:
+                return tree
+            task = asyncio.get_running_loop().create_task(self._scan(workspace, at_ns), name="snapshot")
             self._scans[workspace] = task
             task.add_done_callback(lambda _: self._scans.pop(workspace, None))
         return task
 
+    def _scan_now(self, workspace: str, at_ns: int) -> Tree | None:
+        """None if that may take long."""
+        known = self._trees.get(workspace)
+        if known is None or known.problem or known.cpu_seconds > _QUICK_SECONDS:
+            return None
+        until = time.monotonic() + _STOP_SECONDS
+        if until < self._slow.get(workspace, until):
+            return None
+        with suppress(Exception):  # whatever is wrong with the folder, the run continues
+            tree = scan(workspace, known, at_ns, lambda: time.monotonic() > until)
+            if not tree.problem and time.monotonic() <= until:
+                return self._keep(workspace, tree)
+        self._slow[workspace] = until + _SLOW_SECONDS
+        return None
+
     async def _scan(self, workspace: str, at_ns: int) -> Tree:
-        tree = await asyncio.to_thread(scan, workspace, self._trees.get(workspace), at_ns)
+        return self._keep(workspace, await asyncio.to_thread(scan, workspace, self._trees.get(workspace), at_ns))
+
+    def _keep(self, workspace: str, tree: Tree) -> Tree:
         self._trees[workspace] = tree
         self._trees.move_to_end(workspace)
         while len(self._trees) > _MOST_TREES:
-            self._trees.popitem(last=False)
+            self._slow.pop(self._trees.popitem(last=False)[0], None)
         return tree
 
-    def end(self, turn: "TurnSnapshots") -> "asyncio.Task[None]":
-        """The turn has ended; what it changed is recorded in the background."""
-        before = self._ending.get(turn.conversation_id)
-        task = asyncio.get_running_loop().create_task(self._record(turn, before, time.time_ns()), name="snapshot")
+    def end(self, turn: "TurnSnapshots", old: "Tree | asyncio.Task[Tree]") -> "asyncio.Task[None] | None":
+        """The turn has ended; what it changed is recorded in the background. None: it has changed nothing."""
+        before, at_ns = self._ending.get(turn.conversation_id), time.time_ns()
+        new = self._scan_now(turn.workspace, at_ns) if before is None and isinstance(old, Tree) else None
+        if isinstance(old, Tree) and new is not None and new.entries == old.entries and not turn.edited:
+            return None
+        task = asyncio.get_running_loop().create_task(self._record(turn, before, new, at_ns), name="snapshot")
         self._ending[turn.conversation_id] = task
 
         def done(task: "asyncio.Task[None]") -> None:
@@ -98,12 +125,15 @@ class Snapshots:
         task.add_done_callback(done)
         return task
 
-    async def _record(self, turn: "TurnSnapshots", before: "asyncio.Task[None] | None", ended_ns: int) -> None:
+    async def _record(
+        self, turn: "TurnSnapshots", before: "asyncio.Task[None] | None", new: Tree | None, ended_ns: int
+    ) -> None:
         if before is not None:
             await asyncio.wait([before])
         with suppress(OSError, GatewayError):  # the answer does not depend on it
             old = await turn.tree()
-            new = await self._scan(turn.workspace, ended_ns) if not old.problem else old
+            if new is None:
+                new = await self._scan(turn.workspace, ended_ns) if not old.problem else old
             await asyncio.to_thread(_record, self.log(turn.conversation_id), turn.chat_id, old, new, turn.edited)
 
     async def close(self) -> None:
@@ -129,18 +159,19 @@ class TurnSnapshots:
         self.conversation_id, self.chat_id, self.workspace = conversation_id, chat_id, workspace
         self.edited: dict[str, str] = {}  # paths below the workspace, if they are there, by those that the agent named
         self._snapshots = snapshots
-        self._before: asyncio.Task[Tree] | None = None
+        self._before: Tree | asyncio.Task[Tree] | None = None
         self._contents: dict[str, bytes | None] = {}  # of edited files, as the last edit left them
         self._may_have_changed = False
 
     async def begin(self) -> None:
         self._before = self._snapshots.scan_before(self.workspace)
-        await asyncio.wait([self._before], timeout=_BEGIN_SECONDS)
+        if isinstance(self._before, asyncio.Task):
+            await asyncio.wait([self._before], timeout=_BEGIN_SECONDS)
 
     async def tree(self) -> Tree:
         """As it was before the turn."""
         assert self._before is not None
-        return await asyncio.shield(self._before)
+        return self._before if isinstance(self._before, Tree) else await asyncio.shield(self._before)
 
     async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
         """The same events, with the lines and texts of edits as they are in the files."""
@@ -170,7 +201,7 @@ class TurnSnapshots:
         if not self._may_have_changed or self._before is None:
             return None
         self._may_have_changed = False
-        return self._snapshots.end(self)
+        return self._snapshots.end(self, self._before)
 
     async def _exact(self, action: FileEdit) -> FileEdit:
         try:

@@ -51,6 +51,7 @@ class Tree(Struct, frozen=True):
     repository: Repository | None = None
     problem: str = ""  # why there are no entries, as a sentence
     begun_ns: int = 0  # when the scan began, or `at_ns`
+    cpu_seconds: float = 0.0  # that the scan took
 
     def content(self, path: str) -> bytes | None:
         """None: it is unknown."""
@@ -71,18 +72,19 @@ def scan(
     """A file that has changed since `at_ns`, the time when a turn began or ended, is not what it was then, so its
     content is unknown.
     """
-    until, begun_ns = time.monotonic() + _SECONDS, at_ns or time.time_ns()
+    until, begun_ns, used = time.monotonic() + _SECONDS, at_ns or time.time_ns(), time.thread_time()
 
     def is_over() -> bool:
         return is_gone() or time.monotonic() > until
 
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
-    index = _Index(root, known)
+    top = repository_of(os.fsencode(root))
+    index = _Index(root, top, known)
     entries: dict[str, TreeEntry] = {}
     unread: list[str] = []
     try:
-        for name, found in walk(os.fsencode(root), is_over, _IGNORE_FILES):
+        for name, found in walk(os.fsencode(root), top, is_over, _IGNORE_FILES):
             path = text_of(name)
             if path is None or is_secret(path) or not found.is_file(follow_symlinks=False):
                 continue
@@ -108,7 +110,7 @@ def scan(
             break
         entries[path] = _read(root, path, entries[path], at_ns, left)
         left -= entries[path].facts[0] if entries[path].kept is not None else 0
-    return Tree(root, entries, index.repository, begun_ns=begun_ns)
+    return Tree(root, entries, index.repository, begun_ns=begun_ns, cpu_seconds=time.thread_time() - used)
 
 
 def is_secret(path: str) -> bool:
@@ -135,8 +137,7 @@ def _read(root: str, path: str, entry: TreeEntry, at_ns: int | None, left: int) 
 class _Index:
     """The index of the repository that the folder is in, if it is one whose files git has byte for byte."""
 
-    def __init__(self, root: str, known: Tree | None) -> None:
-        top = repository_of(os.fsencode(root))
+    def __init__(self, root: str, top: bytes | None, known: Tree | None) -> None:
         self._files: dict[bytes, IndexEntry] = {}
         self._written_ns = 0
         self.repository: Repository | None = None

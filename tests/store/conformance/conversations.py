@@ -14,7 +14,20 @@ from cursor_gateway.errors import InvalidRequest, StoreUnavailable
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent
 from cursor_gateway.model.documents import Document
 from cursor_gateway.stages import search_tokens
-from cursor_gateway.store.base import Busy, Fenced, Idempotency, IdempotentRun, Lease, MessageRecord, NewMessage, Store
+from cursor_gateway.store.base import (
+    Busy,
+    Fenced,
+    FoundConversation,
+    HistoryLimits,
+    Idempotency,
+    IdempotentRun,
+    MessageRecord,
+    NewMessage,
+    Stored,
+    TitleChange,
+)
+from cursor_gateway.store.sql import SqlStore
+from cursor_gateway.store.texts import made_title
 from tests.stages.test_search_tokens import matches
 from tests.store.conformance.law import (
     all_pages,
@@ -46,9 +59,8 @@ from tests.store.test_search import queries
 
 
 @law
-async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
-    await whole_run(store, "a", "conv", "Mend the login\nplease", at=1000, fingerprint="f1")
-    await store.set_session("conv", ME, "s1", "f1")
+async def a_conversation_goes_on_with_its_next_run(store: SqlStore) -> None:
+    await whole_run(store, "a", "conv", "Mend the login\nplease", at=1000, session_id="s1", fingerprint="f1")
     await whole_run(store, "b", "conv", "And now?", at=5000)
     conversation = await the_conversation(store)
     assert (conversation.title, conversation.workspace, conversation.model) == ("Mend the login", "/w", "opus")
@@ -64,30 +76,44 @@ async def a_conversation_goes_on_with_its_next_run(store: Store) -> None:
 
 
 @law
-async def a_conversation_names_the_program_that_began_it(store: Store) -> None:
+async def a_conversation_names_the_program_that_began_it(store: SqlStore) -> None:
     await store.begin_run(msgspec.structs.replace(new_run("a"), client="OpenCode"))
     assert (await the_conversation(store)).client == "OpenCode"
-    await store.end_run(lease("a"), 1, [], run_end())
+    await store.append(lease("a"), 1, [], run_end())
     await store.begin_run(msgspec.structs.replace(new_run("b"), client=""))  # somebody at the page goes on with it
     assert (await the_conversation(store)).client == "OpenCode"
 
 
 @law
-async def a_message_names_its_images(store: Store) -> None:
+async def the_agents_title_replaces_only_one_that_was_made(store: SqlStore) -> None:
+    change = TitleChange(made_title([NewMessage("user", "Mend the login. Please")]), "Login Repair")
+    for run, conversation in (("a", "conv"), ("b", "chosen")):
+        await store.begin_run(new_run(run, conversation, "Mend the login. Please"))
+    await store.change_conversation("chosen", ME, title="Mine")
+    for run in ("a", "b"):
+        await store.append(lease(run), 1, [], msgspec.structs.replace(run_end(run), title=change))
+    assert (await the_conversation(store)).title == "Login Repair"
+    assert (await the_conversation(store, "chosen")).title == "Mine"
+    await whole_run(store, "c", "conv", "And now?", at=5000)
+    assert (await the_conversation(store)).title == "Login Repair"
+
+
+@law
+async def a_message_names_its_images(store: SqlStore) -> None:
     said = [NewMessage("user", "Look", ("a.png", "b.jpg")), NewMessage("user", "Well?")]
     await store.begin_run(msgspec.structs.replace(new_run("a"), messages=said))
-    await store.end_run(lease("a"), 1, [], run_end(answer="Hi"))
+    await store.append(lease("a"), 1, [], run_end(answer="Hi"))
     messages = await store.messages("conv", ME)
     assert [message.images for message in messages] == [("a.png", "b.jpg"), (), ()]
 
 
 @law
-async def the_list_can_be_limited_to_what_some_programs_began(store: Store) -> None:
+async def the_list_can_be_limited_to_what_some_programs_began(store: SqlStore) -> None:
     for number, client in enumerate(["", "OpenCode", "curl", ""]):
         run = new_run(f"r{number}", f"c{number}", at=1000 + number)
         await store.begin_run(msgspec.structs.replace(run, client=client))
         if client != "curl":
-            await store.end_run(lease(f"r{number}"), 1, [], run_end(at=1000 + number))
+            await store.append(lease(f"r{number}"), 1, [], run_end(at=1000 + number))
 
     async def listed(limit: int = 20, before: str | None = None, *clients: str) -> list[str]:
         page = await store.conversations(ME, limit=limit, before=before, clients=clients)
@@ -100,25 +126,27 @@ async def the_list_can_be_limited_to_what_some_programs_began(store: Store) -> N
 
 
 @law
-async def a_conversation_is_renamed_and_pinned(store: Store) -> None:
+async def a_conversation_is_renamed_and_pinned(store: SqlStore) -> None:
     await whole_run(store, "a", "conv", "Mend the login", at=1000)
     await whole_run(store, "b", "other", "Another", at=2000)
-    assert await store.pinned_conversations(ME) == []
-    assert await store.change_conversation("conv", ME, "Login", None)
-    assert await store.change_conversation("conv", ME, None, True)
+    assert (await store.conversations(ME, is_pinned=True)).found == []
+    assert await store.change_conversation("conv", ME, title="Login")
+    assert await store.change_conversation("conv", ME, is_pinned=True)
     found = await the_conversation(store)
     assert (found.title, found.is_pinned, found.updated_ms) == ("Login", True, 1000)
-    assert await store.pinned_conversations(ME) == [found]
-    assert await store.pinned_conversations(YOU) == []
+    assert (await store.conversations(ME, is_pinned=True)).found == [FoundConversation(found)]
+    assert (await store.conversations(YOU, is_pinned=True)).found == []
     await whole_run(store, "c", "conv", "And now?", at=5000)
     found = await the_conversation(store)
     assert (found.title, found.is_pinned) == ("Login", True)
-    assert await store.change_conversation("conv", ME, None, False)
-    assert await store.pinned_conversations(ME) == []
+    assert await store.change_conversation("conv", ME, is_pinned=False)
+    assert (await store.conversations(ME, is_pinned=True)).found == []
 
 
 @law_of_two
-async def a_conversation_needs_a_decision_until_it_is_made_or_the_next_run_starts(store: Store, other: Store) -> None:
+async def a_conversation_needs_a_decision_until_it_is_made_or_the_next_run_starts(
+    store: SqlStore, other: SqlStore
+) -> None:
     await whole_run(store, "a", "conv", documents=[text_document("x")])
     assert not (await the_conversation(other)).needs_decision
     await whole_run(store, "b", "conv", documents=[rejected_command(), text_document("x")])
@@ -132,35 +160,35 @@ async def a_conversation_needs_a_decision_until_it_is_made_or_the_next_run_start
     await store.set_decided("b", ME)
     assert not (await the_conversation(other)).needs_decision
     await whole_run(store, "c", "conv", documents=[rejected_command()])
-    assert isinstance(await store.begin_run(new_run("d", "conv")), Lease)
+    assert isinstance(await store.begin_run(new_run("d", "conv")), Stored)
     assert not (await the_conversation(other)).needs_decision
-    await store.end_run(lease("d"), 1, [], run_end("d"))
+    await store.append(lease("d"), 1, [], run_end("d"))
     assert not (await the_conversation(other)).needs_decision
 
 
 @law
-async def only_its_owner_changes_a_conversation(store: Store) -> None:
+async def only_its_owner_changes_a_conversation(store: SqlStore) -> None:
     await whole_run(store, "a", "conv", "Mend the login")
-    assert not await store.change_conversation("conv", YOU, "Mine now", True)
-    assert not await store.change_conversation("nowhere", ME, "New", True)
-    await store.change_conversation("conv", ME, None, True)
+    assert not await store.change_conversation("conv", YOU, title="Mine now", is_pinned=True)
+    assert not await store.change_conversation("nowhere", ME, title="New", is_pinned=True)
+    await store.change_conversation("conv", ME, is_pinned=True)
     await store.delete_conversation("conv", ME)
-    assert not await store.change_conversation("conv", ME, "Back", True)
-    assert await store.pinned_conversations(ME) == []
+    assert not await store.change_conversation("conv", ME, title="Back", is_pinned=True)
+    assert (await store.conversations(ME, is_pinned=True)).found == []
 
 
 @law
-async def a_recent_run_tells_its_own_prompt(store: Store) -> None:
+async def a_recent_run_tells_its_own_prompt(store: SqlStore) -> None:
     await whole_run(store, "a", "conv", "Mend the login")
     await whole_run(store, "b", "conv", "Before", "And now?\nMore.")
     assert [prompt for _, _, prompt in await store.recent_runs(ME, 10)] == ["And now?", "Mend the login"]
 
 
 @law
-async def messages_are_numbered_in_the_order_in_which_they_were_said(store: Store) -> None:
+async def messages_are_numbered_in_the_order_in_which_they_were_said(store: SqlStore) -> None:
     for id, said in (("a", ("one", "two")), ("b", ("three",))):
         await store.begin_run(new_run(id, "conv", *said))
-        await store.end_run(lease(id), 1, [], run_end(id, answer=f"answer of {id}"))
+        await store.append(lease(id), 1, [], run_end(id, answer=f"answer of {id}"))
     found = await store.messages("conv", ME)
     assert [(message.number, message.run_id, message.text) for message in found] == [
         (1, "a", "one"),
@@ -172,33 +200,33 @@ async def messages_are_numbered_in_the_order_in_which_they_were_said(store: Stor
 
 
 @law
-async def a_conversation_has_one_running_run(store: Store) -> None:
+async def a_conversation_has_one_running_run(store: SqlStore) -> None:
     await store.begin_run(new_run("a", "conv", "one"))
     assert await store.begin_run(new_run("b", "conv", "two")) == Busy("a")
-    assert await store.begin_run(new_run("a", "conv", "one")) == lease("a")
+    assert isinstance(await store.begin_run(new_run("a", "conv", "one")), Stored)
     assert await store.run("b", ME) is None
     assert await texts(store) == ["one"]
-    assert await store.begin_run(new_run("yours", "conv", owner=YOU)) == lease("yours")
-    await store.end_run(lease("a"), 1, [], run_end())
-    assert await store.begin_run(new_run("b", "conv", "two")) == lease("b")
+    assert isinstance(await store.begin_run(new_run("yours", "conv", owner=YOU)), Stored)
+    await store.append(lease("a"), 1, [], run_end())
+    assert isinstance(await store.begin_run(new_run("b", "conv", "two")), Stored)
     assert await texts(store) == ["one", "Hi", "two"]
 
 
 @law_of_two
-async def of_runs_that_begin_at_once_in_a_conversation_one_does(store: Store, other: Store) -> None:
+async def of_runs_that_begin_at_once_in_a_conversation_one_does(store: SqlStore, other: SqlStore) -> None:
     names = [f"run{number}" for number in range(10)]
     begun = await asyncio.gather(
         *((store, other)[number % 2].begin_run(new_run(id, "conv", id)) for number, id in enumerate(names))
     )
-    (winner,) = (one.run_id for one in begun if isinstance(one, Lease))
-    assert [one for one in begun if not isinstance(one, Lease)] == [Busy(winner)] * 9
+    (winner,) = (id for id, one in zip(names, begun, strict=True) if isinstance(one, Stored))
+    assert [one for one in begun if not isinstance(one, Stored)] == [Busy(winner)] * 9
     assert [run.id for run in await store.runs_of("conv", ME)] == [winner]
     assert await texts(store) == [winner]
     assert await ids(store) == ["conv"]
 
 
 @law
-async def a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_user(store: Store) -> None:
+async def a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_user(store: SqlStore) -> None:
     said = [NewMessage("assistant", "Welcome"), NewMessage("user", "Thanks \ud800"), NewMessage("assistant", "Well?")]
     await store.begin_run(msgspec.structs.replace(new_run(), messages=said))
     assert [(message.role, message.text) for message in await store.messages("conv", ME)] == [
@@ -210,25 +238,23 @@ async def a_history_that_a_client_brings_is_kept_in_its_order_and_titled_by_the_
 
 
 @law
-async def a_conversation_without_a_word_of_the_user_has_a_title(store: Store) -> None:
+async def a_conversation_without_a_word_of_the_user_has_a_title(store: SqlStore) -> None:
     await store.begin_run(msgspec.structs.replace(new_run(), messages=[]))
-    await store.end_run(lease("run"), 1, [], run_end(answer=""))
+    await store.append(lease("run"), 1, [], run_end(answer=""))
     assert (await the_conversation(store)).title == "Untitled"
     assert await store.messages("conv", ME) == []
 
 
 @law
-async def a_session_can_be_forgotten(store: Store) -> None:
-    await whole_run(store, "run", "conv", fingerprint="f1")
-    await store.set_session("conv", ME, "s1", "f2")
+async def a_fingerprint_can_be_replaced(store: SqlStore) -> None:
+    await whole_run(store, "run", "conv", session_id="s1", fingerprint="f1")
+    assert await store.change_conversation("conv", ME, fingerprint="f2")
     assert ((await the_conversation(store)).session_id, await store.find_by_fingerprint(ME, "f1")) == ("s1", [])
-    await store.set_session("conv", ME, None, None)
-    conversation = await the_conversation(store)
-    assert (conversation.session_id, conversation.fingerprint) == (None, None)
+    assert [one.id for one in await store.find_by_fingerprint(ME, "f2")] == ["conv"]
 
 
 @law
-async def a_fingerprint_finds_idle_conversations_the_newest_first(store: Store) -> None:
+async def a_fingerprint_finds_idle_conversations_the_newest_first(store: SqlStore) -> None:
     for number in range(3):
         await whole_run(store, f"run{number}", f"conv{number}", at=1000 + number, fingerprint="f1")
     await whole_run(store, "run3", "conv3", at=2000, fingerprint="f2")
@@ -238,7 +264,7 @@ async def a_fingerprint_finds_idle_conversations_the_newest_first(store: Store) 
 
 
 @law
-async def unknown_conversations_are_nobodys(store: Store) -> None:
+async def unknown_conversations_are_nobodys(store: SqlStore) -> None:
     await whole_run(store, "mine", "mine")
     await whole_run(store, "yours", "yours", owner=YOU)
     await whole_run(store, "deleted", "deleted")
@@ -256,7 +282,7 @@ async def unknown_conversations_are_nobodys(store: Store) -> None:
 
 
 @law
-async def nothing_of_another_owner_is_found(store: Store) -> None:
+async def nothing_of_another_owner_is_found(store: SqlStore) -> None:
     await whole_run(store, "run", "conv", "secret", fingerprint="f1")
     await store.begin_run(new_run("other", "conv2", "secret", idempotency=Idempotency("key", "hash")))
     assert await store.run("run", YOU) is None
@@ -270,16 +296,16 @@ async def nothing_of_another_owner_is_found(store: Store) -> None:
     assert await store.find_by_fingerprint(YOU, "f1") == []
     assert await store.find_run_by_idempotency(YOU, "key") is None
     assert not await store.delete_conversation("conv", YOU)
-    await store.set_session("conv", YOU, "mine", "mine")
+    assert not await store.change_conversation("conv", YOU, fingerprint="mine")
     conversation = await the_conversation(store)
     assert (conversation.session_id, conversation.fingerprint) == (None, "f1")
 
 
 @law
-async def two_owners_may_use_the_same_names(store: Store) -> None:
+async def two_owners_may_use_the_same_names(store: SqlStore) -> None:
     key = Idempotency("key", "hash")
-    assert isinstance(await store.begin_run(new_run("a", "conv", "mine", idempotency=key)), Lease)
-    assert isinstance(await store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key)), Lease)
+    assert isinstance(await store.begin_run(new_run("a", "conv", "mine", idempotency=key)), Stored)
+    assert isinstance(await store.begin_run(new_run("b", "conv", "yours", owner=YOU, idempotency=key)), Stored)
     assert [run.id for run in await store.runs_of("conv", ME)] == ["a"]
     assert [run.id for run in await store.runs_of("conv", YOU)] == ["b"]
     assert await store.find_run_by_idempotency(YOU, "key") == IdempotentRun("b", "hash")
@@ -292,7 +318,7 @@ async def two_owners_may_use_the_same_names(store: Store) -> None:
 
 
 @law
-async def pages_hold_all_conversations_once_and_the_newest_first(store: Store) -> None:
+async def pages_hold_all_conversations_once_and_the_newest_first(store: SqlStore) -> None:
     for number in range(20):
         at = 1000 + number // 3  # several in the same moment
         await whole_run(store, f"run{number:02}", f"conv{number:02}", f"word {number}", at=at)
@@ -301,7 +327,7 @@ async def pages_hold_all_conversations_once_and_the_newest_first(store: Store) -
             assert await all_pages(store, limit, query) == [f"conv{number:02}" for number in reversed(range(20))]
 
 
-async def _added_meanwhile(store: Store, query: str | None) -> None:
+async def _added_meanwhile(store: SqlStore, query: str | None) -> None:
     for number in range(9):
         await whole_run(store, f"run{number}", f"conv{number}", "word", at=1000 + number)
     found: list[str] = []
@@ -316,17 +342,17 @@ async def _added_meanwhile(store: Store, query: str | None) -> None:
 
 
 @law
-async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_listed(store: Store) -> None:
+async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_listed(store: SqlStore) -> None:
     await _added_meanwhile(store, None)
 
 
 @law
-async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_found(store: Store) -> None:
+async def what_is_added_meanwhile_neither_repeats_nor_hides_what_was_found(store: SqlStore) -> None:
     await _added_meanwhile(store, "word")
 
 
 @law
-async def a_conversation_is_found_once_where_its_newest_match_is(store: Store) -> None:
+async def a_conversation_is_found_once_where_its_newest_match_is(store: SqlStore) -> None:
     for number in range(12):
         await whole_run(store, f"run{number}", f"conv{number % 3}", "word", at=1000 + number)
     await whole_run(store, "last", "conv0", "something else", at=5000)
@@ -335,7 +361,7 @@ async def a_conversation_is_found_once_where_its_newest_match_is(store: Store) -
 
 
 @law
-async def a_place_that_never_was_is_refused(store: Store) -> None:
+async def a_place_that_never_was_is_refused(store: SqlStore) -> None:
     for query in (None, "word"):
         for before in ("", "x", "ü", "W10", "WzEsIDEsIDFd", "WzFlOTksICJ4Il0", "bnVsbA", "\ud800"):
             with pytest.raises(InvalidRequest, match="not a cursor") as raised:
@@ -347,7 +373,7 @@ async def a_place_that_never_was_is_refused(store: Store) -> None:
 
 
 @law
-async def messages_contents_commands_and_paths_are_found(store: Store) -> None:
+async def messages_contents_commands_and_paths_are_found(store: SqlStore) -> None:
     assert {type(document) for document in EVERY_DOCUMENT} == set(get_args(Document))
     await whole_run(store, "run", "conv", "Why does the Übersicht page fail?", documents=EVERY_DOCUMENT)
     await whole_run(store, "other", "other", "Something else")
@@ -370,7 +396,7 @@ async def messages_contents_commands_and_paths_are_found(store: Store) -> None:
 
 
 @law
-async def parts_of_identifiers_and_cjk_words_are_found(store: Store) -> None:
+async def parts_of_identifiers_and_cjk_words_are_found(store: SqlStore) -> None:
     await whole_run(store, "run", "conv", "Rename getUserName in lib/http_server.py of kit 1.28.3: 修复登录页面を直す")
     await whole_run(store, "other", "other", "Something else: the user has a name")
     for query in (
@@ -388,7 +414,7 @@ def _matches(typed: str, text: str) -> bool:
 
 
 @law
-async def every_engine_finds_what_the_tokens_say(store: Store) -> None:
+async def every_engine_finds_what_the_tokens_say(store: SqlStore) -> None:
     tried = 0
 
     async def try_it(said: list[str], typed: str) -> None:
@@ -408,19 +434,19 @@ async def every_engine_finds_what_the_tokens_say(store: Store) -> None:
 
 
 @law
-async def a_run_is_found_by_its_question_while_it_goes_on(store: Store) -> None:
+async def a_run_is_found_by_its_question_while_it_goes_on(store: SqlStore) -> None:
     await store.begin_run(new_run("run", "conv", "Mend the login"))
     assert await ids(store, query="logi") == ["conv"]
     assert await ids(store, query="log mend") == []  # only the last word may be a beginning
 
 
 @law_of_two
-async def what_one_stores_another_finds(store: Store, other: Store) -> None:
+async def what_one_stores_another_finds(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run("run", "conv", "Mend the login", idempotency=Idempotency("key", "hash")))
     await store.append(lease("run"), 1, deltas(1, 2))
     assert await other.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
     assert await everything(other) == deltas(1, 2)
-    await store.end_run(lease("run"), 3, deltas(3), run_end(fingerprint="f1"))
+    await store.append(lease("run"), 3, deltas(3), run_end(fingerprint="f1"))
     assert await everything(other) == deltas(1, 2, 3)
     assert [found.id for found in await other.find_by_fingerprint(ME, "f1")] == ["conv"]
     assert await ids(other) == ["conv"]
@@ -430,14 +456,14 @@ async def what_one_stores_another_finds(store: Store, other: Store) -> None:
 
 
 @law
-async def a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: Store) -> None:
+async def a_query_without_words_finds_nothing_and_an_empty_one_lists_all(store: SqlStore) -> None:
     await whole_run(store, "run", "conv", "Hello!?")
     assert await ids(store, query="!?") == []
     assert await ids(store, query=" ") == ["conv"]
 
 
 @law
-async def any_text_can_be_kept_and_looked_for(store: Store) -> None:
+async def any_text_can_be_kept_and_looked_for(store: SqlStore) -> None:
     tried = 0
 
     async def try_it(said: str, query: str) -> None:
@@ -460,11 +486,11 @@ async def any_text_can_be_kept_and_looked_for(store: Store) -> None:
 
 
 @law
-async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
+async def what_is_deleted_is_found_nowhere_at_once(store: SqlStore) -> None:
     await whole_run(store, "other", "other", "word")
     await store.begin_run(new_run("run", "conv", "word", idempotency=Idempotency("key", "hash")))
     await store.append(lease("run"), 1, deltas(1))
-    await store.set_session("conv", ME, "s", "f1")
+    await store.change_conversation("conv", ME, fingerprint="f1")
     assert await store.delete_conversation("conv", ME)
     assert not await store.delete_conversation("conv", ME)
     assert await store.conversation("conv", ME) is None
@@ -481,13 +507,13 @@ async def what_is_deleted_is_found_nowhere_at_once(store: Store) -> None:
 
 
 @law
-async def a_run_that_goes_on_after_its_conversation_was_deleted_is_not_stored(store: Store) -> None:
+async def a_run_that_goes_on_after_its_conversation_was_deleted_is_not_stored(store: SqlStore) -> None:
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1))
     assert await store.delete_conversation("conv", ME)
-    await store.prune(None, None, 0)  # to the last row
+    await store.prune(HistoryLimits(), 0)  # to the last row
     assert isinstance(await store.append(lease("run"), 2, deltas(2)), Fenced)
-    assert isinstance(await store.end_run(lease("run"), 2, deltas(2), run_end()), Fenced)
+    assert isinstance(await store.append(lease("run"), 2, deltas(2), run_end()), Fenced)
     assert await store.run("run", ME) is None
     await whole_run(store, "again", "conv", "anew")  # the name is free
     assert [run.id for run in await store.runs_of("conv", ME)] == ["again"]
@@ -495,65 +521,65 @@ async def a_run_that_goes_on_after_its_conversation_was_deleted_is_not_stored(st
 
 
 @law
-async def the_old_go_by_their_age_unless_they_run(store: Store) -> None:
+async def the_old_go_by_their_age_unless_they_run(store: SqlStore) -> None:
     for day in range(50):
         await whole_run(store, f"run{day}", f"conv{day:02}", f"day {day}", at=day * DAY_MS)
     await store.begin_run(new_run("running", "running", at=0))
-    assert await store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 41
+    assert await store.prune(HistoryLimits(max_age_seconds=10 * 24 * 3600), 50 * DAY_MS) == 41
     assert await ids(store) == [*(f"conv{day}" for day in range(49, 40, -1)), "running"]
     assert await store.run("run40", ME) is None
-    assert await store.prune(10 * 24 * 3600, None, 50 * DAY_MS) == 0
+    assert await store.prune(HistoryLimits(max_age_seconds=10 * 24 * 3600), 50 * DAY_MS) == 0
 
 
 @law
-async def what_runs_is_kept_whatever_the_limit(store: Store) -> None:
+async def what_runs_is_kept_whatever_the_limit(store: SqlStore) -> None:
     await whole_run(store, "run", "conv")
     await store.begin_run(new_run("again", "conv"))
-    assert await store.prune(0, 0, 10**15) == 0
+    assert await store.prune(HistoryLimits(max_age_seconds=0, max_bytes=0), 10**15) == 0
     assert await ids(store) == ["conv"]
 
 
 @law
-async def each_owner_has_a_share_and_loses_its_own_oldest(store: Store) -> None:
+async def each_owner_has_a_share_and_loses_its_own_oldest(store: SqlStore) -> None:
     text = "".join(Random(1).choices(ascii_letters, k=10_000))  # which takes space even if it is compressed
     batch: list[DocumentEvent] = [ContentDelta("doc_001", text)]
     for number, owner in enumerate([ME] + [YOU] * 30):
         await store.begin_run(new_run(f"run{number}", f"conv{number:02}", owner=owner, at=1000 + number))
         await store.append(lease(f"run{number}"), 1, batch)
         if number != 1:  # the oldest of the greedy one goes on
-            await store.end_run(lease(f"run{number}"), 2, [], run_end(at=1000 + number))
-    gone = await store.prune_owners(105_000)
+            await store.append(lease(f"run{number}"), 2, [], run_end(at=1000 + number))
+    gone = await store.prune(HistoryLimits(max_bytes_per_owner=105_000), 0)
     assert 13 < gone < 20
     assert await ids(store, ME) == ["conv00"]
     assert await ids(store, YOU) == [*(f"conv{number:02}" for number in range(30, gone + 1, -1)), "conv01"]
-    assert await store.prune_owners(105_000) == 0
+    assert await store.prune(HistoryLimits(max_bytes_per_owner=105_000), 0) == 0
     assert await store.run(f"run{gone + 1}", YOU) is None
 
 
 @law
-async def files_of_conversations_count_towards_the_limit(store: Store) -> None:
+async def files_of_conversations_count_towards_the_limit(store: SqlStore) -> None:
     for number in range(10):
         await whole_run(store, f"run{number}", f"conv{number}", at=1000 + number)
     limit = await store.size() + 100_000_000
     files = {f"conv{number}": 20_000_000 for number in range(10)}
     files["conv_unknown"] = 10**12  # about to be removed: nobody's
-    gone = await store.prune(None, limit, 10**6, files)
+    gone = await store.prune(HistoryLimits(max_bytes=limit), 10**6, files)
     assert 5 <= gone <= 6
     assert await ids(store) == [f"conv{number}" for number in range(9, gone - 1, -1)]
-    assert await store.prune(None, limit, 10**6, files) == 0
+    assert await store.prune(HistoryLimits(max_bytes=limit), 10**6, files) == 0
 
 
 # --- the end ----------------------------------------------------------------------------------------
 
 
 @law
-async def a_history_that_is_used_has_a_size(store: Store) -> None:
+async def a_history_that_is_used_has_a_size(store: SqlStore) -> None:
     await whole_run(store, "run", "conv")
     assert await store.size() > 0
 
 
 @law
-async def a_store_that_is_closed_says_so(store: Store) -> None:
+async def a_store_that_is_closed_says_so(store: SqlStore) -> None:
     await store.begin_run(new_run())
     for _ in range(2):
         await store.close()

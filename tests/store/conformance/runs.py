@@ -18,14 +18,15 @@ from cursor_gateway.store.base import (
     Behind,
     ConversationRecord,
     Fenced,
+    HistoryLimits,
     Idempotency,
     IdempotentRun,
     KeyTaken,
     Lease,
     RunRecord,
-    Store,
     Stored,
 )
+from cursor_gateway.store.sql import SqlStore
 from tests.laws.strategies import agent_events
 from tests.store.conformance.law import (
     everything,
@@ -44,7 +45,7 @@ from tests.store.making import EVERY_DOCUMENT, EVERY_EVENT, ME, YOU, deltas, env
 
 
 @law
-async def every_kind_of_event_comes_back_as_it_was(store: Store) -> None:
+async def every_kind_of_event_comes_back_as_it_was(store: SqlStore) -> None:
     assert {type(event) for event in EVERY_EVENT} == set(get_args(DocumentEvent))
     await store.begin_run(new_run())
     assert isinstance(await store.append(lease("run"), 1, EVERY_EVENT), Stored)
@@ -54,7 +55,7 @@ async def every_kind_of_event_comes_back_as_it_was(store: Store) -> None:
 
 
 @law
-async def whatever_an_agent_does_comes_back_as_it_was(store: Store) -> None:
+async def whatever_an_agent_does_comes_back_as_it_was(store: SqlStore) -> None:
     tried = 0
 
     async def try_it(did: list[AgentEvent], size: int) -> None:
@@ -74,7 +75,7 @@ async def whatever_an_agent_does_comes_back_as_it_was(store: Store) -> None:
 
 
 @law
-async def events_come_in_pages_that_join_without_a_gap(store: Store) -> None:
+async def events_come_in_pages_that_join_without_a_gap(store: SqlStore) -> None:
     await store.begin_run(new_run())
     for first in range(1, 100, 7):
         await store.append(lease("run"), first, deltas(*range(first, first + 7)))
@@ -89,7 +90,7 @@ async def events_come_in_pages_that_join_without_a_gap(store: Store) -> None:
 
 
 @law
-async def a_page_of_events_has_about_so_many_bytes(store: Store) -> None:
+async def a_page_of_events_has_about_so_many_bytes(store: SqlStore) -> None:
     await store.begin_run(new_run())
     for number in range(1, 101):
         await store.append(lease("run"), number, deltas(number))
@@ -99,7 +100,7 @@ async def a_page_of_events_has_about_so_many_bytes(store: Store) -> None:
 
 
 @law
-async def after_the_last_event_there_is_none(store: Store) -> None:
+async def after_the_last_event_there_is_none(store: SqlStore) -> None:
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1, 2, 3))
     for after in (3, 4, 2**31, 2**63, 10**30):
@@ -109,7 +110,7 @@ async def after_the_last_event_there_is_none(store: Store) -> None:
 
 
 @law
-async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) -> None:
+async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: SqlStore) -> None:
     await store.begin_run(new_run())
     assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Stored)
     assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Stored)
@@ -121,7 +122,7 @@ async def of_a_batch_whose_beginning_is_stored_only_the_rest_is(store: Store) ->
 
 
 @law
-async def what_is_sent_again_must_be_what_is_stored(store: Store) -> None:
+async def what_is_sent_again_must_be_what_is_stored(store: SqlStore) -> None:
     """Or events would be left out as if they were stored: the log would lose its end."""
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1, 2))
@@ -130,31 +131,31 @@ async def what_is_sent_again_must_be_what_is_stored(store: Store) -> None:
         with pytest.raises(ValueError, match=r"event \d is stored already, and is not the one that was sent now"):
             await store.append(lease("run"), first, other)
         with pytest.raises(ValueError, match=r"event \d is stored already, and is not the one that was sent now"):
-            await store.end_run(lease("run"), first, other, run_end())
+            await store.append(lease("run"), first, other, run_end())
     assert await everything(store) == deltas(1, 2, 3)
     assert (await the_run(store)).state == "running"
 
 
 @law
-async def a_store_that_has_forgotten_events_says_which(store: Store) -> None:
+async def a_store_that_has_forgotten_events_says_which(store: SqlStore) -> None:
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1))
     assert await store.append(lease("run"), 4, deltas(4)) == Behind(1)
-    assert await store.end_run(lease("run"), 4, deltas(4), run_end()) == Behind(1)
+    assert await store.append(lease("run"), 4, deltas(4), run_end()) == Behind(1)
     assert await everything(store) == deltas(1)
     assert (await the_run(store)).state == "running"
 
 
 @law
-async def events_of_a_run_that_is_not_there_are_not_stored(store: Store) -> None:
+async def events_of_a_run_that_is_not_there_are_not_stored(store: SqlStore) -> None:
     assert isinstance(await store.append(lease("run"), 1, deltas(1)), Fenced)
     assert isinstance(await store.append(lease("run"), 1, []), Fenced)
-    assert isinstance(await store.end_run(lease("run"), 1, deltas(1), run_end()), Fenced)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1), run_end()), Fenced)
     assert await everything(store) == []
 
 
 @law_of_two
-async def the_same_batches_from_two_at_once_are_stored_once(store: Store, other: Store) -> None:
+async def the_same_batches_from_two_at_once_are_stored_once(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run())
     for first in range(1, 60, 3):
         batch = deltas(first, first + 1, first + 2)
@@ -164,11 +165,11 @@ async def the_same_batches_from_two_at_once_are_stored_once(store: Store, other:
 
 
 @law_of_two
-async def readers_see_each_event_once_and_in_order_while_one_writes(store: Store, other: Store) -> None:
+async def readers_see_each_event_once_and_in_order_while_one_writes(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run())
     is_written = False
 
-    async def read(of: Store) -> list[DocumentEvent]:
+    async def read(of: SqlStore) -> list[DocumentEvent]:
         found: list[DocumentEvent] = []
         while True:
             was_written = is_written
@@ -190,8 +191,8 @@ async def readers_see_each_event_once_and_in_order_while_one_writes(store: Store
 
 
 @law
-async def a_run_is_kept_as_it_began(store: Store) -> None:
-    assert isinstance(await store.begin_run(new_run()), Lease)
+async def a_run_is_kept_as_it_began(store: SqlStore) -> None:
+    assert isinstance(await store.begin_run(new_run()), Stored)
     await store.append(lease("run"), 1, deltas(1, 2))
     expected = RunRecord(
         id="run",
@@ -232,11 +233,11 @@ async def a_run_is_kept_as_it_began(store: Store) -> None:
 
 
 @law
-async def a_run_is_kept_as_it_ended(store: Store) -> None:
+async def a_run_is_kept_as_it_ended(store: SqlStore) -> None:
     await store.begin_run(new_run())
     await store.append(lease("run"), 1, deltas(1, 2))
     end = run_end(documents=EVERY_DOCUMENT, session_id="s1", fingerprint="f1")
-    assert isinstance(await store.end_run(lease("run"), 3, [Done(envelope())], end), Stored)
+    assert isinstance(await store.append(lease("run"), 3, [Done(envelope())], end), Stored)
     run, conversation = await the_run(store), await the_conversation(store)
     assert (run.state, run.model, run.event_count, run.failure_code) == ("completed", "opus", 3, None)
     assert (run.started_ms, run.first_event_ms, run.ended_ms) == (1000, 1500, 2000)
@@ -249,24 +250,24 @@ async def a_run_is_kept_as_it_ended(store: Store) -> None:
 
 
 @law
-async def usage_comes_back_with_what_was_given_and_nothing_more(store: Store) -> None:
+async def usage_comes_back_with_what_was_given_and_nothing_more(store: SqlStore) -> None:
     usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0, estimated=True)
     await store.begin_run(new_run())
     end = run_end(status="error")
     end = msgspec.structs.replace(end, envelope=msgspec.structs.replace(end.envelope, usage=usage))
-    assert isinstance(await store.end_run(lease("run"), 1, [], end), Stored)
+    assert isinstance(await store.append(lease("run"), 1, [], end), Stored)
     run = await the_run(store)
     assert run.usage == usage
     assert (run.state, run.failure_code) == ("error", "agent_crashed")
 
 
 @law
-async def what_is_done_twice_is_done_once(store: Store) -> None:
+async def what_is_done_twice_is_done_once(store: SqlStore) -> None:
     for _ in range(2):
-        assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Lease)
+        assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Stored)
     for _ in range(2):
-        assert isinstance(await store.end_run(lease("run"), 1, [*deltas(1), Done(envelope())], run_end()), Stored)
-    assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Lease)  # and does not begin again
+        assert isinstance(await store.append(lease("run"), 1, [*deltas(1), Done(envelope())], run_end()), Stored)
+    assert isinstance(await store.begin_run(new_run("run", "conv", "one", "two")), Stored)  # and does not begin again
     assert await texts(store) == ["one", "two", "Hi"]
     assert await everything(store) == [*deltas(1), Done(envelope())]
     assert await ids(store, query="one") == ["conv"]
@@ -274,26 +275,26 @@ async def what_is_done_twice_is_done_once(store: Store) -> None:
 
 
 @law
-async def what_comes_after_the_end_is_not_stored(store: Store) -> None:
+async def what_comes_after_the_end_is_not_stored(store: SqlStore) -> None:
     """Somebody else has ended it: whoever thought that its process was dead."""
     await store.begin_run(new_run())
-    await store.end_run(lease("run"), 1, deltas(1), run_end())
+    await store.append(lease("run"), 1, deltas(1), run_end())
     assert isinstance(await store.append(lease("run"), 1, deltas(1)), Stored)
     assert isinstance(await store.append(lease("run"), 1, deltas(1, 2)), Fenced)
     assert isinstance(await store.append(lease("run"), 2, deltas(2)), Fenced)
-    assert isinstance(await store.end_run(lease("run"), 1, deltas(1, 2), run_end(status="error")), Fenced)
-    assert isinstance(await store.end_run(lease("run"), 1, deltas(1), run_end(status="error")), Stored)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1, 2), run_end(status="error")), Fenced)
+    assert isinstance(await store.append(lease("run"), 1, deltas(1), run_end(status="error")), Stored)
     assert await everything(store) == deltas(1)
     assert (await the_run(store)).state == "completed"
     assert await texts(store) == ["Hello", "Hi"]
 
 
 @law_of_two
-async def a_run_that_two_end_at_once_has_one_end(store: Store, other: Store) -> None:
+async def a_run_that_two_end_at_once_has_one_end(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run())
     ends = (
-        store.end_run(lease("run"), 1, deltas(1), run_end(answer="one")),
-        other.end_run(lease("run"), 1, deltas(1), run_end(answer="two", status="error")),
+        store.append(lease("run"), 1, deltas(1), run_end(answer="one")),
+        other.append(lease("run"), 1, deltas(1), run_end(answer="two", status="error")),
     )
     assert all(isinstance(written, Stored) for written in await asyncio.gather(*ends))
     run, said = await the_run(store), await texts(store)
@@ -302,7 +303,7 @@ async def a_run_that_two_end_at_once_has_one_end(store: Store, other: Store) -> 
 
 
 @law
-async def unfinished_runs_are_everybodys(store: Store) -> None:
+async def unfinished_runs_are_everybodys(store: SqlStore) -> None:
     for id, owner in (("mine", ME), ("yours", YOU), ("deleted", ME)):
         await store.begin_run(new_run(id, f"conv_{id}", owner=owner))
     await whole_run(store, "ended", "conv_ended")
@@ -311,7 +312,7 @@ async def unfinished_runs_are_everybodys(store: Store) -> None:
 
 
 @law
-async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
+async def recent_runs_are_the_newest_of_all_conversations(store: SqlStore) -> None:
     for number in range(5):
         await whole_run(store, f"run{number}", f"conv{number % 2}", f"Title {number}", at=1000 + number)
     await whole_run(store, "yours", "yours", owner=YOU, at=5000)
@@ -329,26 +330,26 @@ async def recent_runs_are_the_newest_of_all_conversations(store: Store) -> None:
 
 
 @law
-async def a_writer_whose_run_was_claimed_is_fenced_and_stores_nothing(store: Store) -> None:
-    old = await store.begin_run(new_run())
-    assert old == lease("run", 1)
+async def a_writer_whose_run_was_claimed_is_fenced_and_stores_nothing(store: SqlStore) -> None:
+    old = lease("run", 1)
+    assert isinstance(await store.begin_run(new_run()), Stored)
     await store.append(old, 1, deltas(1))
     new = await store.claim_run("run", 1)
     assert new == lease("run", 2)
     assert (await the_run(store)).epoch == 2
     for first, events in ((2, deltas(2)), (1, deltas(1)), (2, [])):
         assert await store.append(old, first, events) == Fenced("claimed")
-        assert await store.end_run(old, first, events, run_end(answer="old")) == Fenced("claimed")
-    assert await store.begin_run(new_run()) == old  # who begins it again has the same lease, and is fenced as well
+        assert await store.append(old, first, events, run_end(answer="old")) == Fenced("claimed")
+    assert isinstance(await store.begin_run(new_run()), Stored)  # who begins it again is fenced as well
     assert isinstance(await store.append(new, 2, deltas(2)), Stored)
-    assert isinstance(await store.end_run(new, 3, deltas(3), run_end(answer="new")), Stored)
-    assert await store.end_run(old, 3, deltas(3), run_end(answer="old")) == Fenced("claimed")
+    assert isinstance(await store.append(new, 3, deltas(3), run_end(answer="new")), Stored)
+    assert await store.append(old, 3, deltas(3), run_end(answer="old")) == Fenced("claimed")
     assert await everything(store) == deltas(1, 2, 3)
     assert await texts(store) == ["Hello", "new"]
 
 
 @law
-async def only_a_running_run_of_that_epoch_can_be_claimed(store: Store) -> None:
+async def only_a_running_run_of_that_epoch_can_be_claimed(store: SqlStore) -> None:
     assert await store.claim_run("run", 1) is None
     await store.begin_run(new_run())
     for epoch in (-1, 0, 2, 10**18):
@@ -356,13 +357,13 @@ async def only_a_running_run_of_that_epoch_can_be_claimed(store: Store) -> None:
     assert await store.claim_run("run", 1) == lease("run", 2)
     assert await store.claim_run("run", 1) is None
     assert await store.claim_run("run", 2) == lease("run", 3)
-    await store.end_run(lease("run", 3), 1, [], run_end())
+    await store.append(lease("run", 3), 1, [], run_end())
     assert await store.claim_run("run", 3) is None
     assert (await the_run(store)).state == "completed"
 
 
 @law_of_two
-async def of_two_who_claim_a_run_at_once_one_gets_it(store: Store, other: Store) -> None:
+async def of_two_who_claim_a_run_at_once_one_gets_it(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run())
     for epoch in range(1, 20):
         claims = await asyncio.gather(store.claim_run("run", epoch), other.claim_run("run", epoch))
@@ -370,17 +371,17 @@ async def of_two_who_claim_a_run_at_once_one_gets_it(store: Store, other: Store)
 
 
 @law
-async def each_refusal_says_why(store: Store) -> None:
+async def each_refusal_says_why(store: SqlStore) -> None:
     assert await store.append(lease("run"), 1, deltas(1)) == Fenced("deleted")
     await store.begin_run(new_run())
-    await store.end_run(lease("run"), 1, deltas(1), run_end())
+    await store.append(lease("run"), 1, deltas(1), run_end())
     assert await store.append(lease("run"), 2, deltas(2)) == Fenced("ended")
-    assert await store.end_run(lease("run"), 2, deltas(2), run_end()) == Fenced("ended")
+    assert await store.append(lease("run"), 2, deltas(2), run_end()) == Fenced("ended")
     assert await store.append(lease("run", 2), 2, deltas(2)) == Fenced("claimed")
 
 
 @law_of_two
-async def whoever_writes_and_claims_there_is_one_log_by_one_writer_at_a_time(store: Store, other: Store) -> None:
+async def whoever_writes_and_claims_there_is_one_log_by_one_writer_at_a_time(store: SqlStore, other: SqlStore) -> None:
     """Writers that know no more than what they were told: their lease, and how far they have written."""
     tried = 0
 
@@ -388,9 +389,8 @@ async def whoever_writes_and_claims_there_is_one_log_by_one_writer_at_a_time(sto
         nonlocal tried
         tried += 1
         id, stores = f"run{tried}", (store, other, store)
-        first = await store.begin_run(new_run(id, id))
-        assert isinstance(first, Lease)
-        leases: list[Lease] = [first] * 3
+        assert isinstance(await store.begin_run(new_run(id, id)), Stored)
+        leases: list[Lease] = [lease(id)] * 3
         log, epoch = list[DocumentEvent](), 1
         for writer, claims in steps:
             if claims:
@@ -420,7 +420,7 @@ def _paused(*call_ids: str) -> Paused:
 
 
 @law_of_two
-async def a_run_is_found_by_the_calls_it_has_made_until_it_ends(store: Store, other: Store) -> None:
+async def a_run_is_found_by_the_calls_it_has_made_until_it_ends(store: SqlStore, other: SqlStore) -> None:
     await store.begin_run(new_run())
     assert await other.find_run_by_calls(ME, ["a", "b"]) is None
     written = await store.append(lease("run"), 1, [*deltas(1), _paused("a", "b"), *deltas(3)])
@@ -432,13 +432,13 @@ async def a_run_is_found_by_the_calls_it_has_made_until_it_ends(store: Store, ot
     assert await other.find_run_by_calls(YOU, ["a"]) is None
     await store.append(lease("run"), 4, [_paused("c")])
     assert await other.find_run_by_calls(ME, ["c"]) == await other.find_run_by_calls(ME, ["a"]) == await the_run(store)
-    await store.end_run(lease("run"), 5, [], run_end())
+    await store.append(lease("run"), 5, [], run_end())
     for call in "abc":
         assert await other.find_run_by_calls(ME, [call]) is None
 
 
 @law
-async def two_owners_may_have_calls_of_the_same_name_and_deleted_ones_are_nobodys(store: Store) -> None:
+async def two_owners_may_have_calls_of_the_same_name_and_deleted_ones_are_nobodys(store: SqlStore) -> None:
     for id, owner in (("mine", ME), ("yours", YOU)):
         await store.begin_run(new_run(id, id, owner=owner))
         await store.append(lease(id), 1, [_paused("call")])
@@ -449,7 +449,7 @@ async def two_owners_may_have_calls_of_the_same_name_and_deleted_ones_are_nobody
     assert await store.delete_conversation("mine", ME)
     assert await store.find_run_by_calls(ME, ["call"]) is None
     assert await store.find_run_by_calls(YOU, ["call"]) is not None
-    await store.prune(None, None, 0)
+    await store.prune(HistoryLimits(), 0)
     assert await store.find_run_by_calls(ME, ["call"]) is None
 
 
@@ -457,45 +457,45 @@ async def two_owners_may_have_calls_of_the_same_name_and_deleted_ones_are_nobody
 
 
 @law
-async def an_idempotency_key_is_one_runs(store: Store) -> None:
+async def an_idempotency_key_is_one_runs(store: SqlStore) -> None:
     key = Idempotency("key", "hash")
     assert await store.find_run_by_idempotency(ME, "key") is None
-    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Lease)
-    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Lease)
+    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Stored)
+    assert isinstance(await store.begin_run(new_run("run", idempotency=key)), Stored)
     assert await store.begin_run(new_run("other", "another", idempotency=key)) == KeyTaken()
     assert await store.run("other", ME) is None
     assert await store.conversation("another", ME) is None
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
-    await store.end_run(lease("run"), 1, [], run_end())
+    await store.append(lease("run"), 1, [], run_end())
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("run", "hash")
 
 
 @law_of_two
-async def of_two_runs_that_begin_at_once_one_gets_the_key(store: Store, other: Store) -> None:
+async def of_two_runs_that_begin_at_once_one_gets_the_key(store: SqlStore, other: SqlStore) -> None:
     for number in range(20):
         key = Idempotency(f"key{number}", "hash")
         names = [f"{number}.{side}" for side in range(2)]
         begun = await asyncio.gather(
             *(of.begin_run(new_run(id, id, idempotency=key)) for of, id in zip((store, other), names, strict=True))
         )
-        assert sorted(type(one).__name__ for one in begun) == ["KeyTaken", "Lease"]
+        assert sorted(type(one).__name__ for one in begun) == ["KeyTaken", "Stored"]
         winner = names[begun.index(KeyTaken()) - 1]
         assert await store.find_run_by_idempotency(ME, key.key) == IdempotentRun(winner, "hash")
         assert [await store.run(id, ME) is not None for id in names] == [id == winner for id in names]
 
 
 @law
-async def a_run_that_failed_frees_its_key_if_another_try_may_help(store: Store) -> None:
+async def a_run_that_failed_frees_its_key_if_another_try_may_help(store: SqlStore) -> None:
     key = Idempotency("key", "hash")
     await store.begin_run(new_run("run", idempotency=key))
-    await store.end_run(lease("run"), 1, [], msgspec.structs.replace(run_end(status="error"), frees_key=True))
+    await store.append(lease("run"), 1, [], msgspec.structs.replace(run_end(status="error"), frees_key=True))
     assert await store.find_run_by_idempotency(ME, "key") is None
-    assert isinstance(await store.begin_run(new_run("again", idempotency=key)), Lease)
+    assert isinstance(await store.begin_run(new_run("again", idempotency=key)), Stored)
     assert await store.find_run_by_idempotency(ME, "key") == IdempotentRun("again", "hash")
 
 
 @law
-async def a_key_can_name_a_reply_of_a_run(store: Store) -> None:
+async def a_key_can_name_a_reply_of_a_run(store: SqlStore) -> None:
     for run in ("run", "other"):
         await store.begin_run(new_run(run, run))
     for reply in (IdempotentRun("run", "hash", 7), IdempotentRun("other", "", 9)):
@@ -510,49 +510,49 @@ async def a_key_can_name_a_reply_of_a_run(store: Store) -> None:
 
 
 @law
-async def a_question_keeps_its_key_when_its_run_fails(store: Store) -> None:
+async def a_question_keeps_its_key_when_its_run_fails(store: SqlStore) -> None:
     """An `Idempotency-Key`, which has a hash, is free again for another try."""
     await store.begin_run(new_run("run", "run"))
     for key, hashed in (("question", ""), ("named", "hash")):
         await store.name_reply(ME, key, IdempotentRun("run", hashed), 1000)
-    await store.end_run(lease("run"), 1, deltas(1), replace(run_end(), frees_key=True))
+    await store.append(lease("run"), 1, deltas(1), replace(run_end(), frees_key=True))
     assert await store.find_run_by_idempotency(ME, "question") == IdempotentRun("run", "")
     assert await store.find_run_by_idempotency(ME, "named") is None
 
 
 @law
-async def a_request_can_be_kept_with_its_run(store: Store) -> None:
+async def a_request_can_be_kept_with_its_run(store: SqlStore) -> None:
     await store.begin_run(replace(new_run("run", "run"), request=b"of the run"))
     await store.begin_run(replace(new_run("run", "run"), request=b"of the run"))  # its result was lost
-    await store.begin_with(replace(new_run("short", "short"), request=b"of the short one"), deltas(1), run_end("short"))
+    await store.begin_run(replace(new_run("short", "short"), request=b"of the short one"), deltas(1), run_end("short"))
     await store.keep_request("run", ME, 0, b"the first one stays")
     assert await store.kept_request("run", ME, 0) == b"of the run"
     assert await store.kept_request("short", ME, 0) == b"of the short one"
     assert await store.kept_request("run", YOU, 0) is None
-    assert await store.forget_request("run", ME, 0)
+    assert await store.keep_request("run", ME, 0, None)
     assert await store.kept_request("run", ME, 0) is None
 
 
 @law
-async def what_a_run_needs_to_continue_is_kept_until_it_has_completed(store: Store) -> None:
+async def what_a_run_needs_to_continue_is_kept_until_it_has_completed(store: SqlStore) -> None:
     for id in ("completed", "failed"):
         await store.begin_run(replace(new_run(id, id), request=b"of the run", continuation=b"its tools"))
         assert await store.kept_request(id, ME, CONTINUATION) == b"its tools"
         assert await store.kept_request(id, YOU, CONTINUATION) is None
-    await store.end_run(lease("completed"), 1, deltas(1), run_end("completed"))
+    await store.append(lease("completed"), 1, deltas(1), run_end("completed"))
     failed = run_end("failed")
-    await store.end_run(
+    await store.append(
         lease("failed"), 1, deltas(1), replace(failed, envelope=replace(failed.envelope, status="error"))
     )
     short = replace(new_run("short", "short"), continuation=b"its tools")
-    await store.begin_with(short, deltas(1), run_end("short"))
+    await store.begin_run(short, deltas(1), run_end("short"))
     found = [await store.kept_request(id, ME, CONTINUATION) for id in ("completed", "failed", "short")]
     assert found == [None, b"its tools", None]
     assert await store.kept_request("completed", ME, 0) == b"of the run"
 
 
 @law
-async def what_is_kept_of_a_request_is_found_until_it_is_forgotten(store: Store) -> None:
+async def what_is_kept_of_a_request_is_found_until_it_is_forgotten(store: SqlStore) -> None:
     for run in ("run", "other"):
         await store.begin_run(new_run(run, run))
         for after in (0, 7):
@@ -564,8 +564,8 @@ async def what_is_kept_of_a_request_is_found_until_it_is_forgotten(store: Store)
     assert await store.kept_request("run", ME, 0) == b"run 0"
     for run, owner, after in (("run", YOU, 0), ("run", YOU, 9), ("run", ME, 9), ("nowhere", ME, 0)):
         assert await store.kept_request(run, owner, after) is None
-        assert not await store.forget_request(run, owner, after)
-    assert await store.forget_request("run", ME, 0)
+        assert not await store.keep_request(run, owner, after, None)
+    assert await store.keep_request("run", ME, 0, None)
     assert await store.kept_request("run", ME, 0) is None
     assert await store.kept_request("run", ME, 7) == b"run 7"
     assert await store.delete_conversation("other", ME)

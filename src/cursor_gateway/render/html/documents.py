@@ -46,7 +46,7 @@ from cursor_gateway.render.html.pieces import (
     span,
 )
 from cursor_gateway.render.visible import visible, visible_output
-from cursor_gateway.render.words import OPERATIONS, answer_to, duration
+from cursor_gateway.render.words import OPERATIONS, answer_to, duration, thinking
 from cursor_gateway.stages.summary import main_argument
 
 _OUTPUT = 15  # lines of a command's output that are shown at first
@@ -198,7 +198,8 @@ def continues_item(document: TextDocument | ThinkingDocument) -> bool:
 def prose_article(document: TextDocument | ThinkingDocument, html: str) -> str:
     body = f'<div class="prose{" continued" if continues_item(document) else ""}">{html}</div>'
     if isinstance(document, ThinkingDocument):
-        return _article(document, "Thinking", f"<details><summary>Thinking</summary>{body}</details>")
+        name = thinking(document.metadata.duration_ms)
+        return _article(document, "Thinking", f"<details><summary>{name}</summary>{body}</details>")
     return _article(document, "Text", body)
 
 

@@ -172,9 +172,16 @@ export class Conversation {
 		this.#toLinked();
 		if (!answer.isRunning || answer.run.state === "waiting") this.onChange();
 		if (answer.isRunning) return;
+		if (this.#answers.length === 1) this.#showTitle().catch(() => {}); // the list has it in any case
 		if (this.#next) this.#sendQueued(this.#next);
 		else if (this.#replies.length) this.#sendReplies();
 		else if (answer.run.state === "completed" && answer === this.#answers.at(-1)) sendNext();
+	}
+
+	/** The agent may have a better one than its first message. */
+	async #showTitle() {
+		const conversation = await json(conversationUrl(this.#id));
+		if (conversation.id === this.#id && conversation.title !== byId("title").textContent) setHeader(conversation);
 	}
 
 	/** All that depends on what runs. */

@@ -23,6 +23,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TodoUpdate,
     TokenCounts,
     ToolEnded,
@@ -43,7 +44,7 @@ from cursor_gateway.sources.acp.calls import (
 from cursor_gateway.sources.acp.trailers import TrailerWatch
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.failures import CANCELLED
-from cursor_gateway.sources.cursor.outcomes import timed
+from cursor_gateway.sources.cursor.outcomes import elapsed, timed
 from cursor_gateway.sources.cursor.tools import read_result
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner
@@ -54,7 +55,6 @@ _SILENT = {
     "config_option_update",
     "current_mode_update",
     "plan",  # of a sub-agent, or of a plan that is proposed next
-    "session_info_update",
     "usage_update",  # the size of the context, not what was used
     "user_message_chunk",
 }
@@ -89,6 +89,8 @@ class AcpDecoder:
         self._watch = TrailerWatch()
         self._text, self._thinking = PairJoiner(), PairJoiner()
         self._is_thinking = False
+        self._at_ms: float | None = None  # when the update that is decoded arrived
+        self._thinking_ms: float | None = None  # when the open block of thinking began
         self._calls: dict[str, AcpCall] = {}
         self._settled: set[str] = set()  # calls whose end was reported
         self._todos: dict[str, tuple[str, str]] = {}  # as last reported
@@ -104,6 +106,7 @@ class AcpDecoder:
         `session_id` is that of a sub-agent; empty: the turn's own.
         """
         fields = Fields(update)
+        self._at_ms = at_ms
         subagent = self._subagents.get(session_id)
         if subagent is None:
             self._release_subagents()
@@ -124,6 +127,9 @@ class AcpDecoder:
                 self._spawned(fields, at_ms, subagent)
             case "subagent_state_update":
                 self._subagent_changed(fields, at_ms, session_id)
+            case "session_info_update":
+                if subagent is None and (title := fields.text("title")):
+                    self._out.append(TitleGiven(title))
             case "plan" if subagent is None and not self._plans:
                 # A list without ids that replaces the previous one. It may repeat what was already reported.
                 self._report_todos("", {"todos": fields.items("entries"), "merge": False})
@@ -256,7 +262,7 @@ class AcpDecoder:
         return self._take()
 
     def _take(self) -> list[AgentEvent]:
-        out, self._out = self._out, []
+        out, self._out, self._at_ms = self._out, [], None
         return out
 
     # --- text and thinking --------------------------------------------------------------------------
@@ -271,7 +277,8 @@ class AcpDecoder:
     def _thought(self, content: Fields) -> None:
         if text := self._thinking.push(content.text("text")):
             self._end_text()
-            self._is_thinking = True
+            if not self._is_thinking:
+                self._is_thinking, self._thinking_ms = True, self._at_ms
             self._out.append(ThinkingDelta(text))
 
     def _emit_text(self, text: str) -> None:
@@ -290,8 +297,9 @@ class AcpDecoder:
             self._is_thinking = True
             self._out.append(ThinkingDelta(rest))
         if self._is_thinking:
-            self._is_thinking = False
-            self._out.append(ThinkingEnded())
+            took = elapsed(self._thinking_ms, self._at_ms)
+            self._is_thinking, self._thinking_ms = False, None
+            self._out.append(ThinkingEnded(took))
 
     def _end(self) -> Failure | None:
         self._end_thinking()

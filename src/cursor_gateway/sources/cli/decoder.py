@@ -30,7 +30,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
-from cursor_gateway.sources.cursor.outcomes import timed
+from cursor_gateway.sources.cursor.outcomes import elapsed, timed
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
@@ -98,6 +98,7 @@ class CursorDecoder:
         # The duration of a run without a result is estimated from its first and last timestamps.
         self._first_ms: float | None = None
         self._last_ms: float | None = None
+        self._thinking_ms: float | None = None  # when the open block of thinking began
         self.finished = False  # whether the end of the run has been decoded
 
     def push(self, lines: list[bytes], /) -> list[AgentEvent]:
@@ -119,8 +120,11 @@ class CursorDecoder:
                 record = read_again(line)
             if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
                 text = record.message.content[0].text
+                self._thinking_ms = None
             elif record.__class__ is Thinking and record.subtype == "delta":
                 text = record.text or record.content
+                if self._thinking_ms is None:
+                    self._thinking_ms = record.timestamp_ms
             else:
                 if last is not None:
                     self._end_run(last, texts)
@@ -151,6 +155,7 @@ class CursorDecoder:
             record = read_again(line)
         if record.__class__ is Assistant and record.timestamp_ms is not None and record.model_call_id is None:
             text = record.message.content[0].text
+            self._thinking_ms = None
             if len(text) < self._reconciler.floor:
                 self._reconciler.emitted.append(text)
                 self._last_ms = record.timestamp_ms
@@ -158,6 +163,8 @@ class CursorDecoder:
             self._end_run(record, [text])
         elif record.__class__ is Thinking and record.subtype == "delta":
             text = record.text or record.content
+            if self._thinking_ms is None:
+                self._thinking_ms = record.timestamp_ms
             if text and not (
                 self._first_ms is None or self._thinking.half or self._query_only or self._reconciler.holds
             ):
@@ -243,9 +250,10 @@ class CursorDecoder:
             case Thinking(subtype=subtype, text=text, content=content):
                 self._release()
                 self._out.append(ThinkingDelta(self._thinking.push(text or content)))
+                if self._thinking_ms is None:
+                    self._thinking_ms = record.timestamp_ms
                 if subtype == "completed":
-                    self._settle_half_thought()
-                    self._out.append(ThinkingEnded())
+                    self._end_thinking(record)
 
     def _settle_half_text(self) -> None:
         if self._text.half:
@@ -255,8 +263,14 @@ class CursorDecoder:
         if self._thinking.half:
             self._out.append(ThinkingDelta(self._thinking.flush()))
 
+    def _end_thinking(self, end: Thinking) -> None:
+        self._settle_half_thought()
+        since, self._thinking_ms = self._thinking_ms, None
+        self._out.append(ThinkingEnded(elapsed(since, end.timestamp_ms)))
+
     def _boundary(self) -> None:
         """A tool, a query or the end follows: the text segment is complete."""
+        self._thinking_ms = None
         self._settle_half_thought()
         self._settle_half_text()
         self._reconciler.end_segment()
@@ -270,8 +284,7 @@ class CursorDecoder:
                 self._thoughts(record.text or record.content)
                 if record.subtype == "completed":
                     self._release()
-                    self._settle_half_thought()
-                    self._out.append(ThinkingEnded())
+                    self._end_thinking(record)
             case Assistant(message=message):
                 self._repetition(message.text)
             case Torn(record=torn):
@@ -491,9 +504,7 @@ class CursorDecoder:
             self._last_ms = time
 
     def _elapsed(self) -> int | None:
-        if self._first_ms is None or self._last_ms is None:
-            return None
-        return max(0, clamped(self._last_ms) - clamped(self._first_ms))
+        return elapsed(self._first_ms, self._last_ms)
 
 
 def _server(args: Fields) -> str:

@@ -84,10 +84,15 @@ def timed(outcome: Outcome, *clocks: tuple[float | None, float | None]) -> Outco
     """Prefers the tool's own measurement, then the first clock that has both times, in milliseconds."""
     if outcome.duration_ms is not None:
         return outcome
-    for started, ended in clocks:
-        if started is not None and ended is not None:
-            return replace(outcome, duration_ms=max(0, clamped(ended) - clamped(started)))
+    for clock in clocks:
+        if (took := elapsed(*clock)) is not None:
+            return replace(outcome, duration_ms=took)
     return outcome
+
+
+def elapsed(since_ms: float | None, until_ms: float | None) -> int | None:
+    """None if one of the times is unknown."""
+    return None if since_ms is None or until_ms is None else max(0, clamped(until_ms) - clamped(since_ms))
 
 
 def snake(name: str) -> str:

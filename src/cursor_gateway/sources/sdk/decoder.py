@@ -137,7 +137,7 @@ class SdkDecoder:
             case {"type": "thinking-completed"}:
                 self._start()
                 self._settle()
-                self._out.append(ThinkingEnded())
+                self._out.append(ThinkingEnded(Fields(dict(update)).integer("thinking_duration_ms")))
             case {
                 "type": "tool-call-started" | "tool-call-completed" as name,
                 "call_id": str(call_id),

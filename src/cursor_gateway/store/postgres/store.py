@@ -14,7 +14,6 @@ from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
-    Begun,
     Behind,
     FoundConversation,
     Lease,
@@ -25,21 +24,23 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.cursors import MOST, ByRun
-from cursor_gateway.store.postgres import folding, schema, searching, writing
-from cursor_gateway.store.postgres.appending import AppendBatch, Appender
-from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, Values, rows_of
-from cursor_gateway.store.search import snippet
+from cursor_gateway.store.postgres import events as event_rows
+from cursor_gateway.store.postgres import schema, searching, writing
+from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, rows_of
+from cursor_gateway.store.postgres.events import AppendBatch, Appender
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
     IS_RUNNING,
+    MOST,
     OWN_RUN,
+    ByRun,
     SqlStore,
     conversation_of,
     run_of,
     select_conversations,
     select_runs,
 )
+from cursor_gateway.store.texts import snippet
 
 _SMALLEST_BATCH = 32  # bytes: so a page has at most so many batches
 _DELETE_SLOWLY = "SET LOCAL statement_timeout = '25s'"  # a conversation may have a hundred thousand batches
@@ -57,7 +58,7 @@ _EVENTS_AFTER = f"""
         SELECT first, data, deflated, sum(size) OVER (ORDER BY first) - size AS before
         FROM (
             SELECT first, data, deflated,
-                CASE WHEN deflated THEN {folding.ROW_BYTES} ELSE octet_length(data) END AS size
+                CASE WHEN deflated THEN {event_rows.ROW_BYTES} ELSE octet_length(data) END AS size
             FROM events, ({OWN_RUN}) AS own
             WHERE events.run = own.key AND first >= coalesce(
                 (SELECT max(first) FROM events WHERE events.run = own.key AND first <= :next), 0
@@ -108,7 +109,7 @@ class PostgresStore(SqlStore):
         self.health = self.connections.health
         self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
         self.appender = Appender(self.connections)
-        self._folding = folding.Folding(self.connections)
+        self._folding = event_rows.Folding(self.connections)
 
     async def open(self, now_ms: int) -> str | None:
         """Checks the tables. Optional. Returns no warning.
@@ -129,16 +130,15 @@ class PostgresStore(SqlStore):
 
     # --- runs ---------------------------------------------------------------------------------------
 
-    async def begin_run(self, new: NewRun) -> Begun:
-        entry = await searching.entry_of([message.text for message in new.messages])
-        return await self.connections.run(lambda connection: writing.begin(connection, new, entry))
-
-    async def begin_with(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Refused | Written:
+    async def begin_run(
+        self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
+    ) -> Refused | Written:
         """In two transactions: each is short, and the run may be seen in between."""
-        begun = await self.begin_run(new)
+        entry = await searching.entry_of([message.text for message in new.messages])
+        begun = await self.connections.run(lambda connection: writing.begin(connection, new, entry))
         if not isinstance(begun, Lease):
             return begun
-        return await (self.append(begun, 1, events) if end is None else self.end_run(begun, 1, events, end))
+        return await self.append(begun, 1, events, end) if events or end is not None else Stored(0)
 
     async def claim_run(self, run_id: str, epoch: int) -> Lease | None:
         claim = secrets.token_hex(8)
@@ -146,25 +146,29 @@ class PostgresStore(SqlStore):
         is_claimed = await self.connections.change(_CLAIM, values, _CLAIMED, claimed_values)
         return Lease(run_id, epoch + 1) if is_claimed else None
 
-    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
-        if events and Paused not in map(type, events):
-            data = batches.encode(events)
-            if await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data)):
-                self.written(lease.run_id, first_number + len(events) - 1)
-                return Stored(len(data))
-        written = await self.connections.transaction(
-            lambda connection: writing.append(connection, lease, first_number, events)
-        )
-        self._report(written, lease, first_number + len(events) - 1)
-        return written
-
-    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        owner, prompts = await self._begun(lease.run_id, end)
-        entry = await searching.entry_of([*prompts, *end.words])
-        written = await self.connections.run(
-            lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry)
-        )
-        self._report(written, lease, first_number + len(events) - 1)
+    async def append(
+        self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
+    ) -> Written:
+        last = first_number + len(events) - 1
+        if end is not None:
+            owner, prompts = await self._begun(lease.run_id, end)
+            entry = await searching.entry_of([*prompts, *end.words])
+            written = await self.connections.run(
+                lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry)
+            )
+        else:
+            if events and Paused not in map(type, events):
+                data = batches.encode(events)
+                if await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data)):
+                    self.written(lease.run_id, last)
+                    return Stored(len(data))
+            written = await self.connections.transaction(
+                lambda connection: writing.append(connection, lease, first_number, events)
+            )
+        if isinstance(written, Stored):
+            self.written(lease.run_id, last)
+        elif isinstance(written, Behind):
+            self.appender.rewinds += 1
         return written
 
     async def _begun(self, run_id: str, end: RunEnd) -> tuple[str, list[str]]:
@@ -174,20 +178,10 @@ class PostgresStore(SqlStore):
         rows = await self.connections.select(_PROMPTS, [run_id])
         return (rows[0]["owner"] if rows else ""), [row["text"] for row in rows if row["text"] is not None]
 
-    def _report(self, written: Written, lease: Lease, last: int) -> None:
-        if isinstance(written, Stored):
-            self.written(lease.run_id, last)
-        elif isinstance(written, Behind):
-            self.appender.rewinds += 1
-
     async def find_run_by_calls(self, owner: str, call_ids: Iterable[str]) -> RunRecord | None:
         joined = f"{RUNS} JOIN calls ON calls.run = runs.key WHERE calls.owner = %s AND calls.id = ANY(%s) LIMIT 1"
         found = await self.connections.select(joined, [owner, list(call_ids)])
         return run_of(found[0]) if found else None
-
-    async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
-        forget = _named(f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after")
-        return await self._delete(forget, {"id": run_id, "owner": owner, "after": after})
 
     async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
         most = max_bytes // _SMALLEST_BATCH + 1
@@ -196,7 +190,7 @@ class PostgresStore(SqlStore):
         return [
             event
             for row in found
-            for event in folding.decode(row["data"], max(0, next - row["first"]), is_deflated=row["deflated"])
+            for event in event_rows.decode(row["data"], max(0, next - row["first"]), is_deflated=row["deflated"])
         ]
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:
@@ -205,16 +199,16 @@ class PostgresStore(SqlStore):
     # --- deleting -----------------------------------------------------------------------------------
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
-        return await self._delete("DELETE FROM conversations WHERE owner = %s AND id = %s", [owner, id])
+        delete = "DELETE FROM conversations WHERE owner = :owner AND id = :id"
+        return await self._delete_row(delete, {"owner": owner, "id": id})
 
-    async def _delete(self, delete: str, values: Values) -> bool:
-        """Whether there was a row, also if the answer to the first try was lost."""
+    async def _delete_row(self, sql: str, values: Mapping[str, object]) -> bool:
         was_there = False
 
         async def work(connection: PostgresConnection) -> bool:
             nonlocal was_there
             await connection.execute(_DELETE_SLOWLY)
-            was_there |= (await connection.execute(delete, values)).rowcount > 0
+            was_there |= (await connection.execute(_named(sql), values)).rowcount > 0
             return was_there
 
         return await self.connections.transaction(work)

@@ -13,7 +13,6 @@ from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     CONTINUATION,
     FIRST_EPOCH,
-    Begun,
     Behind,
     Busy,
     Claim,
@@ -22,15 +21,17 @@ from cursor_gateway.store.base import (
     KeyTaken,
     Lease,
     NewRun,
+    Refused,
     RunEnd,
     Stored,
     Superseded,
     Written,
 )
-from cursor_gateway.store.postgres import folding, searching
+from cursor_gateway.store.postgres import events as event_rows
+from cursor_gateway.store.postgres import searching
 from cursor_gateway.store.postgres.connections import PostgresConnection
 from cursor_gateway.store.postgres.searching import SearchEntry
-from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -153,7 +154,8 @@ _END = f"""
         DELETE FROM idempotency USING run WHERE idempotency.run = run.key AND body_hash <> '' AND %(frees_key)s
     ), turn AS (
         UPDATE conversations SET model = %(model)s, updated_ms = greatest(updated_ms, %(now)s),
-            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint)
+            session_id = coalesce(%(session_id)s, session_id), fingerprint = coalesce(%(fingerprint)s, fingerprint),
+            title = CASE WHEN title = %(made_title)s THEN %(new_title)s ELSE title END
         FROM run WHERE conversations.key = run.conversation
     ), said AS ({_ADD_MESSAGES}
     ), counted AS (
@@ -191,7 +193,7 @@ class _WhyNot(NamedTuple):
     active: int
 
 
-async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry) -> Begun:
+async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry) -> Lease | Refused:
     values = _begin_values(new, entry)
     while True:
         if (await connection.execute(_BEGIN, {**values, "is_alone": False})).rowcount:
@@ -208,7 +210,7 @@ async def begin(connection: PostgresConnection, new: NewRun, entry: SearchEntry)
                     return Lease(new.id, FIRST_EPOCH)
 
 
-def _known(new: NewRun, found: _WhyNot) -> Begun | None:
+def _known(new: NewRun, found: _WhyNot) -> Lease | Refused | None:
     """None: the obstacle is gone."""
     if found.is_mine is not None:  # the answer to the first try was lost, or it was begun with an earlier claim
         is_held = new.claim is None or (found.is_mine and found.command is not None)
@@ -308,7 +310,7 @@ async def _rest(
     place, known = checked
     if known:
         found = await (await connection.execute(_STORED_FROM, [place.run, first_number])).fetchall()
-        stored = [(first, folding.decode(data, is_deflated=deflated)) for first, data, deflated in found]
+        stored = [(first, event_rows.decode(data, is_deflated=deflated)) for first, data, deflated in found]
         batches.check_repeated(first_number, known, stored)
     return place, events[len(known) :]
 

@@ -36,7 +36,6 @@ from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections, unwritable
 from cursor_gateway.store.sqlite.indexing import Indexer
 from cursor_gateway.store.sqlite.run_files import (
-    ENDED,
     SPARE,
     SUFFIX,
     DamagedFile,
@@ -46,6 +45,7 @@ from cursor_gateway.store.sqlite.run_files import (
     batch_line,
     begin_line,
     end_line,
+    has_end,
     lines_of,
     locked,
     mark,
@@ -68,7 +68,8 @@ class RunFiles:
         self._own: dict[str, RunFile] = {}  # of this process's runs, by their ids
         self._unknown: dict[str, RunFile] = {}  # those of them that the database does not have
         self._ended: dict[str, RunFile] = {}
-        self._seen: set[str] = set()  # names of other processes' files that need not be read again
+        self._seen: set[str] = set()  # names of other processes' files that need not be read again before they end
+        self._stuck: set[str] = set()  # those of them that a bug keeps here
         self._spares: list[str] = []  # empty files, for the next runs
         self._spare_count = 0  # so far
         self._turn = threading.Lock()  # held while files are moved
@@ -121,7 +122,6 @@ class RunFiles:
         if not file.is_entered:
             self._unknown[file.new.id] = file
         if end is not None:
-            file.rename()
             file.end = end  # from now on, another thread may move it
             self._ended[file.new.id] = file
         return Stored(size)
@@ -321,16 +321,25 @@ class RunFiles:
 
     def recover(self, skip: Collection[str] = ()) -> list[str]:
         """Enters the runs that other processes began, moves those that have ended, and removes files that do not count.
-        Returns what is wrong with damaged ones. Files with the names in `skip` are not read. Raises
-        `StoreUnavailable`."""
+        Returns what is wrong with damaged ones. Files with the names in `skip` are read only if their runs have ended
+        meanwhile. Raises `StoreUnavailable`."""
         found = self._names()
         if not found:
             return []
         own = {os.path.basename(file.path) for file in list(self._own.values())}
         others = [name for name in found if name not in own]
         self._seen.intersection_update(others)
-        wrong = [self._recover(name) for name in others if name not in skip]
+        self._stuck.intersection_update(others)
+        wrong = [self._recover(name) for name in others if name not in skip or self._has_end(name)]
         return [damage for damage in wrong if damage]
+
+    def _has_end(self, name: str) -> bool:
+        try:
+            return name not in self._stuck and has_end(f"{self._folder}/{name}")
+        except FileNotFoundError:  # moved meanwhile
+            return False
+        except OSError as error:
+            raise unwritable(error, self._folder) from error
 
     def _names(self) -> list[str]:
         """Raises `StoreUnavailable`."""
@@ -355,6 +364,7 @@ class RunFiles:
             raise
         except Exception:  # noqa: BLE001 -- reported; the others must not wait for it
             self._seen.add(name)
+            self._stuck.add(name)
             _log.exception("bug in recovering a run; its file is kept")
             return ""
         if change.note is not None:
@@ -365,7 +375,7 @@ class RunFiles:
             with suppress(OSError):
                 _remove(path)
         else:
-            self._seen.add(name)  # it has another name when it has ended
+            self._seen.add(name)
         return ""  # of a running run: whoever claims it reports the damage
 
     def claim(self, lease: Lease) -> bool:
@@ -407,8 +417,7 @@ class RunFiles:
     def remove(self, run_ids: Iterable[str]) -> None:
         for id in run_ids:
             self.leave(id)
-            for suffix in (SUFFIX, ENDED):
-                _remove(f"{self._folder}/{name_of(id)}{suffix}")
+            _remove(self._path(id))
 
     def _set_aside(self, path: str, damage: str) -> str:
         """Returns what the operator should know."""

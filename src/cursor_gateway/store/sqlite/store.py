@@ -5,7 +5,7 @@ and `moving.py`. A batch is one write, and in the file before `append` returns: 
 of it (a power failure may). In the database, the batches of a run are stored in order and without gaps, so the last row
 says how many events there are, and a repeated `append` stores only what is missing.
 
-A run is `running` until exactly one `end_run` ends it; after that, nothing can be appended. A run that another process
+A run is `running` until exactly one `append` ends it; after that, nothing can be appended. A run that another process
 has claimed is not in a file any more: its batches are appended to the database, if the lease is valid. Deleting a
 conversation first sets its owner to NULL, which hides it from every query in the same transaction; its rows are removed
 in the background. So a deleted conversation never reappears, even after a crash halfway through.
@@ -28,7 +28,6 @@ from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
-    FIRST_EPOCH,
     Busy,
     Fenced,
     FoundConversation,
@@ -37,14 +36,16 @@ from cursor_gateway.store.base import (
     NewRun,
     RunEnd,
     RunRecord,
+    Stored,
     Written,
 )
-from cursor_gateway.store.cursors import MOST, START, ByRun
-from cursor_gateway.store.search import conversation_scope, owner_scope, snippet
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
     IS_RUNNING,
+    MOST,
     OWN_RUN,
+    START,
+    ByRun,
     SqlStore,
     conversation_of,
     select_conversations,
@@ -58,6 +59,7 @@ from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.run_files import FOLDER
 from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Change, Write
+from cursor_gateway.store.texts import conversation_scope, owner_scope, snippet
 from cursor_gateway.wire.surrogates import repair
 
 _T = TypeVar("_T")
@@ -135,23 +137,18 @@ class SqliteStore(SqlStore):
 
     # --- runs, in the event loop --------------------------------------------------------------------
 
-    async def begin_run(self, new: NewRun) -> Lease | KeyTaken | Busy:
-        if _is_alone(new) and self._begin_file(new, (), None) is not None:
-            return Lease(new.id, FIRST_EPOCH)
-        self._settle()
-        return self._apply(partial(self._files.enter, new=new)).result
-
-    async def begin_with(
-        self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None
+    async def begin_run(
+        self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
     ) -> KeyTaken | Busy | Written:
         if _is_alone(new) and Paused not in map(type, events):
             written = self._begin_file(new, events, end)
             if written is not None:
                 return written
-        begun = await self.begin_run(new)
+        self._settle()
+        begun = self._apply(partial(self._files.enter, new=new)).result
         if not isinstance(begun, Lease):
             return begun
-        return await (self.append(begun, 1, events) if end is None else self.end_run(begun, 1, events, end))
+        return await self.append(begun, 1, events, end) if events or end is not None else Stored(0)
 
     def _begin_file(self, new: NewRun, events: Sequence[DocumentEvent], end: RunEnd | None) -> Written | None:
         """None if there is such a file already, which is not of this process."""
@@ -161,27 +158,23 @@ class SqliteStore(SqlStore):
         self._maintenance.has_files()
         return written
 
-    async def append(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Written:
+    async def append(
+        self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
+    ) -> Written:
         """If the file is not as it was left, the database knows whether the run was claimed or deleted. If only the
         file is gone, the writer sends its events again. From then on, they are appended to the database."""
         if (file := self._files.of(lease)) is not None:
-            if Paused in map(type, events) and (fenced := self._add_calls(lease, events)) is not None:
-                return fenced
-            if (written := self._files.append(file, first_number, events)) is not None:
-                return written
-            self._files.leave(lease.run_id)
-        self._files.take(lease.run_id)
-        return self._apply(partial(writing.append, lease=lease, first_number=first_number, events=events)).result
-
-    async def end_run(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd) -> Written:
-        if (file := self._files.of(lease)) is not None:
+            if end is None and Paused in map(type, events):
+                fenced = self._add_calls(lease, events)
+                if fenced is not None:
+                    return fenced
             if (written := self._files.append(file, first_number, events, end)) is not None:
-                self._maintenance.has_files()
+                if end is not None:
+                    self._maintenance.has_files()
                 return written
             self._files.leave(lease.run_id)
         self._files.take(lease.run_id)
-        write = partial(writing.end, lease=lease, first_number=first_number, events=events, run_end=end)
-        return self._apply(write).result
+        return self._apply(lambda connection: writing.append(connection, lease, first_number, events, end)).result
 
     def _add_calls(self, lease: Lease, events: Sequence[DocumentEvent]) -> Fenced | None:
         """Before the events: a call that is not shown yet can be found, but not the other way round."""
@@ -222,10 +215,6 @@ class SqliteStore(SqlStore):
                 return self._all(self._run_of, found)[0]
         return None
 
-    async def forget_request(self, run_id: str, owner: str, after: int) -> bool:
-        values = {"id": run_id, "owner": owner, "after": after}
-        return await self._execute(f"DELETE FROM requests WHERE run = ({OWN_RUN}) AND after = :after", values) > 0
-
     # --- reading ------------------------------------------------------------------------------------
 
     def _found_damage(self, error: Exception) -> HistoryDamaged:
@@ -237,9 +226,9 @@ class SqliteStore(SqlStore):
             row["event_count"] = self._files.count(row["id"])
         return super()._run_of(row)
 
-    async def unfinished_runs(self) -> list[RunRecord]:
+    async def unfinished_runs(self, instance: str | None = None) -> list[RunRecord]:
         await asyncio.to_thread(self._files.recover)
-        return await super().unfinished_runs()
+        return await super().unfinished_runs(instance)
 
     async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
         def read() -> list[DocumentEvent]:
@@ -303,10 +292,8 @@ class SqliteStore(SqlStore):
         self._maintenance.sweep_soon()
         return True
 
-    async def prune_owners(self, max_bytes: int) -> int:
-        deleted = await super().prune_owners(max_bytes)
-        await asyncio.to_thread(self._maintenance.sweep)
-        return deleted
+    async def _delete_row(self, sql: str, values: Mapping[str, object]) -> bool:
+        return await self._execute(sql, values) > 0
 
     async def _delete_idle(self, keys: Sequence[int]) -> int:
         marks = ", ".join("?" * len(keys))

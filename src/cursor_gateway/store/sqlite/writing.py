@@ -21,10 +21,10 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.search import searchable
+from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.sqlite.run_files import EventBatch
-from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.texts import searchable
 from cursor_gateway.wire.surrogates import repair
 
 # How many events of a run are stored. A batch's place combines its run's key and the number of its first event.
@@ -80,7 +80,8 @@ _END_RUN = """
 """
 _END_TURN = """
     UPDATE conversations SET model = :model, updated_ms = max(updated_ms, :now),
-        session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint)
+        session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint),
+        title = CASE WHEN title = :made_title THEN :new_title ELSE title END
     WHERE key = :conversation
 """
 
@@ -116,29 +117,22 @@ def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Lease | KeyTake
 
 
 def append(
-    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+    connection: sqlite3.Connection,
+    lease: Lease,
+    first_number: int,
+    events: Sequence[DocumentEvent],
+    run_end: RunEnd | None,
 ) -> Change[Written]:
     found = _rest(connection, lease, first_number, events)
     if isinstance(found, Fenced | Behind):
         return Change(found)
     place, rest = found
-    if rest and place.state != "running":
-        return Change(Fenced("ended"))
-    size = _add_events(connection, place, rest)
-    _add_calls(connection, place, rest)
-    return Change(Stored(size), size)
-
-
-def end(
-    connection: sqlite3.Connection, lease: Lease, first_number: int, events: Sequence[DocumentEvent], run_end: RunEnd
-) -> Change[Written]:
-    found = _rest(connection, lease, first_number, events)
-    if isinstance(found, Fenced | Behind):
-        return Change(found)
-    place, rest = found
-    if place.state != "running":
+    if place.state != "running" and (rest or run_end is not None):
         return Change(Fenced("ended") if rest else Stored(0))
     size = _add_events(connection, place, rest)
+    if run_end is None:
+        _add_calls(connection, place, rest)
+        return Change(Stored(size), size)
     connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
     prompts = _prompts(connection, place)
     _end(connection, place, run_end)
