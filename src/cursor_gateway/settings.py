@@ -19,7 +19,7 @@ from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.requests import Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import Fences, NonEmpty, WhenBusy, WhenClientLeaves
 
 T = TypeVar("T", bound=Struct)
 
@@ -30,7 +30,6 @@ Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 _ALIASES = {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku", "gpt-4o": "gpt", "gpt-4o-mini": "mini"}
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]

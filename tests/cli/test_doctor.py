@@ -37,9 +37,9 @@ from cursor_gateway.cli.commands.findings import (
     summary,
     worst,
 )
-from cursor_gateway.client.calls import Health, HealthRuns, HealthSource
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import hash_key
+from cursor_gateway.model.history import Health, HealthRuns, HealthSource
 from cursor_gateway.settings import Settings, SourceName
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import Program
@@ -51,7 +51,7 @@ from tests.server.test_orphans import watchdogs
 
 FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
 AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
-HEALTH = Health("ok", "0.1.0", HealthSource("cli", "cursor-agent 2026"), HealthRuns(0, 8))
+HEALTH = Health(status="ok", version="0.1.0", source=HealthSource("cli", "cursor-agent 2026"), runs=HealthRuns(0, 8))
 GB = 1024**3
 
 

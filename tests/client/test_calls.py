@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.calls import Health, HealthRuns, HealthSource, ModelEntry
+from cursor_gateway.client.calls import ModelEntry
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -20,7 +20,7 @@ from cursor_gateway.dialects.documents.request import (
 )
 from cursor_gateway.model.changes import CommitRequest, KeepRequest, RevertRequest
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.history import ConversationEntry
+from cursor_gateway.model.history import ConversationEntry, Health, HealthRuns, HealthSource
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
 from tests.laws.laws import RUN, assemble, response_of
 
@@ -262,7 +262,9 @@ def test_health() -> None:
         "runs": {"running": 0, "limit": 4},
     }
     shell = Shell(answer(200, json.dumps(result).encode()))
-    assert shell.asked(calls.health(LINK)) == Health("ok", "1", HealthSource("cli", "d"), HealthRuns(0, 4))
+    assert shell.asked(calls.health(LINK)) == Health(
+        status="ok", version="1", source=HealthSource("cli", "d"), runs=HealthRuns(0, 4)
+    )
     assert requested(shell) == ["GET /health"]
 
 

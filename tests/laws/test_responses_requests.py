@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import StartRun
 from cursor_gateway.dialects.responses.dialect import responses_dialect
-from cursor_gateway.dialects.responses.request import Body, KeptRequest
+from cursor_gateway.dialects.responses.request import KeptRequest, ResponsesBody
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import NOT_STORED
 from tests.laws.strategies import examples
@@ -113,7 +113,7 @@ bodies: st.SearchStrategy[dict[str, Any]] = st.builds(
             "metadata": st.dictionaries(st.text(max_size=2), values, max_size=2),
         },
     ),
-    st.dictionaries(st.sampled_from(Body.__struct_fields__), values, max_size=1),
+    st.dictionaries(st.sampled_from(ResponsesBody.__struct_fields__), values, max_size=1),
 )
 headers = st.fixed_dictionaries(
     {}, optional={"originator": st.just("codex_exec"), "x-codex-turn-metadata": values.map(json.dumps)}

@@ -38,10 +38,9 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.messages import read_image
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server.app import build_app
+from cursor_gateway.server.app import Routes, build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
-from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import SourceState
 from cursor_gateway.wire.sse import SseDecoder, SseEvent

@@ -22,14 +22,14 @@ from cursor_gateway.model.requests import AgentRequest, RunInfo, WhenClientLeave
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class Form(Struct, frozen=True):
+class StreamForm(Struct, frozen=True):
     media_type: str
     keep_alive: bytes
 
 
-SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
+SSE = StreamForm("text/event-stream; charset=utf-8", b": keep-alive\n\n")
 # White space before a JSON value belongs to it: the next line begins with it, and there is no empty line.
-NDJSON = Form("application/x-ndjson", b" ")
+NDJSON = StreamForm("application/x-ndjson", b" ")
 
 
 class RunView(Struct, frozen=True):
@@ -108,7 +108,7 @@ class Reply(Protocol):
     """How one request wants its answer."""
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StreamForm:
         """Of the stream."""
         ...
 
@@ -194,7 +194,7 @@ class Replay(Struct, frozen=True):
     """A run's stream for readers that resume it: one value of `?dialect=`."""
 
     name: str
-    form: Form
+    form: StreamForm
     open: Callable[[RunView, int], tuple[Encoder, int]]
     """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
     given all."""

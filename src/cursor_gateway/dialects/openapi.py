@@ -67,7 +67,7 @@ class Description(Struct, frozen=True):
 # --- operations -------------------------------------------------------------------------------------
 
 
-class Envelope(Struct, frozen=True):
+class ErrorForm(Struct, frozen=True):
     """The form of a path's errors."""
 
     schema: str
@@ -76,7 +76,7 @@ class Envelope(Struct, frozen=True):
     shown: Callable[[Failure], Failure] = lambda failure: failure  # as in the path's `Errors`
 
 
-OWN_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+OWN_ENVELOPE = ErrorForm("ErrorReply", lambda failure: {"error": error_body(failure)})
 OPENAI_ENVELOPE = replace(OWN_ENVELOPE, shown=for_retrying_clients)
 
 
@@ -91,7 +91,7 @@ def operation(
     failed_run: str = "",
     parameters: Iterable[Json] = (),
     is_open: bool = False,
-    envelope: Envelope = OWN_ENVELOPE,
+    envelope: ErrorForm = OWN_ENVELOPE,
 ) -> Json:
     """`errors` are those that not every operation has; `failed_run` is the schema of the reply when a run fails."""
     every: set[type[GatewayError]] = {*_ANYWHERE, *errors}
@@ -243,7 +243,7 @@ def _leaves(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
         yield from _leaves(child)
 
 
-def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
+def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: ErrorForm) -> Json:
     failures = [envelope.shown(error(_sentence(error)).failure()) for error in errors]
     grouped: dict[str, list[Failure]] = {}
     for failure in sorted(failures, key=lambda failure: (failure.status, failure.code)):
@@ -251,7 +251,7 @@ def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, enve
     return {status: _error_response(group, failed_run, envelope) for status, group in grouped.items()}
 
 
-def _error_response(failures: Sequence[Failure], failed_run: str, envelope: Envelope) -> Json:
+def _error_response(failures: Sequence[Failure], failed_run: str, envelope: ErrorForm) -> Json:
     codes = {failure.code for failure in failures}
     is_of_run = bool(failed_run) and any(failure.source == AgentError.source for failure in failures)
     headers = [

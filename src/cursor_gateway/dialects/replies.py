@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.dialects.base import SSE, Encoder, Form, ReplyStart, RunView
+from cursor_gateway.dialects.base import SSE, Encoder, ReplyStart, RunView, StreamForm
 from cursor_gateway.model.document_events import DocumentEvent, ends_reply, source_text
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
@@ -12,7 +12,7 @@ from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 class JsonReply:
     """What the replies of most dialects have in common."""
 
-    form: Form = SSE
+    form: StreamForm = SSE
     media_type = "application/json"
     streams_failures = False
     is_resumable = False

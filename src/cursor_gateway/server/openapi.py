@@ -29,6 +29,7 @@ from cursor_gateway.model.history import (
     ConversationDetail,
     ConversationEntry,
     ConversationList,
+    Health,
     RemovalPending,
     RunList,
 )
@@ -37,7 +38,6 @@ from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.changes import WorkspaceFiles, WorkspaceFolders
 from cursor_gateway.server.models import ListedModel, ModelList, ModelPage
-from cursor_gateway.server.operations import Health
 
 _ABOUT = """\
 Cursor's agent over HTTP. The agent works in a folder on the gateway's machine. Its answers are ordered lists of typed \
@@ -151,7 +151,7 @@ class _Path(Struct, frozen=True):
     bodies: dict[str, tuple[str, Json]] = {}  # examples
     errors: Iterable[type[GatewayError]] = ()
     parameters: Sequence[Json] = ()
-    envelope: api.Envelope = api.OWN_ENVELOPE
+    envelope: api.ErrorForm = api.OWN_ENVELOPE
     is_open: bool = False
 
 
@@ -467,7 +467,7 @@ def _models() -> list[_Path]:
             replies=replies,
             reply=ModelList,
             errors=failures,
-            envelope=api.Envelope(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
+            envelope=api.ErrorForm(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
             parameters=[
                 api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
                 api.query("limit", "The page size, for Anthropic clients.", _MODELS_PAGE),
@@ -518,6 +518,7 @@ _FIELDS: list[tuple[Any, str]] = [
     ("cli", "HealthSource.name"),
     (["cli"], "sources"),
     ("0.2.0", "Health.version"),
+    ("ok", "Health.status"),
     (None, "error_code next"),
 ]
 _VALUES = {name: value for value, names in _FIELDS for name in names.split()}

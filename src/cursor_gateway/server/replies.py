@@ -35,9 +35,8 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService, delete_answer
 from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.bodies import client_name, idempotency_key, parse_body, read_body
+from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.routes import Endpoint
 from cursor_gateway.server.runs import Dialects, run_response
 from cursor_gateway.server.streaming import (
     CheckedRun,
@@ -203,7 +202,7 @@ class StoredAnswerEndpoints:
         self._service, self._reading = service, reading
 
     @property
-    def endpoints(self) -> dict[str, dict[str, Endpoint]]:
+    def endpoints(self) -> dict[str, dict[str, Handler]]:
         name, path = self._answers.name, self._answers.path
         return {
             path: {"GET": _Named(name, self._read), "DELETE": _Named(name, self._delete)},
@@ -251,7 +250,7 @@ class StoredAnswerEndpoints:
 class _Named:
     """The metrics count by name."""
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
+    def __init__(self, name: str, endpoint: Handler) -> None:
         self.__name__, self._endpoint = name, endpoint
 
     async def __call__(self, request: Request) -> ASGIApp:

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.dialects.base import SSE, Dialect, Encoder, Form
+from cursor_gateway.dialects.base import SSE, Dialect, Encoder, StreamForm
 from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import ChatResponse
@@ -92,7 +92,7 @@ class RunEndpoints:
     def _id(self, request: Request) -> str:
         return self._dialects.run_id(request.path_params["id"])
 
-    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, Form, int]:
+    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, StreamForm, int]:
         """And the event after which the encoder must be given all."""
         replays = self._dialects.replays
         name = request.query_params.get("dialect") or self._accepted(request)

@@ -16,7 +16,7 @@ from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.commands.verification import Verified
-    from cursor_gateway.client.calls import Health
+    from cursor_gateway.model.history import Health
 
 Level: TypeAlias = Literal["good", "warning", "broken"]
 

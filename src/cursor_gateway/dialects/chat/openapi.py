@@ -7,7 +7,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.chat.dialect import ChatReply
 from cursor_gateway.dialects.chat.encoder import ChatCompletion, CompletionCursor, CompletionUsage
-from cursor_gateway.dialects.chat.request import IGNORED, Request
+from cursor_gateway.dialects.chat.request import IGNORED, CompletionBody
 from cursor_gateway.dialects.deltas import FinishReason
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.dialects.requests import CursorOptions
@@ -145,12 +145,15 @@ class Chunk(Struct, frozen=True):  # the encoder writes it from templates
     cursor: Annotated[CompletionCursor | UnsetType, Meta(description="Gateway data, with `usage`.")] = UNSET
 
 
+_NAMES = {"ChatCompletion": "ChatCompletion", "CompletionBody": "ChatCompletionRequest"}
+
+
 def _name(type: str) -> str:
-    return type if type == "ChatCompletion" else f"ChatCompletion{type.removeprefix('Completion')}"
+    return _NAMES.get(type) or f"ChatCompletion{type.removeprefix('Completion')}"
 
 
 def _schemas() -> dict[str, Json]:
-    requests = api.read_schemas([Request], _name, _EXACT)
+    requests = api.read_schemas([CompletionBody], _name, _EXACT)
     api.ignore(requests["ChatCompletionRequest"], IGNORED)
     thinking = {name.removeprefix("messages[]."): why for name, why in IGNORED.items() if name.startswith("messages")}
     api.ignore(requests["ChatCompletionAssistantMessage"], thinking)

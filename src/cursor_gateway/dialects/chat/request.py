@@ -94,7 +94,7 @@ class CompletionRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes, max_images: int = 50) -> CompletionRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
-    wire = read_json(body, Request, _HINTS)
+    wire = read_json(body, CompletionBody, _HINTS)
     _check_refused(wire)
     check_length(sum(map(_count_items, wire.messages)))
     check_images(_count_images(wire.messages), max_images, "messages")
@@ -279,7 +279,7 @@ _WireFormat: TypeAlias = _TextFormat | _JsonObjectFormat | _JsonSchemaFormat
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class Request(Struct, frozen=True, kw_only=True):
+class CompletionBody(Struct, frozen=True, kw_only=True):
     """A chat completion request. Unknown fields are ignored, so that any client works."""
 
     messages: Annotated[
@@ -360,7 +360,7 @@ _HINTS = {
 }
 
 
-def _check_refused(wire: Request) -> None:
+def _check_refused(wire: CompletionBody) -> None:
     is_refused = {
         "n": wire.n not in (None, 1),
         "logprobs": wire.logprobs,
@@ -433,7 +433,7 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
 # --- tools and format -------------------------------------------------------------------------------
 
 
-def _offer(wire: Request) -> Offer | None:
+def _offer(wire: CompletionBody) -> Offer | None:
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
@@ -448,7 +448,7 @@ def _offer(wire: Request) -> Offer | None:
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
 
 
-def _tool_choice(wire: Request, names: list[str]) -> ToolChoice:
+def _tool_choice(wire: CompletionBody, names: list[str]) -> ToolChoice:
     match wire.tool_choice:
         case "none":
             return NoTool()

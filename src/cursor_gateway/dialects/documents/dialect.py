@@ -13,12 +13,12 @@ from cursor_gateway.dialects.base import (
     ContinueRun,
     Dialect,
     Encoder,
-    Form,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
+    StreamForm,
 )
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -61,7 +61,7 @@ def documents_dialect(max_images: int) -> Dialect:
     )
 
 
-def _replay(name: str, form: Form) -> Replay:
+def _replay(name: str, form: StreamForm) -> Replay:
     def open(run: RunView, after: int, live: bool = False) -> tuple[Encoder, int]:
         return _ENCODERS[form](after, live=live), after
 
@@ -69,7 +69,7 @@ def _replay(name: str, form: Form) -> Replay:
 
 
 class DocumentsReply(JsonReply, Struct, frozen=True):
-    form: Form
+    form: StreamForm
     live: bool = False  # with what running commands write
     is_resumable: bool = True
 

@@ -13,12 +13,12 @@ from cursor_gateway.dialects.base import (
     SSE,
     Dialect,
     Encoder,
-    Form,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
+    StreamForm,
 )
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import ReplyState, TextStyle
@@ -104,7 +104,7 @@ def folder_of(messages: Sequence[Message]) -> str | None:
 # --- the dialect ----------------------------------------------------------------------------------------
 
 
-MESSAGE_STREAM = Form(SSE.media_type, PING)
+MESSAGE_STREAM = StreamForm(SSE.media_type, PING)
 
 
 def messages_dialect(max_images: int, actions: ActionDisplay, text: TextStyle = "exact") -> Dialect:
@@ -130,7 +130,7 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     display: Display
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    form: Form = MESSAGE_STREAM
+    form: StreamForm = MESSAGE_STREAM
 
     def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         return MessageEncoder(_head(run, start, self.model), self.composer(run, start))

@@ -4,12 +4,12 @@ from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.errors import for_retrying_clients
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import MessagesReply
-from cursor_gateway.dialects.messages.request import IGNORED, Body, Counted, MessagesOptions
+from cursor_gateway.dialects.messages.request import IGNORED, Counted, MessagesBody, MessagesOptions
 from cursor_gateway.dialects.messages.shapes import AnthropicMessage, ErrorResponse, error_response
 from cursor_gateway.dialects.openapi import Description, Fields, Json, Sample
 from cursor_gateway.errors import TooManyRequests
 
-_ENVELOPE = api.Envelope("MessagesError", error_response, shown=for_retrying_clients)
+_ENVELOPE = api.ErrorForm("MessagesError", error_response, shown=for_retrying_clients)
 
 
 def describe(sample: Sample) -> Description:
@@ -93,7 +93,7 @@ _BODY = api.json_body(
 # --- schemas ----------------------------------------------------------------------------------------
 
 _NAMES = {
-    "Body": "MessagesRequest",
+    "MessagesBody": "MessagesRequest",
     "Counted": "MessagesCountRequest",
     "WireMessage": "MessagesMessage",
     "AnthropicMessage": "Message",
@@ -110,7 +110,7 @@ def _name(type: str) -> str:
 def _schemas() -> dict[str, Json]:
     tools: Json = {"anyOf": [api.list_of("MessagesTool"), api.NULL]}
     exact = {"MessagesRequest.tools": tools, "MessagesCountRequest.tools": tools}
-    requests = api.read_schemas([Body, Counted, MessagesOptions], _name, exact)
+    requests = api.read_schemas([MessagesBody, Counted, MessagesOptions], _name, exact)
     api.ignore(requests["MessagesRequest"], IGNORED)
     replies = api.written_schemas(
         [AnthropicMessage, ErrorResponse], _name, {"Message.content": _OBJECTS, "Message.cursor": api.OBJECT}

@@ -291,7 +291,7 @@ class MessagesRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes, max_images: int = 50) -> MessagesRequest:
     """Raises `InvalidRequest`, with the field that is to blame."""
-    wire = read_json(body, Body, _HINTS)
+    wire = read_json(body, MessagesBody, _HINTS)
     return MessagesRequest(
         model=wire.model,
         conversation=read_conversation(wire.system, wire.messages, max_images),
@@ -335,7 +335,7 @@ class Counted(Struct, frozen=True, kw_only=True):
     tools: Annotated[list[_Object] | None, Meta(description="The caller's tools. They replace the agent's own.")] = None
 
 
-class Body(Counted, frozen=True, kw_only=True):
+class MessagesBody(Counted, frozen=True, kw_only=True):
     """A request of Anthropic's Messages API."""
 
     model: Annotated[
@@ -400,7 +400,7 @@ def _type_of(tool: _Object) -> str:
     return Fields(tool).text("type") or "custom"
 
 
-def _offer(wire: Body) -> Offer | None:
+def _offer(wire: MessagesBody) -> Offer | None:
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(wire.tools or ()):
         if _type_of(offered) != "custom":
@@ -440,7 +440,7 @@ def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice
             raise invalid("tool_choice.type", one_of(("auto", "any", "tool", "none")))
 
 
-def _format(wire: Body) -> Format | None:
+def _format(wire: MessagesBody) -> Format | None:
     format, param = Fields(wire.output_config).object("format"), "output_config.format"
     if not format.all:
         format, param = Fields(wire.output_format), "output_format"

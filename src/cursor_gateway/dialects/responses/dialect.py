@@ -13,13 +13,13 @@ from cursor_gateway.dialects.base import (
     SSE,
     Dialect,
     Encoder,
-    Form,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
     StoredAnswers,
+    StreamForm,
 )
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import TextStyle
@@ -63,7 +63,7 @@ from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PATH = "/v1/responses"
-_CODEX_SSE = Form(SSE.media_type, keep_alive())
+_CODEX_SSE = StreamForm(SSE.media_type, keep_alive())
 _NO_RUN = "chat_none"
 
 
@@ -102,7 +102,7 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
     is_resumable: bool = False
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StreamForm:
         return _CODEX_SSE if self.asked.is_codex else SSE
 
     @property

@@ -6,7 +6,7 @@ from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.dialects.requests import CursorOptions
 from cursor_gateway.dialects.responses.dialect import ResponsesReply, compact, count_tokens, deleted, list_items
-from cursor_gateway.dialects.responses.request import IGNORED, Body, KeptRequest
+from cursor_gateway.dialects.responses.request import IGNORED, KeptRequest, ResponsesBody
 from cursor_gateway.dialects.responses.shapes import (
     Echo,
     Response,
@@ -150,7 +150,9 @@ _RESULT: Json = {
 
 
 def _schemas() -> dict[str, Json]:
-    requests = api.read_schemas([Body], lambda name: "ResponsesRequest" if name == "Body" else name, _EXACT_REQUEST)
+    requests = api.read_schemas(
+        [ResponsesBody], lambda name: "ResponsesRequest" if name == "ResponsesBody" else name, _EXACT_REQUEST
+    )
     api.ignore(requests["ResponsesRequest"], IGNORED)
     replies = api.written_schemas(
         [Response, ResponseDeleted, ResponseInputItems, ResponseTokenCount, ResponseCompaction], exact=_EXACT_REPLIES

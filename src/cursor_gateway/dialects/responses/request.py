@@ -183,7 +183,7 @@ class _Reference(Struct, frozen=True):
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class Body(Struct, frozen=True, kw_only=True):
+class ResponsesBody(Struct, frozen=True, kw_only=True):
     """A request of OpenAI's Responses API."""
 
     input: Annotated[
@@ -249,9 +249,9 @@ _HINTS = {
 # --- reading it -------------------------------------------------------------------------------------
 
 
-def read_body(body: bytes) -> Body:
+def read_body(body: bytes) -> ResponsesBody:
     """Raises `InvalidRequest`, with the field that is to blame."""
-    return read_json(body, Body, _HINTS)
+    return read_json(body, ResponsesBody, _HINTS)
 
 
 def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
@@ -304,7 +304,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     )
 
 
-def _check_refused(wire: Body) -> None:
+def _check_refused(wire: ResponsesBody) -> None:
     is_refused = {
         "prompt": wire.prompt is not None,
         "conversation": wire.conversation is not None and wire.previous_response_id is not None,
@@ -315,13 +315,13 @@ def _check_refused(wire: Body) -> None:
             raise invalid(field, REFUSED[field])
 
 
-def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:
+def _toolbox(wire: ResponsesBody, items: list[Placed]) -> Toolbox:
     declared = [(f"tools[{number}]", tool) for number, tool in enumerate(wire.tools or ())]
     parallel = wire.parallel_tool_calls is not False
     return read_tools([*declared, *declared_tools(items)], wire.tool_choice, parallel=parallel)
 
 
-def _instructions(wire: Body) -> str:
+def _instructions(wire: ResponsesBody) -> str:
     """Also as items, as clients that repeat a response's `instructions` send them."""
     if wire.instructions is None or isinstance(wire.instructions, str):
         return wire.instructions or ""
@@ -332,11 +332,11 @@ def _instructions(wire: Body) -> str:
     return "\n\n".join(message.text for message in read.messages)
 
 
-def _conversation_id(wire: Body) -> str | None:
+def _conversation_id(wire: ResponsesBody) -> str | None:
     return wire.conversation.id if isinstance(wire.conversation, _Reference) else wire.conversation
 
 
-def _format(wire: Body) -> Format | None:
+def _format(wire: ResponsesBody) -> Format | None:
     match convert_field(wire.text or {}, _TextOptions, "text", REFUSED["text.format.type"]).format:
         case None | _TextFormat():
             return None
@@ -351,7 +351,7 @@ def _format(wire: Body) -> Format | None:
 _DEFAULT_FORMAT: dict[str, Any] = {"format": {"type": "text"}}
 
 
-def _echo(wire: Body, *, is_brief: bool) -> Echo:
+def _echo(wire: ResponsesBody, *, is_brief: bool) -> Echo:
     """What was not sent has the default of `Echo`. A brief one is without what Codex sends much of, and does not read:
     it would come three times in each stream."""
     given = {name: value for name in Echo.__struct_fields__ if (value := getattr(wire, name)) is not None}

@@ -115,7 +115,7 @@ class CompactionItem(_Typed, frozen=True, kw_only=True, tag="compaction"):
     encrypted_content: str
 
 
-Item: TypeAlias = (
+OutputItem: TypeAlias = (
     MessageItem
     | ReasoningItem
     | FunctionCallItem
@@ -222,7 +222,7 @@ class Response(Echo, frozen=True, kw_only=True):
     incomplete_details: Annotated[IncompleteDetails | None, Meta(description="Why it is incomplete: `reason`.")] = None
     model: Annotated[str, Meta(description="The model.")]
     output: Annotated[
-        tuple[Item, ...],
+        tuple[OutputItem, ...],
         Meta(
             description="The agent's text (`message`), thinking (`reasoning`) and own actions (`mcp_call` of the "
             "server `cursor`, `web_search_call`), and the calls for the caller to run (`function_call`, "
@@ -298,7 +298,7 @@ class StateChanged(_Event, frozen=True, kw_only=True):
 class ItemEvent(_Event, frozen=True, kw_only=True):
     type: Literal["response.output_item.added", "response.output_item.done"]
     output_index: int
-    item: Item
+    item: OutputItem
 
 
 class _InItem(_Event, frozen=True, kw_only=True):
@@ -385,7 +385,7 @@ class CallProgress(_InItem, frozen=True, kw_only=True):
     ]
 
 
-Event: TypeAlias = (
+ResponseEvent: TypeAlias = (
     StateChanged
     | ItemEvent
     | PartEvent
