@@ -89,9 +89,9 @@ from cursor_gateway.model.documents import ToolCallMetadata as ToolCallMetadata
 from cursor_gateway.model.documents import ToolCallResult as ToolCallResult
 from cursor_gateway.model.documents import Usage as Usage
 from cursor_gateway.model.documents import WaitingCall as WaitingCall
+from cursor_gateway.model.health import Health as Health
 from cursor_gateway.model.history import ConversationDetail as ConversationDetail
 from cursor_gateway.model.history import ConversationEntry as ConversationEntry
-from cursor_gateway.model.history import Health as Health
 from cursor_gateway.model.history import MessageEntry as MessageEntry
 from cursor_gateway.model.history import RunEntry as RunEntry
 from cursor_gateway.model.requests import Fences as Fences

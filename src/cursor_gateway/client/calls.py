@@ -43,13 +43,13 @@ from cursor_gateway.model.changes import (
     RevertRequest,
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.health import Health
 from cursor_gateway.model.history import (
     ConversationDetail,
     ConversationEntry,
     ConversationList,
     DeviceEntry,
     DeviceList,
-    Health,
     LoginLink,
 )
 from cursor_gateway.model.requests import RunOptionFields

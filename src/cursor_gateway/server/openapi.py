@@ -24,12 +24,14 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
 )
+from cursor_gateway.model.health import (
+    Health,
+)
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
     ConversationEntry,
     ConversationList,
-    Health,
     RemovalPending,
     RunList,
 )

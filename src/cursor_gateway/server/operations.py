@@ -18,7 +18,7 @@ from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing, NotFound
 from cursor_gateway.keys import KeyRing
-from cursor_gateway.model.history import Health, HealthRuns, HealthSource
+from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.guard import error_response
