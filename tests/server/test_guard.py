@@ -20,10 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import KeyRing, hash_key, new_key
+from cursor_gateway.server.app import Routes
 from cursor_gateway.server.guard import Guard
-from cursor_gateway.server.logs import Log
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
-from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import OWNER
 
