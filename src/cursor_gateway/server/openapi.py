@@ -25,6 +25,10 @@ from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
     ConversationList,
+    DeviceList,
+    LoginKey,
+    LoginLink,
+    LoginRequest,
     RemovalPending,
     RunList,
 )
@@ -148,10 +152,13 @@ def own_schemas() -> dict[str, Json]:
         WorkspaceFolders,
         RunList,
         PermissionList,
+        LoginKey,
+        LoginLink,
+        DeviceList,
     ]
-    return read_schemas([ConversationChange, RevertRequest, KeepRequest, CommitRequest], {}) | written_schemas(
-        replies, {}, names={"ListedModel": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
-    )
+    return read_schemas(
+        [ConversationChange, RevertRequest, KeepRequest, CommitRequest, LoginRequest], {}
+    ) | written_schemas(replies, {}, names={"ListedModel": "Model", "TruncationPolicy": "CodexTruncationPolicy"})
 
 
 # --- paths that belong to no dialect ----------------------------------------------------------------
@@ -165,6 +172,7 @@ def own_paths() -> list[Description]:
     return [
         Description("History", "Conversations and runs.", _history(), own_schemas()),
         Description("Permissions", "What callers have allowed the agent to do.", _permissions()),
+        Description("Devices", "Logins of other devices, at a gateway that is shared (`serve --share`).", _devices()),
         Description("Workspace", "The folders that the agent may work in.", _workspace()),
         Description("Models", "The agent's models, for any client.", _models()),
         Description("Operation", "Monitoring, and the description of this API.", _monitoring()),
@@ -331,6 +339,55 @@ def _history() -> dict[str, Json]:
             parameters=[api.page_size(50)],
         ),
     }
+
+
+def _devices() -> dict[str, Json]:
+    """Two of them are served to devices, the others to the operator; a gateway that is not shared has none."""
+    link = {"url": "http://127.0.0.1:8788/#/login/9f2c41", "expires_at": 1771843200}
+    device = {"id": "dev_4f2a", "name": "Mozilla/5.0 (iPhone)", "created_at": 1771842600, "expires_at": 1779618600}
+    return {
+        "POST /v1/login": api.operation(
+            "logIn",
+            "Log a device in",
+            "Exchanges the code of a login link for a key. A code can be used once, and expires after ten minutes. "
+            "Only on the address for other devices.",
+            body=api.json_body("LoginRequest", code=("The code of a link", {"code": "9f2c41"})),
+            replies={"201": _created("The key of this device.", "LoginKey", {"key": "cg-…"})},
+            errors=(*api.OF_BODIES, errors.TooManyRequests),
+            is_open=True,
+        ),
+        "DELETE /v1/login": api.operation(
+            "logOut",
+            "Log this device out",
+            "The key of the request is no longer valid. Only on the address for other devices.",
+            replies={"204": api.reply("Logged out.")},
+        ),
+        "POST /v1/logins": api.operation(
+            "createLoginLink",
+            "Create a login link",
+            "For one device. Only on this machine.",
+            replies={"201": _created("The link.", "LoginLink", link)},
+            errors=[errors.MediaTypeRefused],
+        ),
+        "GET /v1/devices": api.operation(
+            "listDevices",
+            "List devices",
+            "Those that have logged in. Only on this machine.",
+            replies=api.json_ok("The devices.", "DeviceList", {"devices": [device]}),
+        ),
+        "DELETE /v1/devices/{id}": api.operation(
+            "forgetDevice",
+            "Log a device out",
+            "Its key is no longer valid. Only on this machine.",
+            replies={"204": api.reply("Logged out.")},
+            errors=[errors.NotFound],
+            parameters=[api.path_id("The device's id.", "dev_4f2a")],
+        ),
+    }
+
+
+def _created(about: str, schema: str, example: Json) -> Json:
+    return api.reply(about, api.json_content(api.ref(schema), example))
 
 
 def _permissions() -> dict[str, Json]:
