@@ -213,6 +213,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a file in the data "
         "directory.",
     ] = ""
+    public_links: Annotated[
+        bool,
+        "Let callers create read-only links to their conversations, which work without an API key until they are "
+        "revoked.",
+    ] = False
     snapshots: Annotated[
         bool, "Keep the contents of files that change in a conversation, so that they can be restored exactly."
     ] = True

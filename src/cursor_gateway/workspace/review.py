@@ -137,7 +137,7 @@ class Review:
     def _hunks(self, file: KnownFile) -> tuple[list[Hunk], str]:
         contents = [self._content(version) for version in (file.base, file.last)]
         if any(content is None for content in contents):
-            return [], "Its content before or after the change is not known, or is too large to be kept."
+            return [], "Its content before or after the change is unknown, or larger than 1 MB: it cannot be restored."
         if any(is_binary(content or b"") for content in contents):
             return [], "It is a binary file."
         return hunks_between(*(lines_of(content or b"") for content in contents)), ""
