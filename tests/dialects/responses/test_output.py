@@ -275,6 +275,15 @@ def test_how_it_ends(failure: Failure | None, reason: FinishReason, status: str)
     assert text_of(response) == "Hel"
 
 
+def test_an_open_item_grows_without_an_event() -> None:
+    output = Output(head())
+    *_, last = [*output.begin(), *output.say("Hel")]
+    assert output.grow("lo.") == last.sequence_number + 1
+    done = output.close()
+    assert done[0].text == "Hello."
+    assert done[0].sequence_number == last.sequence_number + 2
+
+
 def test_the_json_of_a_finished_item_can_take_its_place() -> None:
     output = Output(head())
     item = [*output.begin(), *output.say("Hello."), *output.close()][-1]
