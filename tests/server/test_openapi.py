@@ -39,6 +39,7 @@ from cursor_gateway.model.messages import read_image
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.app import Routes, build_app
+from cursor_gateway.server.logins import LoginEndpoints, Sharing
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.settings import Settings
@@ -163,7 +164,9 @@ def test_every_schema_and_every_field_has_a_sentence() -> None:
 def test_every_route_is_described() -> None:
     state = SourceState(name="demo", detail="", is_demo=True)
     service = cast(RunService, SimpleNamespace(state=lambda: SimpleNamespace(source=state)))
-    guard: Any = build_app(service, Settings(), Metrics(), DIALECTS)
+    logins = LoginEndpoints(cast(Sharing, None), Settings())
+    more = {**logins.for_devices, **logins.for_operator}
+    guard: Any = build_app(service, Settings(), Metrics(), DIALECTS, more=more)
     routes: Routes = guard._app
     served = {(method, path.replace(":path", "")) for path, methods in routes.endpoints.items() for method in methods}
     assert {f"{method} {path}" for method, path in served - FOR_BROWSERS} == set(OPERATIONS)
@@ -181,7 +184,8 @@ def test_operations_have_ids_tags_and_words() -> None:
 
 def test_a_key_may_be_needed_everywhere_but_where_nothing_is_disclosed() -> None:
     is_open = {name for name, operation in OPERATIONS.items() if operation.get("security") == []}
-    assert is_open == {"GET /health", "GET /livez", "GET /readyz", "GET /openapi.json", "GET /docs"}
+    monitoring = {"GET /health", "GET /livez", "GET /readyz", "GET /openapi.json", "GET /docs"}
+    assert is_open == monitoring | {"POST /v1/login", "GET /shared/{token}"}  # which need a code, a token
     assert {} in DOCUMENT["security"]
     for name, operation in OPERATIONS.items():
         assert ("401" in operation["responses"]) == (name not in is_open)

@@ -31,7 +31,13 @@ from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
     ConversationEntry,
+    ConversationLink,
     ConversationList,
+    DeviceList,
+    LinkList,
+    LoginKey,
+    LoginLink,
+    LoginRequest,
     RemovalPending,
     RunList,
 )
@@ -148,7 +154,8 @@ class _Path(Struct, frozen=True):
     about: str
     reply: type[Struct] | None = None
     form: Json = {}  # other media types of the reply; with `reply`, beside JSON
-    replies: Json = {}  # instead of one with the status 200
+    status: str = "200"  # of the reply
+    replies: Json = {}  # instead of one
     body: type[Struct] | None = None
     bodies: dict[str, tuple[str, Json]] = {}  # examples
     errors: Iterable[type[GatewayError]] = ()
@@ -183,7 +190,7 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
         path.summary,
         path.about,
         body=None if path.body is None else api.json_body(path.body.__name__, **path.bodies),
-        replies=path.replies or api.ok(about, content | path.form),
+        replies=path.replies or {path.status: api.ok(about, content | path.form)["200"]},
         errors=(*path.errors, *(api.OF_BODIES if path.body is not None else ()), *(_STORED if ids else ())),
         parameters=[*ids, *path.parameters],
         envelope=path.envelope,
@@ -194,7 +201,9 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
 def _groups() -> list[_Group]:
     return [
         _Group("History", "Conversations and runs.", _HISTORY, [RemovalPending]),
+        _Group("Links", "Conversations that others may read.", _LINKS),
         _Group("Permissions", "What callers have allowed the agent to do.", _PERMISSIONS),
+        _Group("Devices", "Logins of other devices, at a gateway that is shared (`serve --share`).", _DEVICES),
         _Group("Workspace", "The folders that the agent may work in.", _WORKSPACE),
         _Group("Models", "The agent's models, for any client.", _models(), [ModelPage]),
         _Group("Operation", "Monitoring, and the description of this API.", _OPERATION),
@@ -348,6 +357,46 @@ _HISTORY = [
         parameters=[api.page_size(50)],
     ),
 ]
+_LINKS = [
+    _Path(
+        "POST /v1/conversations/{id}/link",
+        "createLink",
+        "Create a read-only link",
+        "Whoever has the link can read the conversation without an API key, until it is revoked. It replaces an "
+        "earlier link. Needs the setting `public_links`.",
+        reply=ConversationLink,
+        status="201",
+        errors=[errors.RequestForbidden],
+    ),
+    _Path(
+        "DELETE /v1/conversations/{id}/link",
+        "revokeLink",
+        "Revoke a read-only link",
+        "The link leads nowhere from then on.",
+        replies={"204": api.reply("Revoked.")},
+    ),
+    _Path(
+        "GET /v1/links",
+        "listLinks",
+        "List read-only links",
+        "The caller's conversations that have one. The links themselves are shown only when they are created.",
+        reply=LinkList,
+        errors=[errors.StoreUnavailable],
+    ),
+    _Path(
+        "GET /shared/{token}",
+        "readLink",
+        "Read a shared conversation",
+        "A page without scripts: prompts and answers, no images, no files. Needs no API key.",
+        replies={
+            "200": api.reply("The conversation.", {"text/html": _TEXT}),
+            "404": api.reply("There is no such link.", {"text/html": _TEXT}),
+        },
+        errors=[errors.TooManyRequests, errors.StoreUnavailable],
+        parameters=[{**api.path_id("The link's token.", "Zk3vVq0cQ2n1"), "name": "token"}],
+        is_open=True,
+    ),
+]
 _PERMISSIONS = [
     _Path(
         "GET /v1/permissions",
@@ -364,6 +413,54 @@ _PERMISSIONS = [
         replies={"204": api.reply("Revoked.")},
         errors=[errors.NotFound],
         parameters=[api.path_id("The permission's id.", "perm_3b1d")],
+    ),
+]
+# The first two are served to devices, the others to the operator; a gateway that is not shared has none.
+_DEVICES = [
+    _Path(
+        "POST /v1/login",
+        "logIn",
+        "Log a device in",
+        "Exchanges the code of a login link for a key. A code can be used once, and expires after ten minutes. Only on "
+        "the address for other devices.",
+        reply=LoginKey,
+        status="201",
+        body=LoginRequest,
+        bodies={"code": ("The code of a link", {"code": "9f2c41"})},
+        errors=[errors.TooManyRequests],
+        is_open=True,
+    ),
+    _Path(
+        "DELETE /v1/login",
+        "logOut",
+        "Log this device out",
+        "The key of the request is no longer valid. Only on the address for other devices.",
+        replies={"204": api.reply("Logged out.")},
+    ),
+    _Path(
+        "POST /v1/logins",
+        "createLoginLink",
+        "Create a login link",
+        "For one device. Only on this machine.",
+        reply=LoginLink,
+        status="201",
+        errors=[errors.MediaTypeRefused],
+    ),
+    _Path(
+        "GET /v1/devices",
+        "listDevices",
+        "List devices",
+        "Those that have logged in. Only on this machine.",
+        reply=DeviceList,
+    ),
+    _Path(
+        "DELETE /v1/devices/{id}",
+        "forgetDevice",
+        "Log a device out",
+        "Its key is no longer valid. Only on this machine.",
+        replies={"204": api.reply("Logged out.")},
+        errors=[errors.NotFound],
+        parameters=[api.path_id("The device's id.", "dev_4f2a")],
     ),
 ]
 _WORKSPACE = [
@@ -521,6 +618,13 @@ _FIELDS: list[tuple[Any, str]] = [
     (["cli"], "sources"),
     ("0.2.0", "Health.version"),
     ("ok", "Health.status"),
+    ("https://gateway.example/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
+    ("cg-…", "LoginKey.key"),
+    ("http://127.0.0.1:8788/#/login/9f2c41", "LoginLink.url"),
+    (1771843200, "expires_at"),
+    ("dev_4f2a", "DeviceEntry.id"),
+    ("Mozilla/5.0 (iPhone)", "DeviceEntry.name"),
+    (1771842600, "DeviceEntry.created_at"),
     (None, "error_code next"),
 ]
 _VALUES = {name: value for value, names in _FIELDS for name in names.split()}
