@@ -17,6 +17,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import (
@@ -33,8 +34,7 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
-from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.sources.base import Turn, never
 from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
