@@ -46,9 +46,9 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         rule="a write is refused when its epoch is old",
         changes=(
-            Change("store/postgres/appending.py", "runs.epoch = given.epoch AND ", ""),
+            Change("store/postgres/events.py", "runs.epoch = given.epoch AND ", ""),
             Change("store/postgres/writing.py", "id = %(id)s AND epoch = %(epoch)s AND last", "id = %(id)s AND last"),
-            Change("store/writing.py", "if place.epoch != lease.epoch:", "if False:"),
+            Change("store/sql.py", "if place.epoch != lease.epoch:", "if False:"),
             # Otherwise what an old writer sends is refused because it differs from what is stored.
             Change(
                 "store/postgres/writing.py",

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.store.postgres.folding import decode
+from cursor_gateway.store.postgres.events import decode
 from cursor_gateway.wire.sse import SseDecoder
 from nemesis.history import Command, Facts, Head, Snapshot, State, StoredEvent, StoredRun, Takeover
 from nemesis.reader import data_of

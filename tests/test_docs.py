@@ -18,8 +18,8 @@ import click
 import pytest
 from hatchling.builders.wheel import WheelBuilder
 
+from cursor_gateway.cli.commands.share import proxy_advice
 from cursor_gateway.cli.main import cli
-from cursor_gateway.cli.sharing import proxy_advice
 from cursor_gateway.settings import every_setting
 from tests.cli.processes import TIMEOUT
 from tests.gateways import running_gateway

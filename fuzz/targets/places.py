@@ -14,15 +14,15 @@ from urllib.parse import unquote
 import msgspec
 from starlette.types import Message
 
-from cursor_gateway.cli.composition import compose
+from cursor_gateway.cli.assembly.composition import compose
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.cli.configuration import configuration
-from cursor_gateway.cli.dialects import dialects_of
 from cursor_gateway.errors import InvalidRequest, SettingsError
 from cursor_gateway.keys import hash_key, is_hash, is_name, owner_of
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, every_setting, load
-from cursor_gateway.store.search import query_words, snippet
+from cursor_gateway.store.texts import query_words, snippet
 from fuzz.target import Target, text_of
 from tests.store.blocking import Database
 from tests.store.making import ME, new_run

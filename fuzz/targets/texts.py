@@ -34,7 +34,7 @@ from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.search_tokens import Words
 from cursor_gateway.stages.summary import one_line
-from cursor_gateway.store.search import query_words, searchable, snippet
+from cursor_gateway.store.texts import query_words, searchable, snippet
 from fuzz.target import Target, cuttings, dice, text_of
 from tests.laws.laws import assemble, assert_says_exactly, assert_well_formed
 from tests.laws.laws import joined as joined_events

@@ -12,8 +12,8 @@ import pytest
 import uvloop
 
 from benchmarks.sessions import named_session
-from cursor_gateway.cli.composition import compose
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.composition import compose
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.http1.server import HttpServer, Timeouts
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.logs import RunLog

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from cursor_gateway.cli.composition import compose
+from cursor_gateway.cli.assembly.composition import compose
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.router import SourceRouter

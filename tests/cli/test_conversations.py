@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.cli.conversations import ago
+from cursor_gateway.cli.commands.conversations import ago
 from cursor_gateway.demo import recordings
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import (

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from cursor_gateway import ChatResponse, SseDecoder
-from cursor_gateway.cli import reading
+from cursor_gateway.cli.commands import answers
 from cursor_gateway.cli.main import run
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
 from tests.cli.recordings import EVERYTHING, HELLO, delta, init, line, result, thought, tool, user
@@ -260,7 +260,7 @@ def test_a_read_that_fails_in_the_middle_ends_the_run_in_an_error(
                 return piece
             raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(reading, "open", lambda *_, **__: Failing(init() + delta("so far") + b"\n"), raising=False)
+    monkeypatch.setattr(answers, "open", lambda *_, **__: Failing(init() + delta("so far") + b"\n"), raising=False)
     assert convert(b"", "--to", "text") == b"so far"
     assert convert.status == 1
     assert "cannot be read: Input/output error" in convert.error

@@ -8,7 +8,7 @@ import pytest
 
 _LOOK = """
 import ctypes, os, subprocess, sys  # all at once: the other user may not be able to read them
-from cursor_gateway.cli.hardening import protect_memory
+from cursor_gateway.cli.commands.serve import protect_memory
 os.setgid(65534); os.setuid(65534)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # as in a process that this user has started
 if sys.argv[1] == "protected":

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.local_socket import (
+from cursor_gateway.cli.assembly.local_socket import (
     GatewayDescription,
     find_gateway,
     find_gateways,

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.local_socket import listening
+from cursor_gateway.cli.assembly.local_socket import listening
+from cursor_gateway.cli.assembly.remote import open_gateway
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.remote import open_gateway
 from cursor_gateway.settings import Settings
 from tests.agent.install import install
 from tests.agent.records import records
@@ -69,7 +69,10 @@ def chat(*arguments: str, **environment: str) -> tuple[int, str, str]:
 HEALTH = {
     "status": "ok",
     "version": "1",
-    "source": {"name": "cli", "detail": "cursor-agent"},
+    "source": {"name": "cli", "detail": "cursor-agent", "demo": False},
+    "sources": ["cli"],
+    "mode": "agent",
+    "model": "auto",
     "runs": {"running": 0, "limit": 8},
 }
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import click
 import pytest
 
+from cursor_gateway.cli.commands.share import SharedPort, find_tailnet, qr_text, shared_port, show_login, show_shared
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.sharing import SharedPort, qr_text, shared_port, show_login, show_shared
-from cursor_gateway.cli.tailscale import find_tailnet
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
 from cursor_gateway.model.history import LoginLink

@@ -123,7 +123,9 @@ def test_every_capture_can_be_shown(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_demo_says_what_it_is_and_what_to_try_next(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cursor_gateway.cli.show.time.sleep", lambda _: pytest.fail("a pause, but nobody watches"))
+    monkeypatch.setattr(
+        "cursor_gateway.cli.commands.answers.time.sleep", lambda _: pytest.fail("a pause, but nobody watches")
+    )
     assert run(["demo"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("Demo: a built-in recording")
@@ -135,8 +137,8 @@ def test_the_demo_says_what_it_is_and_what_to_try_next(
 
 def test_the_demo_is_lively_on_a_terminal_and_short(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr("cursor_gateway.cli.show.time.sleep", pauses.append)
-    monkeypatch.setattr("cursor_gateway.cli.show.terminal", lambda: make_console(StringIO(), plain=False))
+    monkeypatch.setattr("cursor_gateway.cli.commands.answers.time.sleep", pauses.append)
+    monkeypatch.setattr("cursor_gateway.cli.commands.answers.terminal", lambda: make_console(StringIO(), plain=False))
     assert run(["demo", "--fast"]) == 0
     assert pauses == []
     assert run(["demo"]) == 0

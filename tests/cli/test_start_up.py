@@ -8,8 +8,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from cursor_gateway.cli.assembly.serving import run_loop
 from cursor_gateway.cli.main import cli
-from cursor_gateway.cli.serve import run_loop
 from tests.cli.processes import TIMEOUT, finished_process
 from tests.gateways import running_gateway
 from tests.server.conftest import NO_TLS
@@ -105,7 +105,7 @@ def test_the_shell_completes_commands_and_their_options() -> None:
 
 def test_a_mistake_in_a_command_is_not_hidden() -> None:
     program = (
-        "from cursor_gateway.cli import key; from cursor_gateway.cli.main import run; "
+        "from cursor_gateway.cli.commands import key; from cursor_gateway.cli.main import run; "
         "key.key.callback = lambda **given: 1 / 0; run(['key', 'a'])"
     )
     ended = subprocess.run(

@@ -81,6 +81,12 @@ def _service(store: PostgresStore, folder: Path, member: Member, source: Scripte
     )
 
 
+def stop_beating(one: Running) -> None:
+    """As if its process had died."""
+    assert one.node.members.heartbeat is not None
+    one.node.members.heartbeat.stop()
+
+
 def runner(id: str, *volumes: str, **more: Any) -> Member:
     return Member(id=id, role="runner", host=id, volumes=[id, *volumes], capacity=4, version="1", **more)
 

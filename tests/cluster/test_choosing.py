@@ -39,7 +39,7 @@ def test_a_request_goes_to_a_runner_with_its_labels(database: str, tmp_path: Pat
                 "No runner has the label 'gpu' and the label 'mac', and none has had it so far; check how `needs` is "
                 "spelled, or start such a runner. The runners have these labels: gpu, linux."
             )
-            await one.cluster.set_draining("able")
+            await one.cluster.set_member("able", is_draining=True)
             await one.node.members.look()
             with pytest.raises(NoRunner) as away:
                 await one.node.front.start(asked(needs=["gpu"]))

@@ -41,7 +41,7 @@ def _with_front(database: str, test: Callable[[Front, PostgresCluster], Awaitabl
         try:
             await test(front, cluster)
         finally:
-            await cluster.close()
+            await cluster.hints.close()
             await store.close()
 
     asyncio.run(asyncio.wait_for(live(), 60))
@@ -52,6 +52,7 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
         await cluster.join(_member("other", "there"))
         await cluster.join(_member("gone", "here", "shared"))
         await cluster.leave("gone")
+        front._members.stored = await cluster.figures()
         for workspace in ("here/project", "shared"):
             with pytest.raises(NoRunner, match="has the volume"):
                 await front.start(RunRequest(messages=[UserMessage("hello")], owner="me", workspace=workspace))

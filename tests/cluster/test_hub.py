@@ -18,6 +18,7 @@ class _Cluster:
     """So many events of each run."""
 
     def __init__(self) -> None:
+        self.hints = self
         self.events: dict[str, int] = {}
         self.is_away = False
 
@@ -31,7 +32,7 @@ class _Cluster:
 
     async def watch(self, watchers: object) -> None: ...
 
-    def hint(self, to: str, hint: object) -> None: ...
+    def send(self, to: str, hint: object) -> None: ...
 
 
 def _record(id: str) -> RunRecord:

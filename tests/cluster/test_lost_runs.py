@@ -14,7 +14,7 @@ from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.cluster.nodes import ME, asked, front, live, node, runner, until
+from tests.cluster.nodes import ME, asked, front, live, node, runner, stop_beating, until
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say
 from tests.store.making import new_run
 
@@ -61,11 +61,11 @@ def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
                         await asyncio.sleep(0.01)
                 begun = await store.begin_run(replace(new_run("late"), instance="one"))
             assert await taking == []
-            assert [run.epoch for run in await cluster.runs_of("one")] == [1]
+            assert [run.epoch for run in await store.unfinished_runs("one")] == [1]
             assert begun == Stored(0)
-            assert await cluster.absent_runners() == ["one"]  # so it is taken over next
+            assert (await cluster.figures()).absent == ["one"]  # so it is taken over next
         finally:
-            await cluster.close()
+            await cluster.hints.close()
             await store.close()
 
     live(test())
@@ -82,7 +82,7 @@ def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
         async with node(database, tmp_path, both, source) as one, node(database, tmp_path, front()) as other:
             begun = await one.node.front.start(asked())
             assert await one.node.front.find(begun.id, ME) is begun
-            one.cluster.stop_beating()
+            stop_beating(one)
             monkeypatch.setattr(Members, "beat_age", 100.0)
             assert await one.node.front.find(begun.id, ME) is begun  # nobody has taken it
             (silent,) = [member for member in await other.cluster.members() if member.id == "one"]

@@ -24,10 +24,19 @@ class Listed:
 
     def __init__(self, *members: Member) -> None:
         self.found = list(members)
-        self.beat_age = 0.0
 
     async def members(self) -> list[Member]:
         return self.found
+
+
+class Beaten:
+    """A heartbeat of this age."""
+
+    def __init__(self, age: float) -> None:
+        self.age = age
+
+    def stop(self) -> None:
+        pass
 
 
 class Noted(LostAgents):
@@ -49,9 +58,10 @@ def test_only_a_member_that_holds_its_runs_lets_its_agents_be_noted() -> None:
     members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0, agents=agents)
     asyncio.run(members.look())
     assert agents.times_joined == 1
-    listed.beat_age = 6  # it has just woken up, and others have not considered it dead when the database was asked
+    # It has just woken up, and others have not considered it dead when the database was asked.
+    members.heartbeat = Beaten(6)
     asyncio.run(members.look())
-    listed.beat_age, listed.found = 0, []
+    members.heartbeat, listed.found = Beaten(0), []
     asyncio.run(members.look())
     assert agents.times_joined == 1
 
@@ -83,13 +93,18 @@ def test_nobody_is_judged_while_the_database_takes_no_beats() -> None:
     members = Members(cast(ClusterStore, listed), cast(Store, None), own, timing, lambda: 0)
     asyncio.run(members.look())
     assert members._dead(["c"]) == {"b": 0, "c": None}
-    listed.beat_age = 1.1  # the next one is on its way
+    members.heartbeat = Beaten(1.1)  # the next one is on its way
     assert members._dead(["c"]) == {"b": 0, "c": None}
-    listed.beat_age = 2.0
+    members.heartbeat = Beaten(2.0)
     assert members._dead(["c"]) == {}
 
 
 FIGURES = Figures(
+    cluster_id="",
+    volumes=(),
+    absent=(),
+    connections=1,
+    max_connections=1,
     queue_seconds=0,
     notification_queue=0,
     commits=0,
@@ -136,7 +151,7 @@ def test_nobody_is_taken_over_by_who_saw_another_start_of_the_database(database:
             assert await cluster.take_over("one", 0, str.encode, server) == []
             assert await cluster.take_over("one", None, str.encode, f"{server}1") is None
         finally:
-            await cluster.close()
+            await cluster.hints.close()
             await store.close()
 
     live(test())
@@ -159,7 +174,7 @@ def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -
                 await store.connections.run(lambda connection: connection.execute("nonsense"))
             assert (await cluster.figures()).losses == 1
         finally:
-            await cluster.close()
+            await cluster.hints.close()
             await store.close()
 
     live(test())
@@ -167,14 +182,10 @@ def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -
 
 @pytest.mark.parametrize(("needed", "is_said"), [(97, False), (98, True)])
 def test_a_database_that_allows_too_few_connections_is_reported(needed: int, is_said: bool) -> None:
-    class Counted(Listed):
-        async def connections(self) -> tuple[int, int]:
-            return needed, 97
-
     own, said = _member("a"), list[str]()
     timing = Timing(beat_seconds=1, lease_seconds=5)
-    members = Members(cast(ClusterStore, Counted(own)), cast(Store, None), own, timing, lambda: 0, said.append)
-    asyncio.run(members._check_connections())
+    members = Members(cast(ClusterStore, Listed(own)), cast(Store, None), own, timing, lambda: 0, said.append)
+    members._check_connections(replace(FIGURES, connections=needed, max_connections=97))
     assert bool(said) is is_said
     assert all("98 connections" in line and "allows 97" in line for line in said)
 
@@ -189,10 +200,10 @@ def test_a_database_that_takes_no_beats_is_reported() -> None:
         own, listed = _member("a"), Listed(_member("a"))
         timing = Timing(beat_seconds=1, lease_seconds=15)
         members = Members(cast(ClusterStore, listed), cast(Store, Kept), own, timing, lambda: 0)
-        listed.beat_age = 2.9
+        members.heartbeat = Beaten(2.9)
         members._tick(asyncio.get_running_loop())
         assert not Kept.health.problem
-        listed.beat_age = 3.1
+        members.heartbeat = Beaten(3.1)
         members._tick(asyncio.get_running_loop())
         assert "heartbeats" in Kept.health.problem
 

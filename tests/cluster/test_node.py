@@ -19,10 +19,11 @@ class _Broken:
     """Its first connection breaks in a way that nobody thought of."""
 
     def __init__(self) -> None:
+        self.hints = self
         self.listened = 0
         self.is_done = asyncio.Event()
 
-    async def hints(self, member: str) -> AsyncGenerator[Hint, None]:
+    async def listen(self, member: str) -> AsyncGenerator[Hint, None]:
         self.listened += 1
         yield Hint("outcome", ["command !!!not base64 but nearly"])
         yield Hint("run", ["unknown"])

@@ -68,7 +68,7 @@ class Protocol(RuleBasedStateMachine):
         self.numbers = count(1)
 
     def teardown(self) -> None:
-        self.loop.run_until_complete(self.cluster.close())
+        self.loop.run_until_complete(self.cluster.hints.close())
         self.loop.run_until_complete(self.store.close())
         self.loop.close()
         self.beside.close()

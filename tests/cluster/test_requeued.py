@@ -8,7 +8,7 @@ from pathlib import Path
 from cursor_gateway.cluster.runner import Runner
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.runs.run_service import Continued, RunRequest
-from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, until
+from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, stop_beating, until
 from tests.cluster.test_resuming import _take_over
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say
 
@@ -47,7 +47,7 @@ def _freeze(lost: Running) -> None:
     """It claims nothing more, and its heartbeat stops."""
     for task in _runner(lost)._tasks:
         task.cancel()
-    lost.cluster.stop_beating()
+    stop_beating(lost)
 
 
 def test_a_command_is_not_claimed_again_while_it_is_carried_out(database: str, tmp_path: Path) -> None:

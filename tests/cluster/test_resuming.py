@@ -20,7 +20,7 @@ from cursor_gateway.runs.run_service import RunRequest, RunService
 from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import RunRecord
 from cursor_gateway.store.cluster import Member
-from tests.cluster.nodes import ME, Running, asked, front, live, node, runner
+from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, stop_beating
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
 
 # Takes commands, and starts no run.
@@ -45,7 +45,7 @@ def _freeze(lost: Running) -> None:
     assert lost.node.runner is not None
     for task in lost.node.runner._tasks:
         task.cancel()
-    lost.cluster.stop_beating()
+    stop_beating(lost)
 
 
 async def _take_over(by: Running, id: str) -> None:
@@ -261,9 +261,9 @@ def test_what_nobody_resumes_is_given_up(database: str, tmp_path: Path) -> None:
         await one.cluster.join(runner("two", "shared"))  # and takes nothing
         with psycopg.connect(database, autocommit=True) as beside:
             assert beside.execute("SELECT FROM resumable").rowcount == 0
-            assert await one.cluster.absent_runners() == []
+            assert (await one.cluster.figures()).absent == []
             beside.execute("UPDATE commands SET created = created - interval '6 minutes'")
-            assert await one.cluster.absent_runners() == ["one (taken over)"]
+            assert (await one.cluster.figures()).absent == ["one (taken over)"]
             await one.node.members._take_over("one (taken over)", None)
             assert isinstance((await _all(run))[-1], Done)
             await one.cluster.forget_old()

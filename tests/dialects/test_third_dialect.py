@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.errors import AgentOverloaded
 from cursor_gateway.runs.admission import Runs, Shares

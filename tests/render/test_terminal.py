@@ -1,5 +1,6 @@
 """Each document, and a whole run, as a person sees it."""
 
+import re
 import sys
 import time
 from io import StringIO
@@ -479,6 +480,25 @@ def test_the_last_lines_of_a_running_command_are_seen_until_it_ends() -> None:
 def test_waiting_and_thinking_are_seen() -> None:
     assert "waiting for the agent" in frames([], "waiting for the agent")
     assert "thinking" in frames([Reasoning("hm", opens=True)], "thinking")
+
+
+def test_what_takes_long_says_how_long_and_how_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = make_console(StringIO(), plain=False, width=60)
+    view, now = TerminalView(console), 0.0
+    monkeypatch.setattr(console, "get_time", lambda: now)
+
+    def drawn() -> str:
+        with console.capture() as captured:
+            console.print(view._region)
+        return re.sub(r"\x1b\[[0-9;]*m", "", captured.get()).strip()[2:]
+
+    assert drawn() == "waiting for the agent"
+    now = 3.5
+    assert drawn() == "waiting for the agent  3 s · Ctrl-C stops"
+    view.push(DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="make")))
+    assert drawn() == "$ make"
+    now = 10.0
+    assert drawn() == "$ make  6 s"
 
 
 @pytest.mark.parametrize(

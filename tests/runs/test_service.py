@@ -453,7 +453,7 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("order", "error"),
     [
-        ({"model": "gpt-9"}, ModelUnavailable),
+        ({"model": "grok-99"}, ModelUnavailable),
         ({"model": "--force"}, ModelUnavailable),
         ({"model": "a\0b"}, ModelUnavailable),
         ({"model": "a\nb"}, ModelUnavailable),

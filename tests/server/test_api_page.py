@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.server.api_page import api_page, api_style
 from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.settings import Settings

@@ -10,7 +10,7 @@ import httpx2
 import msgspec
 import pytest
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.runs.run_service import RunService

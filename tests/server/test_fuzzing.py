@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.errors import Unsatisfiable
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.server.openapi import openapi_document
 from cursor_gateway.settings import Settings

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.cli import composition
-from cursor_gateway.cli.composition import Gateway, compose, keep_history
+from cursor_gateway.cli.assembly import composition
+from cursor_gateway.cli.assembly.composition import Gateway, compose, keep_history
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.messages import UserMessage, read_image
 from cursor_gateway.runs.run_service import RunRequest

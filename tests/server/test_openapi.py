@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.chat.openapi import MEANINGS as CHAT_MEANINGS
 from cursor_gateway.dialects.chat.request import IGNORED, read_request
 from cursor_gateway.dialects.documents.openapi import MEANINGS as DOCUMENTS_MEANINGS

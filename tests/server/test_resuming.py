@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import Message
 
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.model.agent_events import (

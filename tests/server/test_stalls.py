@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pytest
 from starlette.types import Message
 
-from cursor_gateway.cli.composition import compose
-from cursor_gateway.cli.dialects import dialects_of
+from cursor_gateway.cli.assembly.composition import compose
+from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.metrics import Metrics

@@ -114,7 +114,7 @@ def test_an_agent_gets_the_environment_of_its_user() -> None:
 
 
 def test_the_sdk_is_refused() -> None:
-    from cursor_gateway.cli.composition import unsupported
+    from cursor_gateway.cli.assembly.sources import unsupported
 
     assert "agent_user" in unsupported("sdk", Settings(agent_user="nobody"))
     assert not unsupported("acp", Settings(agent_user="nobody"))

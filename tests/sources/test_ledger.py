@@ -224,6 +224,26 @@ def test_a_file_system_without_locks_is_no_obstacle(tmp_path: Path, monkeypatch:
         assert ledger.folder.is_dir()
 
 
+def test_another_gateway_is_noticed_although_this_one_was_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While it is alone, its folders are listed once: until they change."""
+    ledger = Ledger(tmp_path / "gateways")
+    ledger.open()
+    os.utime(tmp_path / "gateways", (1, 1))
+    assert ledger.dead() == []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", None)
+        assert ledger.dead() == []
+    (tmp_path / "gateways" / GONE).mkdir()
+    assert ledger.dead() == [GONE]
+    (tmp_path / "gateways" / GONE).rmdir()
+    assert ledger.dead() == []
+    (tmp_path / "gateways" / GONE).mkdir()  # perhaps in the same tick of the clock
+    assert ledger.dead() == [GONE]
+    ledger.close()
+
+
 def test_what_we_have_not_made_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes").mkdir()
     (tmp_path / "README").touch()

@@ -7,7 +7,7 @@ from msgspec import UNSET
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.agent_events import OtherTool, RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import argument_tokens
+from cursor_gateway.stages.context_size import tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens
 from cursor_gateway.stages.usage import RunUsage, Turns, UsageTotal
 
@@ -89,7 +89,7 @@ def test_without_figures_all_is_estimated() -> None:
     agent.uses()
     agent.says("Found it.")
     usage = agent.usage.total(None)
-    wrote = estimate_tokens("I look. ") + argument_tokens(READ) + estimate_tokens("Found it.")
+    wrote = estimate_tokens("I look. ") + tool_tokens(READ)[0] + estimate_tokens("Found it.")
     assert usage.prompt_tokens == estimate_tokens("a prompt of six plain words")
     assert usage.completion_tokens == wrote
     assert usage.estimated is True
@@ -138,7 +138,7 @@ def test_a_reply_that_asks_for_tools_has_its_context_and_the_arguments() -> None
     asked = OtherTool(tool="bash", arguments={"command": "ls -l"})
     first = agent.usage.paused([asked], ends_reply=True)
     assert first.prompt_tokens == 500 + estimate_tokens("a prompt")
-    assert first.completion_tokens == estimate_tokens("I look. ") + argument_tokens(asked)
+    assert first.completion_tokens == estimate_tokens("I look. ") + tool_tokens(asked)[0]
     agent.turns.end()
     agent.usage.caller_result("word " * 300)
     agent.usage.tool_ended(OtherTool(tool="bash", arguments={"command": "ls -l"}, data="word " * 300))
@@ -146,7 +146,7 @@ def test_a_reply_that_asks_for_tools_has_its_context_and_the_arguments() -> None
     assert agent.usage.total(None).prompt_tokens == estimate_tokens("a prompt") + 300
     second = agent.usage.paused([asked], ends_reply=True)
     assert second.prompt_tokens >= first.total_tokens + 300
-    assert second.completion_tokens == argument_tokens(asked)  # each reply has what was written for it
+    assert second.completion_tokens == tool_tokens(asked)[0]  # each reply has what was written for it
 
 
 def test_a_run_that_waits_for_somebody_else_has_one_reply() -> None:
@@ -155,7 +155,7 @@ def test_a_run_that_waits_for_somebody_else_has_one_reply() -> None:
     assert agent.usage.paused([READ], ends_reply=False).completion_tokens > estimate_tokens("I look. ")
     agent.uses()
     agent.says("Done.")
-    wrote = estimate_tokens("I look. ") + argument_tokens(READ) + estimate_tokens("Done.")
+    wrote = estimate_tokens("I look. ") + tool_tokens(READ)[0] + estimate_tokens("Done.")
     assert agent.usage.reply(None).completion_tokens == wrote
 
 
@@ -188,7 +188,7 @@ def test_an_agent_that_goes_on_with_a_run_reports_its_own_calls() -> None:
     agent.usage.agent_started()
     agent.says("Found it.")
     own = TokenCounts(prompt=12_000, completion=4, cached=9000)
-    before = estimate_tokens("I look. ") + argument_tokens(READ)
+    before = estimate_tokens("I look. ") + tool_tokens(READ)[0]
     assert agent.usage.reply(own) == Usage(
         prompt_tokens=12_000 - before,
         completion_tokens=before + 4,

@@ -24,7 +24,7 @@ from cursor_gateway.runs import log
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_runs
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.stages.assembler import Assembler
-from cursor_gateway.store import writing as values
+from cursor_gateway.store import sql as values
 from cursor_gateway.store.sqlite import connections, moving, run_files, store, writing
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import FINISHED, info, say

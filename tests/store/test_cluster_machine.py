@@ -124,7 +124,7 @@ class Cluster(RuleBasedStateMachine):
         if hasattr(self, "_link"):
 
             async def closed() -> None:
-                await self._cluster.close()
+                await self._cluster.hints.close()
                 await self._store.close()
                 await self._link.close()
 

@@ -15,7 +15,7 @@ from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.store.base import HistoryLimits, Stored
-from cursor_gateway.store.sqlite import checking, opening, salvaging
+from cursor_gateway.store.sqlite import copying, opening
 from cursor_gateway.store.sqlite.opening import FILE, examine
 from tests.store.blocking import Database
 from tests.store.damages import damage
@@ -122,7 +122,7 @@ def test_a_recovery_that_was_interrupted_is_done_again(history: Path, monkeypatc
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(salvaging, "salvage", killed)
+        patch.setattr(copying, "salvage", killed)
         with pytest.raises(KeyboardInterrupt):
             opening.open_database(history, NOW)
     assert not history.exists()
@@ -134,7 +134,7 @@ def test_a_recovery_that_was_interrupted_is_done_again(history: Path, monkeypatc
 def test_no_other_process_makes_a_new_file_during_a_recovery(history: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Database(history.parent)
     assert len(other.conversations(ME, limit=100).found) == RUNS
-    salvage = salvaging.salvage
+    salvage = copying.salvage
 
     def meanwhile(damaged: Path, new: Path) -> object:
         for _ in range(2):
@@ -143,7 +143,7 @@ def test_no_other_process_makes_a_new_file_during_a_recovery(history: Path, monk
         assert not history.exists()
         return salvage(damaged, new)
 
-    monkeypatch.setattr(salvaging, "salvage", meanwhile)
+    monkeypatch.setattr(copying, "salvage", meanwhile)
     with closing(sqlite3.connect(history)) as connection:
         connection.execute("UPDATE events SET data = x'ff' WHERE place = (SELECT max(place) FROM events)")
         connection.commit()
@@ -263,9 +263,9 @@ def test_a_damaged_index_costs_searches_alone_until_the_next_start(later: Callab
     ("error", "is_damage"),
     [
         (sqlite3.OperationalError("locked"), False),
-        (checking.Damaged("a page"), True),
+        (opening.Damaged("a page"), True),
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "no text"), True),
     ],
 )
 def test_which_errors_are_damage(error: Exception, is_damage: bool) -> None:
-    assert checking.is_damage(error) is is_damage
+    assert opening.is_damage(error) is is_damage

@@ -8,7 +8,7 @@ import psycopg
 
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done
 from cursor_gateway.store.base import Stored
-from cursor_gateway.store.postgres import folding
+from cursor_gateway.store.postgres import events as event_rows
 from cursor_gateway.store.postgres.connections import PostgresConnections
 from cursor_gateway.store.postgres.store import PostgresStore
 from tests.store.making import EVERY_EVENT, ME, deltas, envelope, lease, new_run, run_end
@@ -32,7 +32,7 @@ async def _fold_all(url: str) -> int:
     connections = PostgresConnections(url)
     try:
         folded = 0
-        while await folding.fold_next(connections):
+        while await event_rows.fold_next(connections):
             folded += 1
         return folded
     finally:
@@ -85,7 +85,7 @@ def test_every_reader_sees_the_same_before_and_after(database: str) -> None:
             assert after_folding["active"] == next((count, size) for id, count, size in rows if id == "active")
             assert after_folding["every"][0] == after_folding["short"][0] == 1
             was = next(size for id, _, size in rows if id == "long")
-            assert after_folding["long"][0] == -(-was // folding.ROW_BYTES)
+            assert after_folding["long"][0] == -(-was // event_rows.ROW_BYTES)
             assert after_folding["long"][1] < was / 2
         finally:
             await store.close()

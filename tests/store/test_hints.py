@@ -7,11 +7,11 @@ import psycopg
 import pytest
 
 from cursor_gateway.store.cluster import Hint
-from cursor_gateway.store.postgres import hints
-from cursor_gateway.store.postgres.hints import HintListener, HintSender, pause_after
+from cursor_gateway.store.postgres import signals
+from cursor_gateway.store.postgres.signals import PostgresHints, pause_after
 
 
-class _Sender(HintSender):
+class _Sender(PostgresHints):
     """Its statements wait until they may end."""
 
     def __init__(self) -> None:
@@ -25,8 +25,8 @@ class _Sender(HintSender):
 
 
 def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hints, "_SHORTEST_SECONDS", 0.0)
-    monkeypatch.setattr(hints, "_LONGEST_SECONDS", 0.0)
+    monkeypatch.setattr(signals, "_SHORTEST_SECONDS", 0.0)
+    monkeypatch.setattr(signals, "_LONGEST_SECONDS", 0.0)
 
     async def live() -> None:
         sender = _Sender()
@@ -55,7 +55,7 @@ def test_a_slow_database_is_asked_less_often() -> None:
 )
 def test_what_is_no_hint_is_skipped_and_counted(database: str, payload: str) -> None:
     async def live() -> None:
-        listener = HintListener(database)
+        listener = PostgresHints(database)
         async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
             assert await anext(found) == Hint("all")
             assert listener.is_listening
@@ -70,7 +70,7 @@ def test_what_is_no_hint_is_skipped_and_counted(database: str, payload: str) -> 
 
 def test_a_lost_connection_is_reported_and_opened_again(database: str, caplog: pytest.LogCaptureFixture) -> None:
     async def live() -> None:
-        listener = HintListener(database)
+        listener = PostgresHints(database)
         async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
             await anext(found)
             with psycopg.connect(database, autocommit=True) as beside:

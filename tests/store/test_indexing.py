@@ -10,10 +10,10 @@ from hypothesis import given
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.stages.search_tokens import query
-from cursor_gateway.store.search import owner_scope, query_words
 from cursor_gateway.store.sqlite import indexing, maintenance
 from cursor_gateway.store.sqlite.indexing import Note, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
+from cursor_gateway.store.texts import owner_scope, query_words
 from tests.store.blocking import Database
 from tests.store.making import ME, lease, new_run, run_end, text_document, whole_run
 from tests.store.test_connections import locked

@@ -41,7 +41,8 @@ def first(run: str = "run", conversation: str = "conv") -> NewRun:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(file.name for file in (folder / "runs").iterdir() if not file.name.startswith("."))
+    """Without the empty ones, which are for the next runs."""
+    return sorted(file.name for file in (folder / "runs").iterdir() if file.stat().st_size)
 
 
 def in_database(folder: Path, table: str = "runs") -> int:
@@ -49,8 +50,8 @@ def in_database(folder: Path, table: str = "runs") -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def ended(store: Database, run: str = "run", conversation: str = "conv") -> None:
-    assert isinstance(store.begin_run(first(run, conversation), deltas(1)), Stored)
+def ended(store: Database, run: str = "run", conversation: str = "conv", request: bytes = b"") -> None:
+    assert isinstance(store.begin_run(replace(first(run, conversation), request=request), deltas(1)), Stored)
     assert isinstance(store.append(lease(run), 2, [Done(envelope(run))], run_end(run)), Stored)
 
 
@@ -67,7 +68,7 @@ def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: D
     assert (in_database(tmp_path), in_database(tmp_path, "events")) == (1, 0)
     assert store.events("run", ME).events == deltas(1, 2)
     store.append(lease("run"), 3, [Done(envelope())], run_end())
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.run("run", ME).state == "completed"
     assert (files(tmp_path), in_database(tmp_path, "events")) == ([], 1)
     assert store.events("run", ME).events == [*deltas(1, 2), Done(envelope())]
@@ -76,7 +77,7 @@ def test_a_run_that_begins_a_conversation_is_a_file_until_somebody_asks(store: D
 def test_a_whole_run_is_written_at_once(store: Database, tmp_path: Path) -> None:
     store.open(0)
     assert isinstance(store.begin_run(first(), [*deltas(1), Done(envelope())], run_end()), Stored)
-    assert (files(tmp_path), in_database(tmp_path)) == (["run.ended.ndjson"], 0)
+    assert (files(tmp_path), in_database(tmp_path)) == (["run.ndjson"], 0)
     assert [found.conversation.id for found in store.conversations(ME, query="Hello").found] == ["conv"]
     assert store.events("run", ME, after=1).events == [Done(envelope())]
 
@@ -277,7 +278,7 @@ def test_a_run_that_ends_while_it_is_entered_is_not_removed(
 
     monkeypatch.setattr(writing, "move", move)
     store._files.settle()
-    assert files(tmp_path) == ["run.ended.ndjson"]
+    assert files(tmp_path) == ["run.ndjson"]
     assert store.events("run", ME).events == [*deltas(1), Done(envelope())]
 
 
@@ -285,13 +286,21 @@ def test_while_the_database_is_locked_runs_are_stored_and_moved_later(store: Dat
     ended(store, "before", "before")
     assert store.run("before", ME) is not None
     with locked(tmp_path):
-        ended(store)
-        with pytest.raises(StoreUnavailable, match="locked"):
-            store.run("run", ME)  # else it would seem not to exist
+        ended(store, request=b"asked")
+        found, events = store.run("run", ME), store.events("run", ME).events
+        assert (events, store.events("run", ME, after=1).events) == ([*deltas(1), Done(envelope())], [Done(envelope())])
+        assert store.kept_request("run", ME, 0) == b"asked"
+        for refused in (
+            lambda: store.run("run", "you"),  # else it would seem not to exist
+            lambda: store.events("run", "you"),
+            lambda: store.kept_request("run", ME, 1),
+        ):
+            with pytest.raises(StoreUnavailable, match="locked"):
+                refused()
         with pytest.raises(StoreUnavailable, match="locked"):
             store.conversation("conv", ME)
         assert [found.conversation.id for found in store.conversations(ME).found] == ["before"]
-    assert store.run("run", ME).state == "completed"
+    assert store.run("run", ME) == found
     assert files(tmp_path) == []
 
 
@@ -313,7 +322,7 @@ def test_a_mistake_in_one_does_not_cost_the_others(
         assert store.run("bad", ME) is None
     assert caplog.text.count("bug in moving a run") == caplog.text.count("bug in recovering a run") == 1
     monkeypatch.undo()
-    assert files(tmp_path) == ["bad.ended.ndjson"]
+    assert files(tmp_path) == ["bad.ndjson"]
     again = Database(tmp_path)
     again.open(0)
     assert again.run("bad", ME).state == "completed"
@@ -342,7 +351,7 @@ def test_closing_moves_them(tmp_path: Path) -> None:
 
 def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_path: Path) -> None:
     ended(store, "one", "one")
-    inode = (tmp_path / "runs/one.ended.ndjson").stat().st_ino
+    inode = (tmp_path / "runs/one.ndjson").stat().st_ino
     store._files.settle()
     (spare,) = (tmp_path / "runs").iterdir()
     assert (spare.stat().st_ino, spare.stat().st_size) == (inode, 0)
@@ -352,8 +361,7 @@ def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_pat
     assert store.events("two", ME).events == deltas(1)
     ended(store, "three", "three")
     store._files.settle()
-    for file in (tmp_path / "runs").glob(".spare*"):
-        file.unlink()
+    (tmp_path / "runs/three.ndjson").unlink()
     assert isinstance(store.begin_run(first("four", "four"), deltas(1)), Stored)
     store.close()
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["four.ndjson", "two.ndjson"]
@@ -434,10 +442,9 @@ def test_the_next_process_finishes_what_has_ended_and_keeps_what_has_not(tmp_pat
     store.close()
 
 
-def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Path) -> None:
+def test_a_run_that_has_ended_cannot_be_claimed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    (tmp_path / "runs/run.ended.ndjson").rename(tmp_path / "runs/run.ndjson")  # killed before it was renamed
     store = Database(tmp_path)
     assert store.claim_run("run", 1) is None
     assert store.run("run", ME).state == "completed"
@@ -448,9 +455,9 @@ def test_a_run_that_had_ended_under_its_old_name_cannot_be_claimed(tmp_path: Pat
 def test_a_file_whose_run_is_in_the_database_is_removed(tmp_path: Path) -> None:
     killed = Database(tmp_path)
     ended(killed)
-    left = (tmp_path / "runs/run.ended.ndjson").read_bytes()
+    left = (tmp_path / "runs/run.ndjson").read_bytes()
     assert killed.run("run", ME) is not None
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(left)  # killed before it was removed
+    (tmp_path / "runs/run.ndjson").write_bytes(left)  # killed before it was removed
     killed.begin_run(first("live", "live"), deltas(1))
     live = (tmp_path / "runs/live.ndjson").read_bytes()
     store = Database(tmp_path)
@@ -467,11 +474,11 @@ def test_the_file_of_a_claimed_run_adds_nothing(store: Database, other: Database
     """Even if the process that lost the run wrote it to its end, and the one that has it nothing yet."""
     elsewhere = Database(tmp_path / "elsewhere")
     ended(elsewhere)
-    whole = (tmp_path / "elsewhere/runs/run.ended.ndjson").read_bytes()
+    whole = (tmp_path / "elsewhere/runs/run.ndjson").read_bytes()
     elsewhere.close()
     store.begin_run(first())
     assert other.claim_run("run", 1) == lease("run", 2)
-    (tmp_path / "runs/run.ended.ndjson").write_bytes(whole)
+    (tmp_path / "runs/run.ndjson").write_bytes(whole)
     assert Database(tmp_path).open(0) is None
     assert other.events("run", ME).events == []
     assert other.run("run", ME).state == "running"
@@ -524,7 +531,7 @@ def test_a_file_without_a_beginning_is_kept_and_reported(tmp_path: Path) -> None
 
 def test_a_damaged_file_of_a_run_of_this_process_is_reported(store: Database, tmp_path: Path) -> None:
     ended(store)
-    path = tmp_path / "runs/run.ended.ndjson"
+    path = tmp_path / "runs/run.ndjson"
     path.write_bytes(path.read_bytes().replace(b'"first":1', b'"first":2'))
     store._files.settle()
     assert "is damaged (events are missing)" in store.health.problem

@@ -12,8 +12,8 @@ from cursor_gateway.errors import HistoryDamaged, SettingsError, StoreUnavailabl
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Lease, Stored
-from cursor_gateway.store.migrations import Migration
-from cursor_gateway.store.sqlite import checking, opening
+from cursor_gateway.store.sql import Migration
+from cursor_gateway.store.sqlite import opening
 from cursor_gateway.store.sqlite.opening import FILE, migrations, open_database
 from tests.store.blocking import Database
 from tests.store.making import EVERY_DOCUMENT, ME, deltas, lease, new_run, run_end, text_document, whole_run
@@ -104,7 +104,7 @@ def test_an_older_history_is_searched_by_the_tokens_of_today(tmp_path: Path) -> 
     with closing(sqlite3.connect(tmp_path / FILE)) as connection:
         for migration in migrations()[:5]:
             connection.executescript(migration.script)
-        connection.execute(f"PRAGMA application_id = {checking.APPLICATION_ID}")
+        connection.execute(f"PRAGMA application_id = {opening.APPLICATION_ID}")
         connection.execute("PRAGMA user_version = 5")
         values = "1, 'conv', ?, 'T', '/w', 'agent', 'auto', 1, 1, NULL, NULL"
         connection.execute(f"INSERT INTO conversations VALUES ({values})", (ME,))

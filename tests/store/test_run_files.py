@@ -24,6 +24,7 @@ from cursor_gateway.store.sqlite.run_files import (
     batch_line,
     begin_line,
     end_line,
+    has_end,
     lines_of,
     locked,
     mark,
@@ -67,13 +68,11 @@ def test_lines_are_appended_to_a_file_of_the_owner_alone(file: RunFile) -> None:
     assert stat.S_IMODE(os.stat(Path(file.path).parent).st_mode) == 0o700
 
 
-def test_an_ended_run_has_another_name(file: RunFile, tmp_path: Path) -> None:
-    file.append(WHOLE, 3)
-    file.rename()
-    assert names(str(tmp_path / "runs")) == ["run.ended.ndjson"]
-    assert Path(file.path).read_bytes() == WHOLE
-    Path(file.path).unlink()
-    file.rename()  # nothing is left to be renamed
+def test_the_last_bytes_tell_whether_a_run_has_ended(file: RunFile) -> None:
+    for line, is_last in zip(WHOLE.splitlines(keepends=True), (False, False, False, True), strict=True):
+        file.append(line, 0)
+        assert has_end(file.path) is is_last
+        assert (file.path, os.fstat(file._file).st_size) == (f"{Path(file.path).parent}/run.ndjson", file.size)
 
 
 def test_nothing_is_appended_to_a_file_that_is_not_as_it_was_left(file: RunFile) -> None:
@@ -98,11 +97,17 @@ def test_a_file_that_exists_already_is_not_written_to(file: RunFile) -> None:
 
 
 def test_a_link_is_not_followed(file: RunFile, tmp_path: Path) -> None:
-    file.append(begin_line(NEW), 0)
-    aside = Path(file.path).rename(tmp_path / "aside")
-    Path(file.path).symlink_to(aside)
-    with pytest.raises(OSError, match="symbolic links"):
-        file.append(events_line(1, deltas(1)), 1)
+    other = tmp_path / "other"
+    other.write_bytes(b"")
+    Path(file.path).parent.mkdir()
+    Path(file.path).symlink_to(other)
+    assert not file.append(begin_line(NEW), 0)
+    Path(file.path).unlink()
+    assert file.append(begin_line(NEW), 0)
+    Path(file.path).rename(tmp_path / "aside")
+    Path(file.path).symlink_to(other)
+    assert file.append(events_line(1, deltas(1)), 1)
+    assert other.read_bytes() == b""
 
 
 def test_who_cannot_have_the_lock_writes_nothing(file: RunFile) -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.store.search import query_words, searchable, snippet
+from cursor_gateway.store.texts import query_words, searchable, snippet
 from tests.strategies import assert_linear
 
 ODD = [

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given
 
-from cursor_gateway.store.titles import title_of
+from cursor_gateway.store.texts import title_of
 from tests.strategies import scalar_text
 
 

@@ -191,7 +191,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "cli/sharing.py",
+        "cli/commands/share.py",
         "tests/cli/test_sharing.py",
         ("Sharing: asks first", '    click.confirm("Run it?", default=True, abort=True)\n', ""),
         ("Sharing: asks a person", "if not sys.stdin.isatty():", "if False:"),
@@ -342,7 +342,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("History: a newer file is no damaged one", "if not _confirms(connection, version):", "if True:"),
     ),
     *_of(
-        "store/sqlite/checking.py",
+        "store/sqlite/opening.py",
         "tests/store/test_damage.py",
         ("History: no warning quotes a prompt", 'return _QUOTED.sub("", str(error))', "return str(error)"),
     ),
@@ -465,7 +465,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
     ),
     *_of(
-        "cli/composition.py",
+        "cli/assembly/sources.py",
         "tests/security/test_sources.py",
         ("Sources: recordings", "    if settings.record_dir:\n        return", "    if False:\n        return"),
         ("Sources: trust", "    if not settings.trust:\n", "    if False:\n"),
@@ -817,7 +817,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Leases: the file of a claimed run adds nothing", "if place.epoch != FIRST_EPOCH or ", "if "),
     ),
     *_of(
-        "store/writing.py",
+        "store/sql.py",
         "tests/store/test_conformance.py",
         ("Leases: an old writer ends nothing", "if place.epoch != lease.epoch:", "if False:"),
     ),

@@ -4,9 +4,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from cursor_gateway.cli.local_client import AnyClient
+from cursor_gateway.cli.assembly.local_client import AnyClient
+from cursor_gateway.cli.assembly.remote import Remote
 from cursor_gateway.cli.output import Trouble
-from cursor_gateway.cli.remote import Remote
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 

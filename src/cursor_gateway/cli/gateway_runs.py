@@ -2,9 +2,9 @@
 
 from contextlib import AsyncExitStack
 
+from cursor_gateway.cli.assembly.remote import Remote
 from cursor_gateway.cli.output import Trouble, aside
 from cursor_gateway.cli.presenting import Batches
-from cursor_gateway.cli.remote import Remote
 from cursor_gateway.client.connection import ChatOptions
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.dialects.documents.request import AnswerRequest

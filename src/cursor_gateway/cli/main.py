@@ -44,7 +44,10 @@ _GROUPS = {
         "history": "Copy conversations to a PostgreSQL database.",
     },
 }
-_MODULES = {"demo": "show", "drain": "runners"}  # of those that share one
+_MODULES = {  # of those that share one
+    **dict.fromkeys(("convert", "demo", "export", "show"), "answers"),
+    **dict.fromkeys(("drain", "history", "migrate", "runners"), "database"),
+}
 
 
 class _Command(click.Command):
@@ -54,7 +57,7 @@ class _Command(click.Command):
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
         name = self.name or ""
-        command: click.Command = getattr(import_module(f"cursor_gateway.cli.{_MODULES.get(name, name)}"), name)
+        command: click.Command = getattr(import_module(f"cursor_gateway.cli.commands.{_MODULES.get(name, name)}"), name)
         return command.make_context(info_name, args, parent, **extra)
 
 
@@ -113,9 +116,34 @@ def cli(context: click.Context) -> int:
         return status
 
 
+@click.command(
+    epilog="""\b
+    Bash (4.4 or newer), in ~/.bashrc:
+      eval "$(cursor-gateway completion bash)"
+
+    \b
+    Zsh, in ~/.zshrc after compinit:
+      eval "$(cursor-gateway completion zsh)"
+
+    \b
+    Fish:
+      cursor-gateway completion fish > ~/.config/fish/completions/cursor-gateway.fish""",
+)
+@click.argument("shell", metavar="[bash|zsh|fish]", type=click.Choice(("bash", "zsh", "fish")))
+@click.pass_context
+def completion(context: click.Context, shell: str) -> int:
+    """Print a shell completion script for commands, options and their values."""
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)
+    assert made is not None
+    click.echo(made(context.find_root().command, {}, "cursor-gateway", "_CURSOR_GATEWAY_COMPLETE").source(), nl=False)
+    return 0
+
+
 for _commands in _GROUPS.values():
     for _name, _short_help in _commands.items():
-        cli.add_command(_Command(_name, short_help=_short_help))
+        cli.add_command(_Command(_name, short_help=_short_help) if _name != completion.name else completion)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -17,6 +17,8 @@ import click
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.cli import clipboard
+from cursor_gateway.cli.assembly.own_gateway import gateway_in
+from cursor_gateway.cli.assembly.remote import Place, Remote
 from cursor_gateway.cli.attachments import images_in
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
@@ -24,10 +26,8 @@ from cursor_gateway.cli.end_signals import EndSignals
 from cursor_gateway.cli.gateway_runs import GatewayRuns
 from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
-from cursor_gateway.cli.own_gateway import gateway_in
 from cursor_gateway.cli.presenting import present
 from cursor_gateway.cli.prompt_history import PromptHistory
-from cursor_gateway.cli.remote import Place, Remote
 from cursor_gateway.cli.shell_command import run_shown
 from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestions
 from cursor_gateway.client.failures import CallFailed
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PROMPTS = "prompts.jsonl"  # in the data directory
 _HINT = "Type /help for commands and keys. Ctrl-C stops the agent, Ctrl-D leaves."
 _FOLDER_LENGTH = 40  # columns of the status line
-_WINDOW = re.compile(r"(?<![\w.-])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
+_WINDOW = re.compile(r"(?<![\w.])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
@@ -114,7 +114,7 @@ class TerminalSession:
 
     async def resume(self, id: str) -> None:
         """Shows the end of it."""
-        from cursor_gateway.cli.conversations import show_conversation, whole_conversation
+        from cursor_gateway.cli.commands.conversations import show_conversation, whole_conversation
         from cursor_gateway.cli.terminals import terminal
 
         whole = await whole_conversation(self.history, id)
@@ -133,6 +133,7 @@ class TerminalSession:
     async def _take(self, text: str) -> bool:
         """False: the person wants to leave."""
         if text.startswith("/") and (command := find_command(text)) is not None:
+            aside()
             return await command.run(self, text.partition(" ")[2].strip())
         if text.startswith("!"):
             await self._shell(text[1:].strip())

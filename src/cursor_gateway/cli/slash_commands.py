@@ -78,7 +78,7 @@ async def suggestions(session: "TerminalSession", command: str, typed: str) -> l
 
 
 async def _model(session: "TerminalSession", name: str) -> bool:
-    from cursor_gateway.cli.models import table_of
+    from cursor_gateway.cli.commands.models import table_of
     from cursor_gateway.sources.base import Model
 
     session.models = session.models or await session.client.models()
@@ -125,7 +125,7 @@ async def _new(session: "TerminalSession", _: str) -> bool:
 async def _resume(session: "TerminalSession", name: str) -> bool:
     from datetime import datetime
 
-    from cursor_gateway.cli.conversations import table_of
+    from cursor_gateway.cli.commands.conversations import table_of
 
     if name:
         await session.resume(await id_of(session.history, name))
@@ -151,7 +151,7 @@ async def _copy(session: "TerminalSession", _: str) -> bool:
 
 
 async def _export(session: "TerminalSession", name: str) -> bool:
-    from cursor_gateway.cli.conversations import FORM_OF_ENDING, whole_conversation, written_conversation
+    from cursor_gateway.cli.commands.conversations import FORM_OF_ENDING, whole_conversation, written_conversation
 
     _last_run(session)
     path = Path(name).expanduser() if name else Path(f"{Path(session.conversation_id).name}.md")  # never elsewhere
@@ -248,7 +248,7 @@ async def _is_sure(question: str) -> bool:
 
 
 async def _permissions(session: "TerminalSession", arguments: str) -> bool:
-    from cursor_gateway.cli.permissions import print_permissions
+    from cursor_gateway.cli.commands.permissions import print_permissions
 
     verb, _, id = arguments.partition(" ")
     found = await session.client.permissions()

@@ -78,8 +78,8 @@ class Asking:
                 case Alike(id=id):
                     await self._wait(id, None)
         loop = asyncio.get_running_loop()
-        self._cluster.hint(command.target or first, Hint("queue"))
-        then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hint, "", Hint("queue")) if first else None
+        self._cluster.hints.send(command.target or first, Hint("queue"))
+        then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hints.send, "", Hint("queue")) if first else None
         began = loop.time()
         try:
             done = await self._wait(command.id, queue_seconds)

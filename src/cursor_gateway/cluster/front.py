@@ -101,11 +101,11 @@ class RemoteHost:
         """A runner checks it when the run starts."""
 
     async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=await self._front.named_volume(workspace))
+        to = Receiver(volume=self._front.named_volume(workspace))
         return await self._front.call(to, Host.files, owner, workspace, query, limit)
 
     async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=await self._front.named_volume(query))
+        to = Receiver(volume=self._front.named_volume(query))
         return await self._front.call(to, Host.folders, owner, query, limit)
 
     async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
@@ -192,7 +192,7 @@ class Front:
         if run.state != "running":
             continuation = await stored_continuation(self.store, id, asker.owner)
             needs = list(continuation.needs) if continuation is not None else []
-        volume, run_id = await self._cluster.volume_of(run.conversation_id, asker.owner), new_run_id()
+        volume, run_id = await self._volume_of(run.conversation_id, asker.owner), new_run_id()
         to = Receiver(asker.owner, run, volume, dedupe=f"answer to {id}", starts=run_id, needs=needs)
         try:
             outcome = await self._ask(AnswerCommand(id, asker, given), to)
@@ -225,7 +225,7 @@ class Front:
         return await self.call(Receiver(owner, run), RunService.cancel, id, owner)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
-        volume = await self._cluster.volume_of(conversation_id, owner)
+        volume = await self._volume_of(conversation_id, owner)
         if volume is None:
             return "unknown"
         running = [run for run in await self.store.runs_of(conversation_id, owner) if run.state == "running"]
@@ -288,7 +288,7 @@ class Front:
             sources=[],
             running=sum(member.busy for member in runners),
             limit=sum(member.capacity for member in runners),
-            problem=self.store.health.problem or ("" if self._cluster.is_listening else _NOT_LISTENING),
+            problem=self.store.health.problem or ("" if self._cluster.hints.is_listening else _NOT_LISTENING),
         )
 
     def figures(self) -> list[Figure]:
@@ -423,13 +423,16 @@ class Front:
         if (run_id := request.follows or (id if id is not None and id.startswith("chat_") else None)) is not None:
             run = await self.store.run(run_id, request.owner)
             id = run.conversation_id if run is not None else id
-        if id is not None and (known := await self._cluster.volume_of(id, request.owner)):
+        if id is not None and (known := await self._volume_of(id, request.owner)):
             return known
-        return await self.named_volume(request.workspace)
+        return self.named_volume(request.workspace)
 
-    async def named_volume(self, workspace: str | None) -> str | None:
+    async def _volume_of(self, conversation_id: str, owner: str) -> str | None:
+        """None: there is no such conversation."""
+        found = await self.store.conversation(conversation_id, owner)
+        return found.volume if found is not None else None
+
+    def named_volume(self, workspace: str | None) -> str | None:
         """The volume at the beginning of a path. Its runner may have left before this process joined."""
         volume = (workspace or "").partition("/")[0]
-        if volume in self._members.volumes:
-            return volume
-        return volume if volume and await self._cluster.has_had(volume) else None
+        return volume if volume and self._members.has_had(volume) else None

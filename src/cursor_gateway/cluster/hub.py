@@ -252,4 +252,4 @@ class Hub:
                 await asyncio.sleep(_REPORT_SECONDS)
                 continue
             log.reported = count
-            self._cluster.hint(record.instance, Hint("watchers", [record.id]))
+            self._cluster.hints.send(record.instance, Hint("watchers", [record.id]))

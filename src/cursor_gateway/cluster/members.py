@@ -19,7 +19,7 @@ from cursor_gateway.errors import ConversationBusy, GatewayError, RunnerLost, St
 from cursor_gateway.runs.handle import end_claimed_run
 from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.store.base import Lease, RunRecord, Store
-from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Hint, Member
+from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Heartbeat, Hint, Member
 from cursor_gateway.store.health import Figure
 
 _FORGET_SECONDS = 60.0  # between two removals of old commands
@@ -56,6 +56,7 @@ class Members:
         self.labels = {frozenset(own.labels)}  # also of all members so far, of each its own
         self.takeovers = self.times_removed = 0
         self.stored: Figures | None = None  # as of the last look
+        self.heartbeat: Heartbeat | None = None  # when it has joined
         self.removed: Callable[[], Awaitable[None]] = _nothing  # awaited when others considered this process dead
         self.cut_off: Callable[[], None] = lambda: None  # called while the database does not take its beats
         self.busy: Callable[[], int] = lambda: 0
@@ -82,6 +83,10 @@ class Members:
     def lag(self) -> float:
         """Seconds since the event loop was seen turning."""
         return monotonic() - self._turned_at
+
+    def has_had(self, volume: str) -> bool:
+        """Whether a member has this volume, or had it, even before this process joined."""
+        return volume in self.volumes or (self.stored is not None and volume in self.stored.volumes)
 
     def has(self, id: str) -> bool:
         return any(member.id == id for member in self.known)
@@ -113,26 +118,27 @@ class Members:
     async def join(self) -> None:
         """Raises `StoreUnavailable`, `OSError`."""
         if self._agents is not None:
-            self._agents.join(await self._cluster.identity(), self.own.id, self.absent)
+            self._agents.join((await self._cluster.figures()).cluster_id, self.own.id, self.absent)
         await self._cluster.join(self.own)
         loop = asyncio.get_running_loop()
         self._tick(loop)
-        self._cluster.start_beating(
+        self.heartbeat = self._cluster.beat(
             self.own.id,
             self.timing.beat_seconds,
             lambda: monotonic() - self._turned_at < self.timing.lease_seconds,
             lambda: _call(loop, self._was_removed),
         )
         await self.look()
-        await self._check_connections()
+        self.stored = await self._cluster.figures()
+        self._check_connections(self.stored)
         self._tasks.append(loop.create_task(self._sweep(), name="sweep"))
 
-    async def _check_connections(self) -> None:
-        needed, most = await self._cluster.connections()
-        if needed > most:
+    def _check_connections(self, stored: Figures) -> None:
+        if stored.connections > stored.max_connections:
             self._warn(
-                f"the {len(self.known)} processes of this cluster may open {needed} connections to the database, which "
-                f"allows {most}; raise `max_connections` of the database, or stop some processes"
+                f"the {len(self.known)} processes of this cluster may open {stored.connections} connections to the "
+                f"database, which allows {stored.max_connections}; raise `max_connections` of the database, or stop "
+                "some processes"
             )
 
     async def leave(self) -> None:
@@ -142,7 +148,8 @@ class Members:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks)
-        await asyncio.to_thread(self._cluster.stop_beating)
+        if self.heartbeat is not None:
+            await asyncio.to_thread(self.heartbeat.stop)
         with suppress(StoreUnavailable):
             await self._cluster.leave(self.own.id)
 
@@ -150,14 +157,14 @@ class Members:
         """Takes no new work from now on."""
         self.own = replace(self.own, is_draining=True)
         with suppress(StoreUnavailable):
-            await self._cluster.set_draining(self.own.id)
+            await self._cluster.set_member(self.own.id, is_draining=True)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
         self._turned_at = monotonic()
-        is_silent = self._cluster.beat_age > _SILENT * self.timing.beat_seconds + _SILENT_SECONDS
+        is_silent = self.beat_age > _SILENT * self.timing.beat_seconds + _SILENT_SECONDS
         if is_silent and not self._store.health.is_failing:  # a call may hang for longer
             self._store.health.failed("write", StoreUnavailable(_NO_BEATS))
-        if self._cluster.beat_age > _CUT_OFF * self.timing.lease_seconds:
+        if self.beat_age > _CUT_OFF * self.timing.lease_seconds:
             self.cut_off()
         self._ticking = loop.call_later(self.timing.beat_seconds, self._tick, loop)
 
@@ -190,7 +197,7 @@ class Members:
             Figure("cluster_beat_age_seconds", "Time since this process's last stored heartbeat.", self.beat_age),
             Figure("cluster_takeovers", "Dead processes whose runs were ended here.", self.takeovers, is_total=True),
             Figure("cluster_fenced", "Times that this process was considered dead.", self.times_removed, is_total=True),
-            Figure("cluster_listening", "0 while notifications do not arrive.", int(self._cluster.is_listening)),
+            Figure("cluster_listening", "0 while notifications do not arrive.", int(self._cluster.hints.is_listening)),
         ]
         if (stored := self.stored) is None:
             return found
@@ -223,7 +230,7 @@ class Members:
 
     @property
     def beat_age(self) -> float:
-        return self._cluster.beat_age
+        return 0.0 if self.heartbeat is None else self.heartbeat.age
 
     @property
     def holds_its_runs(self) -> bool:
@@ -267,13 +274,12 @@ class Members:
             await asyncio.sleep(self.timing.beat_seconds)
             try:
                 await self.look()
-                absent = await self._cluster.absent_runners()
                 self.stored = await self._cluster.figures()
                 await self._report_busy()
             except StoreUnavailable:
                 self._liveness.failed()
                 continue
-            for id, beat in self._dead(absent).items():
+            for id, beat in self._dead(self.stored.absent).items():
                 with suppress(StoreUnavailable):
                     await self._take_over(id, beat, self.stored.server)
             if monotonic() - self._forgot_at > _FORGET_SECONDS:
@@ -306,7 +312,7 @@ class Members:
 
     async def _report_busy(self) -> None:
         if (busy := self.busy()) != self.own.busy:
-            await self._cluster.set_busy(self.own.id, busy)
+            await self._cluster.set_member(self.own.id, busy=busy)
             self.own = replace(self.own, busy=busy)
 
     async def _take_over(self, id: str, beat: int | None, server: str = "") -> None:
@@ -319,7 +325,7 @@ class Members:
             self._warn(f"process {id} is considered dead; its {len(runs)} runs are ended")
         for run in runs:
             await self._end(run)
-        self._cluster.hint("", Hint("queue"))
+        self._cluster.hints.send("", Hint("queue"))
 
     async def end(self, run: RunRecord, why: GatewayError = _LOST) -> bool:
         """Ends a run that no process has. False: a process has it now, or it has ended. Raises `StoreUnavailable`."""
@@ -331,7 +337,7 @@ class Members:
         with suppress(GatewayError):  # it is absent, and looked for again
             is_ended = await end_claimed_run(self._store, Lease(run.id, run.epoch), run, why, self._now_ms())
             for member in self.known:
-                self._cluster.hint(member.id, Hint("run", [run.id]))
+                self._cluster.hints.send(member.id, Hint("run", [run.id]))
         return is_ended
 
 

@@ -70,13 +70,13 @@ class Node:
         if self.runner is not None:
             await self.runner.close()
         await self.members.leave()
-        await self._cluster.close()
+        await self._cluster.hints.close()
 
     async def _listen(self) -> None:
         """For ever: without hints, everything takes a second or two longer."""
         while True:
             try:
-                async with aclosing(self._cluster.hints(self.members.own_id)) as hints:
+                async with aclosing(self._cluster.hints.listen(self.members.own_id)) as hints:
                     async for hint in hints:
                         self._try(hint)
             except Exception as error:  # noqa: BLE001 -- whatever it is, it must not end all hints

@@ -136,7 +136,7 @@ class Runner:
         database did not accept their events for too long. No other process would end them, because this one is alive.
         Returns new suspects.
         """
-        stored = await self._cluster.runs_of(self._members.own_id)
+        stored = await self._service.store.unfinished_runs(self._members.own_id)
         beginning = {command.run_id for command in self._deciding.values()}
         lost = [run for run in stored if self._runs.find(run.id, run.owner) is None and run.id not in beginning]
         for run in lost:
@@ -185,7 +185,7 @@ class Runner:
             self._working.pop(claimed.id, None)
             if not isinstance(outcome, _DrivenElsewhere):
                 hinted = hinted_outcome(claimed.id, outcome) if is_stored else claimed.id
-                self._cluster.hint(claimed.front, Hint("outcome", [hinted]))
+                self._cluster.hints.send(claimed.front, Hint("outcome", [hinted]))
         finally:
             self._deciding.pop(claimed.id, None)
             if self._may_be_more:
@@ -197,11 +197,11 @@ class Runner:
         try:
             if isinstance(outcome, _DrivenElsewhere):
                 await self._cluster.release(claimed.id, claimed.epoch, outcome.member)
-                self._cluster.hint(outcome.member, Hint("queue"))
+                self._cluster.hints.send(outcome.member, Hint("queue"))
                 return False
             if is_refused and claimed.takes_place:  # another runner can start it
                 await self._cluster.release(claimed.id, claimed.epoch)
-                self._cluster.hint("", Hint("queue"))
+                self._cluster.hints.send("", Hint("queue"))
                 return False
             return await self._cluster.finish(claimed.id, claimed.epoch, encode(outcome))
         except StoreUnavailable:
@@ -329,7 +329,7 @@ class Runner:
     def _written(self, run_id: str, last: int) -> None:
         """After a commit."""
         for front in self._fronts.get(run_id, ()):
-            self._cluster.hint(front, Hint("run", [run_id]))
+            self._cluster.hints.send(front, Hint("run", [run_id]))
 
     async def _count(self) -> None:
         by_id = {run.id: run for run in self._runs.all}

@@ -1,7 +1,7 @@
 """Show a run in a terminal, live.
 
 What is finished is printed once and belongs to the scrollback. Only what is under way is drawn again
-and again, at the bottom, in a region that is never taller than the screen: the end of the open text
+and again, at the bottom, in a region that is about half as tall as the screen: the end of the open text
 and one line for each running tool. A delta costs an append; drawing is paid per frame.
 """
 
@@ -9,7 +9,6 @@ from typing import Self, TextIO
 
 from msgspec import UNSET, Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
-from rich.live import Live
 from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
@@ -47,6 +46,7 @@ from cursor_gateway.render.cards import (
 from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
+from cursor_gateway.render.live_region import LiveRegion
 from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
@@ -57,6 +57,7 @@ _PREVIEW = 6_000  # characters of the open text that a frame draws at most
 _RUNNING_LINES = 6
 _OUTPUT_LINES = 3  # of a running command's output
 _OUTPUT_KEPT = 2_000  # characters of it
+_WONDERING_SECONDS = 3
 
 _THEME = Theme(
     {
@@ -141,6 +142,7 @@ class _Region:
     def __init__(self) -> None:
         self.prose: _Prose | None = None
         self.running: dict[str, Text] = {}
+        self.began: dict[str, float] = {}  # when the running ones were first drawn; "": the first frame
         self.output = "", ""  # the command that wrote last, and the end of what it wrote
         self.state = "waiting for the agent"
         self.last: str | None = None  # what was printed last; None: nothing yet
@@ -149,11 +151,14 @@ class _Region:
         self.prose, self.running, self.output, self.state = None, {}, ("", ""), ""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        prose, running = self.prose, list(self.running.values())
-        frame = _SPINNER[int(console.get_time() * _FRAMES_PER_SECOND) % len(_SPINNER)]
+        prose, running, now = self.prose, list(self.running.items()), console.get_time()
+        frame = _SPINNER[int(now * _FRAMES_PER_SECOND) % len(_SPINNER)]
         if not running and prose is None and self.state:
-            running = [Text(self.state, "dim")]
-        below = [Headline(Text.assemble((f"{frame} ", "yellow"), line)) for line in running[:_RUNNING_LINES]]
+            running = [("", Text(self.state, "dim"))]
+        below = [
+            Headline(Text.assemble((f"{frame} ", "yellow"), line), self._lasting(id, now))
+            for id, line in running[:_RUNNING_LINES]
+        ]
         if len(running) > _RUNNING_LINES:
             below.append(Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
         lines = split_lines(visible_output(self.output[1]).rstrip("\n"))[-_OUTPUT_LINES:]
@@ -161,13 +166,19 @@ class _Region:
         if self.last is not None and (below or prose) and (prose is None or prose.id != self.last):
             yield ""
         if prose is not None:
-            room = max(console.size.height - len(below) - 4, 1)
+            # Half of the screen: in a window of half the width it takes twice as much, and scrolled away it would stay.
+            room = max(console.size.height // 2 - len(below), 1)
             for line in console.render_lines(_preview(prose, room), options, pad=False)[-room:]:
                 yield from line
                 yield Segment.line()
             if below:
                 yield ""
         yield from below
+
+    def _lasting(self, id: str, now: float) -> Text:
+        """How long, once one begins to wonder; and for the whole, how to stop it."""
+        seconds = int(now - self.began.setdefault(id, now))
+        return Text(f"{seconds} s{'' if id else ' · Ctrl-C stops'}" if seconds >= _WONDERING_SECONDS else "", "dim")
 
 
 def _preview(prose: _Prose, room: int) -> RenderableType:
@@ -191,15 +202,7 @@ class TerminalView:
         self._console = console
         self._plain = not console.is_terminal
         self._region = _Region()
-        self._live = Live(
-            self._region,
-            console=console,
-            refresh_per_second=_FRAMES_PER_SECOND,
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            vertical_overflow="crop",
-        )
+        self._live = LiveRegion(console, self._region, _FRAMES_PER_SECOND)
         self._checklist = Checklist()
         self._tool_names: dict[str, str] = {}
 
@@ -305,8 +308,6 @@ class TerminalView:
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
         """After an empty line, unless the last one had the same `together`: lines of one text, or tool calls."""
-        # It goes above what is in progress; a refresh meanwhile would count its lines from the wrong place.
-        with self._live._lock:
-            last, self._region.last = self._region.last, together
-            apart = last is not None and (not together or together != last)
-            self._console.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
+        last, self._region.last = self._region.last, together
+        apart = last is not None and (not together or together != last)
+        self._live.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)

@@ -43,11 +43,11 @@ from cursor_gateway.store.base import (
     TitleChange,
     Written,
 )
-from cursor_gateway.store.titles import made_title, title_of
+from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
 _PAUSE_MS = 1000  # between two tries: each may wait for another process's lock
-_BEGIN_SECONDS = 0.02  # until a run whose agent has written nothing is entered into the store
+_BEGIN_SECONDS = 0.1  # until a run whose agent has written nothing is entered into the store
 _KEPT_EVENTS, _KEPT_BYTES = 2048, 500_000  # for readers that are nearly up to date
 _POLL_SECONDS = 0.25  # a run that another gateway drives
 _NO_END = "This answer is damaged: its end is missing. Restart the gateway to recover what can be read, or delete it."

@@ -20,6 +20,7 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
 )
+from cursor_gateway.model.health import Health
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
@@ -31,8 +32,7 @@ from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.changes import WorkspaceFiles, WorkspaceFolders
-from cursor_gateway.server.models import CodexModel, ModelEntry, ModelList, ModelPage
-from cursor_gateway.server.operations import Health
+from cursor_gateway.server.models import CodexModel, ListedModel, ModelList, ModelPage
 
 _ABOUT = """\
 Cursor's agent over HTTP. The agent works in a folder on the gateway's machine. Its answers are ordered lists of typed \
@@ -150,7 +150,7 @@ def own_schemas() -> dict[str, Json]:
         PermissionList,
     ]
     return read_schemas([ConversationChange, RevertRequest, KeepRequest, CommitRequest], {}) | written_schemas(
-        replies, {}, names={"ModelEntry": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
+        replies, {}, names={"ListedModel": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
     )
 
 
@@ -377,7 +377,7 @@ def _workspace() -> dict[str, Json]:
 
 def _models() -> dict[str, Json]:
     model: Json = msgspec.to_builtins(
-        ModelEntry(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
+        ListedModel(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
     )
     codex = CodexModel(slug="auto", display_name="Auto", description="Auto, by Cursor", priority=0)
     models = {

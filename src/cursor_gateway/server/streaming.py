@@ -32,7 +32,7 @@ from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_service import RunRequest, RunService
-from cursor_gateway.server.bodies import UnreadReplies
+from cursor_gateway.server.bodies import SMALL, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
@@ -154,8 +154,11 @@ class EventStream:
                 data = self._encoder.keep_alive()
             step.clear()  # while the client does not read, only the encoded form is in memory
             if data or is_last or not is_begun:  # the head is sent at once, even without content
-                with self._reading.unread.holding(self._run.owner, data) as data:
+                if len(data) <= SMALL:
                     await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+                else:
+                    with self._reading.unread.holding(self._run.owner, data) as data:
+                        await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:

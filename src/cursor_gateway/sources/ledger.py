@@ -25,6 +25,7 @@ import signal
 import stat
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -41,6 +42,7 @@ _AGENTS, _ENDED = "agents", "ended-"
 _TOKEN = "token"
 _NOTE_SECONDS = 0.1  # a look takes 50 µs
 _MOST_SPARE = 64
+_COARSE_NS = 20_000_000  # of a file system's clock: a folder may change again in this time without any sign
 _NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _WAIT = "trap '' HUP INT TERM; read -r closed || exec \"$@\""  # a script
 _PASSED_ON = ("PATH", "PYTHONPATH", "PYTHONHOME")
@@ -76,6 +78,7 @@ class Ledger:
         self._spare: list[str] = []  # files of agents that have ended
         self._entries: dict[int, str] = {}  # process group -> file
         self._locks: list[int] = []
+        self._alone_since: list[int] = []  # when the folders of gateways changed last, if only this one is in them
         self._watchdog: Watchdog | None = None
 
     def open(self) -> None:
@@ -169,9 +172,15 @@ class Ledger:
     def _is_alone(self) -> bool:
         places = (self._all,) if self._registry is None else (self._all, self._registry)
         try:
-            return all(name == self.folder.name for place in places for name in os.listdir(place))
+            changed = [os.stat(place).st_mtime_ns for place in places]
+            if changed == self._alone_since:
+                return True
+            is_alone = all(name == self.folder.name for place in places for name in os.listdir(place))
         except OSError:
             return False
+        if is_alone and max(changed) < time.time_ns() - _COARSE_NS:
+            self._alone_since = changed
+        return is_alone
 
     def others(self) -> list[OtherGateway]:
         """The other members of clusters on this machine, whether they are alive or not."""

@@ -70,15 +70,10 @@ class ContextSize:
         self._sizes += [self._size] * began
 
 
-def tool_tokens(action: Action) -> int:
-    """The tokens that a finished call adds: the model's arguments and the tool's result."""
+def tool_tokens(action: Action) -> tuple[int, int]:
+    """The tokens that the model wrote to make a call, and those of its result."""
     arguments, results = _texts(action)
-    return sum(map(estimate_tokens_by_sample, arguments + results))
-
-
-def argument_tokens(action: Action) -> int:
-    """The tokens that the model wrote to make a call."""
-    return sum(map(estimate_tokens_by_sample, _texts(action)[0]))
+    return sum(map(estimate_tokens_by_sample, arguments)), sum(map(estimate_tokens_by_sample, results))
 
 
 def _texts(action: Action) -> tuple[list[str], list[str]]:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Action, RunFailed, RunFinished, TokenCounts
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.stages.context_size import ContextSize, argument_tokens, tool_tokens
+from cursor_gateway.stages.context_size import ContextSize, tool_tokens
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- turns ------------------------------------------------------------------------------------------
@@ -81,8 +81,8 @@ class RunUsage:
         self._agent_output, self._is_whole = 0, True
 
     def tool_ended(self, action: Action) -> None:
-        self._context.grow(self._take_output() + tool_tokens(action), self._turns.count)
-        arguments = argument_tokens(action)
+        arguments, result = tool_tokens(action)
+        self._context.grow(self._take_output() + arguments + result, self._turns.count)
         self._run_output += arguments
         self._agent_output += arguments
 
@@ -101,7 +101,7 @@ class RunUsage:
 
     def paused(self, open_calls: Iterable[Action], *, ends_reply: bool) -> Usage:
         """Of the reply so far, which contains the arguments of the open calls."""
-        asked = sum(map(argument_tokens, open_calls))
+        asked = sum(tool_tokens(action)[0] for action in open_calls)
         used = self._estimated_reply(asked)
         if ends_reply:
             # The arguments are added when the calls end; but they are part of this reply, not of the next.

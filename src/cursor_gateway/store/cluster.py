@@ -12,7 +12,7 @@ then the run is its outcome.
       ▲  │ withdraw ─────────────────────▶ │
       └──┴── take_over of its runner ◀─────┘ (only from claimed)
 
-**Hints.** `hints` may lose or repeat any hint, so processes that need them also poll every few seconds.
+**Hints.** `Hints` may lose or repeat any hint, so processes that need them also poll every few seconds.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
@@ -124,6 +124,13 @@ class Hint(Struct, frozen=True):
 
 
 class Figures(Struct, frozen=True, kw_only=True):
+    """Of the whole cluster, and of this process."""
+
+    cluster_id: str  # no other database has the same
+    volumes: Sequence[str]  # that members have, or had
+    absent: Sequence[str]  # ids that have running runs or claimed commands but are no longer members
+    connections: int  # that all members may open
+    max_connections: int  # that the database allows
     queue_seconds: float  # how long the oldest command waits for a runner
     notification_queue: float  # how full PostgreSQL's queue of notifications is, from 0 to 1
     commits: int  # of events, by this process
@@ -137,55 +144,60 @@ class Figures(Struct, frozen=True, kw_only=True):
     losses: int  # times that this process found it unavailable, even if a retry succeeded
 
 
+class Heartbeat(Protocol):
+    @property
+    def age(self) -> float:
+        """Seconds since the database took the last beat."""
+        ...
+
+    def stop(self) -> None:
+        """Waits for a beat that is under way."""
+        ...
+
+
+class Hints(Protocol):
+    @property
+    def is_listening(self) -> bool:
+        """Whether hints arrive."""
+        ...
+
+    def send(self, to: str, hint: Hint) -> None:
+        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost."""
+        ...
+
+    def listen(self, member: str) -> AsyncGenerator[Hint, None]:
+        """For this member. Never ends. Starts with `all`, and again after each reconnection."""
+        ...
+
+    async def close(self) -> None: ...
+
+
 class ClusterStore(Protocol):
     """All methods may raise `StoreUnavailable`."""
+
+    hints: Hints
 
     def on_written(self, call: Callable[[str, int], None]) -> None:
         """Calls it after each commit of events, with a run's id and the number of its last event."""
         ...
 
-    async def close(self) -> None: ...
-
-    async def figures(self) -> Figures:
-        """Of the whole cluster, and of this process."""
-        ...
+    async def figures(self) -> Figures: ...
 
     # --- members ------------------------------------------------------------------------------------
 
-    async def connections(self) -> tuple[int, int]:
-        """How many connections all members may open, and how many the database allows."""
-        ...
-
-    async def identity(self) -> str:
-        """Of the cluster; no other database has the same."""
-        ...
-
     async def join(self, member: Member) -> None: ...
 
-    def start_beating(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> None:
+    def beat(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> Heartbeat:
         """From a thread of its own, while `turns` is true. `missed` is called there if the member was removed."""
-        ...
-
-    def stop_beating(self) -> None: ...
-
-    @property
-    def beat_age(self) -> float:
-        """Seconds since the database took the last beat."""
         ...
 
     async def leave(self, id: str) -> None: ...
 
-    async def set_draining(self, id: str) -> bool:
-        """False: there is no such member."""
+    async def set_member(self, id: str, *, is_draining: bool | None = None, busy: int | None = None) -> bool:
+        """None leaves it as it is. False: there is no such member."""
         ...
-
-    async def set_busy(self, id: str, busy: int) -> None: ...
 
     async def members(self) -> list[Member]: ...
-
-    async def absent_runners(self) -> list[str]:
-        """Ids that have running runs or claimed commands but are no longer members."""
-        ...
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
@@ -202,10 +214,6 @@ class ClusterStore(Protocol):
     async def resume_run(self, claim: Claim, instance: str) -> RunRecord | None:
         """Gives a run that waits to be resumed to the member that has claimed its command: with a new epoch. None: the
         claim does not hold any more, or the run has ended."""
-        ...
-
-    async def runs_of(self, id: str) -> list[RunRecord]:
-        """The running runs of a member."""
         ...
 
     # --- commands -----------------------------------------------------------------------------------
@@ -260,14 +268,6 @@ class ClusterStore(Protocol):
         """
         ...
 
-    async def has_had(self, volume: str) -> bool:
-        """Whether a member has this volume, or had it."""
-        ...
-
-    async def volume_of(self, conversation_id: str, owner: str) -> str | None:
-        """None: there is no such conversation."""
-        ...
-
     async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:
         """Conversations whose runs wait, each with the id of a call that it waits for."""
         ...
@@ -275,18 +275,3 @@ class ClusterStore(Protocol):
     async def watch(self, watchers: Watchers) -> None: ...
 
     async def watchers(self, run_ids: Collection[str]) -> list[Watchers]: ...
-
-    # --- hints --------------------------------------------------------------------------------------
-
-    def hint(self, to: str, hint: Hint) -> None:
-        """Sends a hint to a member, or with an empty name to all runners. Returns at once; the hint may be lost."""
-        ...
-
-    @property
-    def is_listening(self) -> bool:
-        """Whether hints arrive."""
-        ...
-
-    def hints(self, member: str) -> AsyncGenerator[Hint, None]:
-        """For this member. Never ends. Starts with `all`, and again after each reconnection."""
-        ...

@@ -5,34 +5,145 @@ adds how its statements are executed, and the parts in which its SQL differs.
 """
 
 import asyncio
+import base64
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, TypeVar
+from functools import cache
+from importlib import resources
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
+from msgspec import UNSET, Meta, Struct
+from msgspec.structs import asdict
 
-from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.errors import HistoryDamaged, InvalidRequest, StoreUnavailable
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.store.archive import CONVERSATION_COLUMNS, RUN_COLUMNS
 from cursor_gateway.store.base import (
     PAGE_BYTES,
+    Behind,
     ConversationPage,
     ConversationRecord,
     EventPage,
+    Fenced,
     FoundConversation,
     HistoryLimits,
     IdempotentRun,
+    Lease,
     MessageRecord,
+    NewRun,
+    RunEnd,
     RunRecord,
     Store,
     StoreUpkeep,
 )
-from cursor_gateway.store.cursors import START, ByRun, ByTime, decode_cursor, encode_cursor
-from cursor_gateway.store.search import query_words
-from cursor_gateway.store.titles import title_of
+from cursor_gateway.store.texts import made_title, query_words, title_of
+
+# --- conversations as rows, to be copied from one engine to another ---------------------------------
+
+CONVERSATION_COLUMNS = (
+    *("id", "owner", "title", "workspace", "mode", "model", "created_ms", "updated_ms", "session_id"),
+    *("fingerprint", "pinned", "client"),
+)
+RUN_COLUMNS = (
+    *("id", "instance", "epoch", "state", "model", "mode", "created", "fences", "include", "started_ms"),
+    *("first_event_ms", "ended_ms", "prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens"),
+    *("estimated", "failure_code", "tool_uses", "needs_decision"),
+)
+MESSAGE_COLUMNS = ("number", "role", "text", "run", "created_ms", "images")
+REPLY_COLUMNS = ("owner", "key", "body_hash", "created_ms", "after")
+REQUEST_COLUMNS = ("after", "data")
+
+Row: TypeAlias = Sequence[Any]
+ArchivedBatch: TypeAlias = tuple[
+    int, int, bytes
+]  # the number of its first event, their count, and `batches.encode`d events
+
+
+class ArchivedRun(Struct, frozen=True):
+    key: int
+    row: Row
+    text: str  # the text that a search finds it by
+    replies: Sequence[Row]
+    requests: Sequence[Row]
+    batches: Callable[[], Iterator[ArchivedBatch]]  # may be many megabytes
+
+
+class ArchivedConversation(Struct, frozen=True):
+    row: Row
+    messages: Sequence[Row]
+    runs: Sequence[ArchivedRun]
+
+    @property
+    def is_running(self) -> bool:
+        state = RUN_COLUMNS.index("state")
+        return any(run.row[state] == "running" for run in self.runs)
+
+
+# --- places in a list, as opaque cursors ------------------------------------------------------------
+
+MOST = 2**62  # an engine's integers have 64 bits
+
+_Number = Annotated[int, Meta(ge=0, le=MOST)]
+
+
+class ByTime(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in the list: the last conversation of a page."""
+
+    updated_ms: _Number
+    id: str
+
+
+class ByRun(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A place in search results."""
+
+    top: _Number  # the newest run of the first page, so that later runs do not shift the other pages
+    last: _Number  # the last run of this page
+
+
+START = ByRun(MOST, MOST)
+
+_Place = TypeVar("_Place")
+
+
+def encode_cursor(place: ByTime | ByRun) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str, kind: type[_Place]) -> _Place:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)), type=kind)
+    except ValueError as error:
+        raise InvalidRequest(
+            "This is not a cursor; use `next` of the previous page, or leave `before` out.",
+            param="before",
+        ) from error
+
+
+# --- migrations: numbered scripts in an engine's folder `migrations` --------------------------------
+
+
+class Migration(Struct, frozen=True):
+    number: int
+    name: str
+    script: str
+
+
+@cache
+def migrations_of(package: str) -> tuple[Migration, ...]:
+    """Numbered from 1 without a gap, so the last number is their count."""
+    files = [file for file in resources.files(package).joinpath("migrations").iterdir() if file.name.endswith(".sql")]
+    found = []
+    for expected, file in enumerate(sorted(files, key=lambda file: file.name), start=1):
+        number, _, name = file.name.removesuffix(".sql").partition("_")
+        assert int(number) == expected, file.name
+        found.append(Migration(expected, name.replace("_", " "), file.read_text(encoding="utf-8")))
+    return tuple(found)
+
+
+# --- statements -------------------------------------------------------------------------------------
 
 _A = TypeVar("_A")
 _T = TypeVar("_T")
@@ -129,6 +240,68 @@ def conversation_of(row: dict[str, Any]) -> ConversationRecord:
 
 def message_of(row: dict[str, Any]) -> MessageRecord:
     return msgspec.convert({**row, "images": row["images"].split()}, MessageRecord)
+
+
+# --- what every engine writes about a run -----------------------------------------------------------
+
+
+class RunPosition(NamedTuple):
+    """How far a run is."""
+
+    run: int  # keys
+    conversation: int
+    epoch: int
+    state: str
+    last: int  # the number of the last event
+
+
+def check_lease(
+    lease: Lease, row: Sequence[Any] | None, first_number: int, events: Sequence[DocumentEvent]
+) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
+    """Where the run is, and the first of the events, which are stored already: they must equal the stored ones, or the
+    log would lose its end. `row` has the fields of a `RunPosition`; None: there is no such run."""
+    if row is None:
+        return Fenced("deleted")
+    place = RunPosition._make(row)
+    if place.epoch != lease.epoch:
+        return Fenced("claimed")
+    repeated = place.last + 1 - first_number
+    return Behind(place.last) if repeated < 0 else (place, events[:repeated])
+
+
+def open_calls(events: Sequence[DocumentEvent]) -> list[str]:
+    """The ids of the calls that `Paused` events wait for."""
+    paused = [event.envelope.metadata for event in events if isinstance(event, Paused)]
+    return [call.tool_call_id for one in paused for call in one.waiting_for or ()]
+
+
+def begin_values(new: NewRun) -> dict[str, Any]:
+    """Named like the fields of `NewRun`."""
+    return {
+        **asdict(new),
+        "title": made_title(new.messages),
+        "include": msgspec.json.encode(sorted(new.include)).decode(),
+        "key": None if new.idempotency is None else new.idempotency.key,
+        "hash": "" if new.idempotency is None else new.idempotency.body_hash,
+        "now": new.started_ms,
+    }
+
+
+def end_values(end: RunEnd) -> dict[str, Any]:
+    """Named like the fields of `RunEnd`, `Envelope`, `Usage` and, with `_title`, `TitleChange`."""
+    usage = {name: None if value is UNSET else value for name, value in asdict(end.envelope.usage).items()}
+    return {
+        **asdict(end),
+        **usage,
+        "made_title": None if end.title is None else end.title.made,
+        "new_title": None if end.title is None else end.title.new,
+        "state": "completed" if end.envelope.status == "completed" else "error",
+        "model": end.envelope.model,
+        "now": end.ended_ms,
+    }
+
+
+# --- calls ------------------------------------------------------------------------------------------
 
 
 class SqlStore(Store, StoreUpkeep, ABC):

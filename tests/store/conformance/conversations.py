@@ -27,7 +27,7 @@ from cursor_gateway.store.base import (
     TitleChange,
 )
 from cursor_gateway.store.sql import SqlStore
-from cursor_gateway.store.titles import made_title
+from cursor_gateway.store.texts import made_title
 from tests.stages.test_search_tokens import matches
 from tests.store.conformance.law import (
     all_pages,

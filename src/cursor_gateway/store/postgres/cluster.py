@@ -3,8 +3,7 @@
 As in `store.py`, work may be repeated when its connection is lost, so it first checks what is already stored.
 """
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from time import monotonic
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import asdict
@@ -17,7 +16,8 @@ from cursor_gateway.store.cluster import (
     ClaimedCommand,
     CommandDone,
     Figures,
-    Hint,
+    Heartbeat,
+    Hints,
     LogHead,
     Member,
     NewCommand,
@@ -28,8 +28,7 @@ from cursor_gateway.store.cluster import (
 )
 from cursor_gateway.store.postgres import writing
 from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, PostgresConnection, rows_of
-from cursor_gateway.store.postgres.heartbeat import Heartbeat
-from cursor_gateway.store.postgres.hints import HintListener, HintSender
+from cursor_gateway.store.postgres.signals import PostgresHeartbeat, PostgresHints
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore
 from cursor_gateway.store.sql import UNREADABLE, UNREADABLE_PART, run_of
 
@@ -46,6 +45,9 @@ _ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name)
 _MEMBERS = """
     SELECT id, role, host, process, volumes, labels, capacity, busy, version, level, beat, draining AS is_draining
     FROM members ORDER BY id
+"""
+_SET_MEMBER = """
+    UPDATE members SET draining = coalesce(%(is_draining)s, draining), busy = coalesce(%(busy)s, busy) WHERE id = %(id)s
 """
 # No member has such an id, so runs that are not ended now are found again, even if the member has rejoined.
 _TAKEN = " (taken over)"
@@ -88,13 +90,15 @@ _ABSENT = f"""
         UNION SELECT front FROM commands WHERE state = 'queued' AND front <> ''
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
-_CONNECTIONS = """
-    SELECT (SELECT count(*) FROM members) AS needed,
-        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer AS most
-"""
 _SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
 _FIGURES = f"""
-    SELECT coalesce((
+    SELECT (SELECT id FROM cluster) AS cluster_id,
+        (SELECT coalesce(array_agg(name), '{{}}') FROM volumes) AS volumes,
+        (SELECT coalesce(array_agg(id), '{{}}') FROM ({_ABSENT}) AS absent) AS absent,
+        (SELECT count(*) FROM members) * {CONNECTIONS} AS connections,
+        current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
+            AS max_connections,
+        coalesce((
             SELECT extract(epoch FROM now() - min(created)) FROM commands WHERE state = 'queued'
         ), 0)::double precision AS queue_seconds,
         pg_notification_queue_usage() AS notification_queue,
@@ -206,15 +210,11 @@ _WAITING = """
 class PostgresCluster:
     def __init__(self, store: PostgresStore) -> None:
         self._store, self._connections = store, store.connections
-        self._sender, self._listener = HintSender(store.url), HintListener(store.url)
-        self._heartbeat: Heartbeat | None = None
+        self._hints = PostgresHints(store.url)
+        self.hints: Hints = self._hints
 
     def on_written(self, call: Callable[[str, int], None]) -> None:
         self._store.written = call
-
-    async def close(self) -> None:
-        self.stop_beating()
-        await self._sender.close()
 
     async def figures(self) -> Figures:
         (found,) = await self._connections.select(_FIGURES)
@@ -226,20 +226,12 @@ class PostgresCluster:
             append_seconds=appender.seconds,
             waiting_bytes=appender.waiting_bytes,
             rewinds=appender.rewinds,
-            reconnections=self._listener.reconnections,
-            skipped_hints=self._listener.skipped,
+            reconnections=self._hints.reconnections,
+            skipped_hints=self._hints.skipped,
             losses=self._connections.losses,
         )
 
     # --- members ------------------------------------------------------------------------------------
-
-    async def identity(self) -> str:
-        (found,) = await self._connections.select("SELECT id FROM cluster")
-        return str(found["id"])
-
-    async def connections(self) -> tuple[int, int]:
-        (found,) = await self._connections.select(_CONNECTIONS)
-        return found["needed"] * CONNECTIONS, found["most"]
 
     async def join(self, member: Member) -> None:
         async def work(connection: PostgresConnection) -> None:
@@ -248,33 +240,17 @@ class PostgresCluster:
 
         await self._connections.transaction(work)
 
-    def start_beating(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> None:
-        self._heartbeat = Heartbeat(self._store.url, id, seconds, turns, missed)
-        self._heartbeat.start()
-
-    def stop_beating(self) -> None:
-        if self._heartbeat is not None:
-            self._heartbeat.stop()
-            self._heartbeat = None
-
-    @property
-    def beat_age(self) -> float:
-        return 0.0 if self._heartbeat is None else monotonic() - self._heartbeat.beat_at
+    def beat(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> Heartbeat:
+        return PostgresHeartbeat(self._store.url, id, seconds, turns, missed)
 
     async def leave(self, id: str) -> None:
         await self._connections.execute("DELETE FROM members WHERE id = %s", [id])
 
-    async def set_draining(self, id: str) -> bool:
-        return await self._connections.execute("UPDATE members SET draining = true WHERE id = %s", [id]) > 0
-
-    async def set_busy(self, id: str, busy: int) -> None:
-        await self._connections.execute("UPDATE members SET busy = %s WHERE id = %s", [busy, id])
+    async def set_member(self, id: str, *, is_draining: bool | None = None, busy: int | None = None) -> bool:
+        return await self._connections.execute(_SET_MEMBER, {"id": id, "is_draining": is_draining, "busy": busy}) > 0
 
     async def members(self) -> list[Member]:
         return [Member(**row) for row in await self._connections.select(_MEMBERS)]
-
-    async def absent_runners(self) -> list[str]:
-        return [row["id"] for row in await self._connections.select(_ABSENT)]
 
     async def take_over(
         self, id: str, beat: int | None, begun: Callable[[str], bytes], server: str = ""
@@ -317,9 +293,6 @@ class PostgresCluster:
             return found[0] if found else None  # also where the answer to the first try was lost
 
         return await self._connections.transaction(work)
-
-    async def runs_of(self, id: str) -> list[RunRecord]:
-        return await self._connections.run(lambda connection: _runs_of(connection, id))
 
     # --- commands -----------------------------------------------------------------------------------
 
@@ -413,14 +386,6 @@ class PostgresCluster:
                     unreadable.add(row["id"])
         return {id: head for id, head in heads.items() if id not in unreadable}
 
-    async def has_had(self, volume: str) -> bool:
-        return await self._connections.execute("SELECT FROM volumes WHERE name = %s", [volume]) > 0
-
-    async def volume_of(self, conversation_id: str, owner: str) -> str | None:
-        volume = "SELECT volume FROM conversations WHERE owner = %s AND id = %s"
-        found = await self._connections.select(volume, [owner, conversation_id])
-        return found[0]["volume"] if found else None
-
     async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:
         found = await self._connections.select(_WAITING, [list(conversation_ids)])
         return [(row["conversation"], row["call"]) for row in found]
@@ -431,18 +396,6 @@ class PostgresCluster:
     async def watchers(self, run_ids: Collection[str]) -> list[Watchers]:
         watchers = "SELECT run_id, member, readers, read_up_to FROM watchers WHERE run_id = ANY(%s)"
         return [Watchers(**row) for row in await self._connections.select(watchers, [list(run_ids)])]
-
-    # --- hints --------------------------------------------------------------------------------------
-
-    def hint(self, to: str, hint: Hint) -> None:
-        self._sender.send(to, hint)
-
-    @property
-    def is_listening(self) -> bool:
-        return self._listener.is_listening
-
-    def hints(self, member: str) -> AsyncGenerator[Hint, None]:
-        return self._listener.listen(member)
 
 
 def _values(member: Member) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
-from cursor_gateway.store.archive import (
+from cursor_gateway.store.postgres import schema, searching
+from cursor_gateway.store.postgres.connections import PostgresConnection
+from cursor_gateway.store.sql import (
     CONVERSATION_COLUMNS,
     MESSAGE_COLUMNS,
     REPLY_COLUMNS,
@@ -18,8 +20,6 @@ from cursor_gateway.store.archive import (
     ArchivedRun,
     Row,
 )
-from cursor_gateway.store.postgres import schema, searching
-from cursor_gateway.store.postgres.connections import PostgresConnection
 
 Restored: TypeAlias = Literal["copied", "known", "running"]
 

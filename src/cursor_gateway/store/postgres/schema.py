@@ -12,8 +12,8 @@ from psycopg import errors
 
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.store.cluster import LEVEL
-from cursor_gateway.store.migrations import Migration, migrations_of
 from cursor_gateway.store.postgres.connections import PostgresConnection, connect, why
+from cursor_gateway.store.sql import Migration, migrations_of
 
 _LOCK = 0x43_47_48_02  # of migrations; CGH and a number
 _VERSIONS = """

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from cursor_gateway.stages import search_tokens
 from cursor_gateway.stages.search_tokens import Query
-from cursor_gateway.store.cursors import ByRun
 from cursor_gateway.store.postgres.connections import PostgresConnection
-from cursor_gateway.store.search import owner_scope, searchable
+from cursor_gateway.store.sql import ByRun
+from cursor_gateway.store.texts import owner_scope, searchable
 
 _SHORT = 2_000  # characters; tokenizing them takes less time than passing them to another thread
 _PART_BYTES = 1_000_000  # of tokens; a tsvector has room for 2^20

@@ -24,21 +24,23 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.cursors import MOST, ByRun
-from cursor_gateway.store.postgres import folding, schema, searching, writing
-from cursor_gateway.store.postgres.appending import AppendBatch, Appender
+from cursor_gateway.store.postgres import events as event_rows
+from cursor_gateway.store.postgres import schema, searching, writing
 from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, rows_of
-from cursor_gateway.store.search import snippet
+from cursor_gateway.store.postgres.events import AppendBatch, Appender
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
     IS_RUNNING,
+    MOST,
     OWN_RUN,
+    ByRun,
     SqlStore,
     conversation_of,
     run_of,
     select_conversations,
     select_runs,
 )
+from cursor_gateway.store.texts import snippet
 
 _SMALLEST_BATCH = 32  # bytes: so a page has at most so many batches
 _DELETE_SLOWLY = "SET LOCAL statement_timeout = '25s'"  # a conversation may have a hundred thousand batches
@@ -56,7 +58,7 @@ _EVENTS_AFTER = f"""
         SELECT first, data, deflated, sum(size) OVER (ORDER BY first) - size AS before
         FROM (
             SELECT first, data, deflated,
-                CASE WHEN deflated THEN {folding.ROW_BYTES} ELSE octet_length(data) END AS size
+                CASE WHEN deflated THEN {event_rows.ROW_BYTES} ELSE octet_length(data) END AS size
             FROM events, ({OWN_RUN}) AS own
             WHERE events.run = own.key AND first >= coalesce(
                 (SELECT max(first) FROM events WHERE events.run = own.key AND first <= :next), 0
@@ -107,7 +109,7 @@ class PostgresStore(SqlStore):
         self.health = self.connections.health
         self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
         self.appender = Appender(self.connections)
-        self._folding = folding.Folding(self.connections)
+        self._folding = event_rows.Folding(self.connections)
 
     async def open(self, now_ms: int) -> str | None:
         """Checks the tables. Optional. Returns no warning.
@@ -188,7 +190,7 @@ class PostgresStore(SqlStore):
         return [
             event
             for row in found
-            for event in folding.decode(row["data"], max(0, next - row["first"]), is_deflated=row["deflated"])
+            for event in event_rows.decode(row["data"], max(0, next - row["first"]), is_deflated=row["deflated"])
         ]
 
     async def unknown_conversations(self, ids: Sequence[str]) -> list[str]:

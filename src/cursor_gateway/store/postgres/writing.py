@@ -27,10 +27,11 @@ from cursor_gateway.store.base import (
     Superseded,
     Written,
 )
-from cursor_gateway.store.postgres import folding, searching
+from cursor_gateway.store.postgres import events as event_rows
+from cursor_gateway.store.postgres import searching
 from cursor_gateway.store.postgres.connections import PostgresConnection
 from cursor_gateway.store.postgres.searching import SearchEntry
-from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -309,7 +310,7 @@ async def _rest(
     place, known = checked
     if known:
         found = await (await connection.execute(_STORED_FROM, [place.run, first_number])).fetchall()
-        stored = [(first, folding.decode(data, is_deflated=deflated)) for first, data, deflated in found]
+        stored = [(first, event_rows.decode(data, is_deflated=deflated)) for first, data, deflated in found]
         batches.check_repeated(first_number, known, stored)
     return place, events[len(known) :]
 

@@ -26,8 +26,17 @@ from typing import NoReturn
 from cursor_gateway.errors import HistoryDamaged, SettingsError, StoreUnavailable
 from cursor_gateway.store.health import Access, StoreHealth
 from cursor_gateway.store.sql import UNREADABLE_PART
-from cursor_gateway.store.sqlite.checking import SQL_ERRORS, described, is_damage, primary_code
-from cursor_gateway.store.sqlite.opening import connect, is_being_recovered, open_database, suspect, update
+from cursor_gateway.store.sqlite.opening import (
+    SQL_ERRORS,
+    connect,
+    described,
+    is_being_recovered,
+    is_damage,
+    open_database,
+    primary_code,
+    suspect,
+    update,
+)
 
 # Seconds to wait for a lock.
 _WRITER_TIMEOUT = 0.1  # short: the event loop is blocked meanwhile

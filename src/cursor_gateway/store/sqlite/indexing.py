@@ -18,10 +18,10 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEnded
 from cursor_gateway.stages.search_tokens import Query, Words, tokens
 from cursor_gateway.store import batches
-from cursor_gateway.store.search import conversation_scope, owner_scope, searchable
 from cursor_gateway.store.sql import UNREADABLE
-from cursor_gateway.store.sqlite.checking import SQL_ERRORS
 from cursor_gateway.store.sqlite.connections import Connections
+from cursor_gateway.store.sqlite.opening import SQL_ERRORS
+from cursor_gateway.store.texts import conversation_scope, owner_scope, searchable
 
 _BYTES_PER_STEP = 30_000  # writers wait during a step
 _RUNS_PER_STEP = 20

@@ -2,10 +2,10 @@
 
 A line is the beginning of the run, a batch of events, or the end of the run. It is written with one call, and visible
 to readers only after that: a process that is killed loses nothing that it has shown. A last line without its end was
-never shown, and does not count. A file that has the run's end is renamed to `<id>.ended.ndjson`, so that other
-processes see it, and soon moves into the database; see `moving.py`.
+never shown, and does not count. A file that has the run's end soon moves into the database; see `moving.py`. Other
+processes see the end from the file's last bytes.
 
-Whoever changes a file holds its lock, for as long as one call takes. A process that takes a run over first writes a
+Whoever changes a file locks it, for as long as one call takes. A process that takes a run over first writes a
 mark into the file, so its writer, which compares the size before each write, writes no more.
 """
 
@@ -27,12 +27,12 @@ from cursor_gateway.store.sql import UNREADABLE
 from cursor_gateway.wire.surrogates import repair_json
 
 FOLDER = "runs"
-SUFFIX, ENDED = ".ndjson", ".ended.ndjson"
-SPARE = ".spare-"  # the beginning of the names of empty files
+SUFFIX = ".ndjson"
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _BATCH = re.compile(rb'\{"first":(\d{1,10}),"count":(\d{1,10}),"events":')
 _CLAIMED = b'{"claimed":true}\n'
+_LAST = b',"is_last":true}\n'  # of a line
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
 _EXISTING = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _LOCK = fcntl.LOCK_EX | fcntl.LOCK_NB
@@ -57,6 +57,7 @@ class _Begin(Struct, frozen=True):
 
 class _End(Struct, frozen=True):
     end: RunEnd
+    is_last: bool = True
 
 
 Line: TypeAlias = EventBatch | NewRun | RunEnd
@@ -91,8 +92,6 @@ def name_of(run_id: str) -> str:
 class RunFile:
     """As the process has it that appends to it."""
 
-    __slots__ = ("count", "end", "is_created", "is_entered", "is_torn", "new", "path", "places", "size", "spare")
-
     def __init__(self, folder: str, new: NewRun, *, is_entered: bool, spare: str = "") -> None:
         """`spare` is an empty file that can be renamed, in place of a new one."""
         self.new, self.spare = new, spare
@@ -103,17 +102,20 @@ class RunFile:
         self.places = [(1, 0)]  # events, and where their lines start
         self.is_created = False
         self.is_torn = False  # a write failed halfway, and what it left is still there
+        self._file = -1  # its descriptor: to open it for each batch takes longer than to write the batch
 
     def append(self, lines: bytes, count: int) -> bool:
         """With one write. False: the file is not as it was left, and is not changed.
 
         Raises `OSError`; then nothing was written."""
+        if self._file < 0:
+            try:
+                self._file = os.open(self.path, _EXISTING) if self.is_created else self._create()
+            except (FileNotFoundError, FileExistsError):
+                return False
+        file = self._file
+        fcntl.flock(file, _LOCK)
         try:
-            file = os.open(self.path, _EXISTING) if self.is_created else self._create()
-        except (FileNotFoundError, FileExistsError):
-            return False
-        try:
-            fcntl.flock(file, _LOCK)  # until the file is closed
             if self.is_torn:
                 os.ftruncate(file, self.size)
                 self.is_torn = False
@@ -122,7 +124,7 @@ class RunFile:
                 return False
             self._write(file, lines)
         finally:
-            os.close(file)
+            fcntl.flock(file, fcntl.LOCK_UN)
         if self.size - self.places[-1][1] > _INDEXED_BYTES:
             self.places.append((self.count + 1, self.size))
         self.size += len(lines)
@@ -156,12 +158,10 @@ class RunFile:
                 self.is_torn = False
             raise
 
-    def rename(self) -> None:
-        """Its last line is the run's end."""
-        ended = f"{self.path.removesuffix(SUFFIX)}{ENDED}"
-        with suppress(OSError):  # other processes see the end a little later
-            os.rename(self.path, ended)
-            self.path = ended
+    def __del__(self) -> None:
+        """Not before: another thread may be appending to it."""
+        if self._file >= 0:
+            os.close(self._file)
 
     def place_of(self, number: int) -> int:
         """Where to start reading, to find this event."""
@@ -235,10 +235,17 @@ class FileSummary:
                 self.damage = str(error)
 
 
+def has_end(path: str) -> bool:
+    """Whether its run has ended. Raises `OSError`."""
+    with open(path, "rb", buffering=0) as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - len(_LAST)))
+        return file.read(len(_LAST)) == _LAST
+
+
 def rows_of(path: str, count: int) -> Iterator[EventBatch]:
     """The first `count` events, in few compressed batches. Raises `OSError`, and `DamagedFile`."""
     first, size, parts = 1, 0, list[bytes]()
-    with open(path, "rb") as file:
+    with open(path, "rb", _PIECE) as file:  # a call into the system gives the interpreter to the event loop
         lines = lines_of(file)
         while first <= count:
             line = next(lines, None)

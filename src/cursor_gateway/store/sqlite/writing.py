@@ -21,10 +21,10 @@ from cursor_gateway.store.base import (
     Stored,
     Written,
 )
-from cursor_gateway.store.search import searchable
+from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.sqlite.run_files import EventBatch
-from cursor_gateway.store.writing import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.texts import searchable
 from cursor_gateway.wire.surrogates import repair
 
 # How many events of a run are stored. A batch's place combines its run's key and the number of its first event.

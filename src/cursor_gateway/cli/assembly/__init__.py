@@ -1,0 +1,1 @@
+"""Put a gateway together, or find one: who makes and closes what."""

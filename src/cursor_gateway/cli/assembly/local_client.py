@@ -1,0 +1,217 @@
+"""The history and permissions of this machine's user, read from their files, as a gateway's client would return them.
+
+So a command that lists, shows or deletes has one implementation, whether a gateway runs or not. No agent is started,
+and no file is created.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from cursor_gateway.cli.assembly.remote import Place, open_gateway
+from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.cli.output import Trouble
+from cursor_gateway.errors import NotFound, StoreUnavailable
+from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.model.answers import PermissionList
+from cursor_gateway.model.changes import (
+    CommitRequest,
+    CommitResult,
+    ConversationChanges,
+    KeepRequest,
+    KeptFiles,
+    ListedChanges,
+    ListRequest,
+    Patch,
+    PatchRequest,
+    RevertedFiles,
+    RevertRequest,
+    ReviewRequest,
+)
+from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
+from cursor_gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from cursor_gateway.client.asynchronous import AsyncClient
+    from cursor_gateway.runs.permissions import Permissions
+    from cursor_gateway.store.base import ConversationRecord
+    from cursor_gateway.workspace.change_log import ChangeLog
+
+_Done = TypeVar("_Done")
+AnyClient: TypeAlias = "AsyncClient | LocalClient"
+
+_PAGE = 100  # conversations that are read at once
+
+
+@asynccontextmanager
+async def open_client(place: Place, *, needs_history: bool = True) -> "AsyncIterator[tuple[AnyClient, str]]":
+    """Of the gateway that `chat` would talk to; if none runs, of this machine. And where the history is."""
+    settings = place.settings
+    async with open_gateway(settings, place.url, direct=place.direct) as remote:
+        if remote is not None:
+            yield remote.client, f"History of the gateway at {remote.url}"
+            return
+    in_database = bool(database_url(settings))
+    directory = data_dir(settings)
+    if not needs_history or (not in_database and not _is_there(directory)):
+        why = "" if settings.history else ": the setting `history` is off"
+        yield LocalClient(settings), f"No history in {directory}{why}"
+        return
+    store = store_of(settings, directory)
+    client = LocalClient(settings, store)
+    try:
+        if not in_database:  # a gateway on another machine may drive them
+            await client.end_interrupted_runs()
+        yield client, f"History in {'the database of the setting `store`' if in_database else directory}"
+    finally:
+        await store.close()
+
+
+def _is_there(directory: Path) -> bool:
+    """Does not create a file."""
+    from cursor_gateway.store.sqlite.opening import FILE
+
+    try:
+        return (directory / FILE).exists()
+    except OSError as error:
+        raise Trouble(f"the history in {directory} cannot be read: {error.strerror}; check its permissions.") from None
+
+
+class LocalClient:
+    """Any number of processes may read the history. A file is not repaired here; processes that write to it do that.
+
+    Each call may raise `NotFound` and `StoreUnavailable`.
+    """
+
+    def __init__(self, settings: Settings, store: OpenableStore | None = None) -> None:
+        """Without `store`, there is no history."""
+        known = owner_of(settings.api_key, settings.api_keys) if settings.api_key else None
+        self._owner, self._directory = known or LOCAL_OWNER, data_dir(settings)
+        self._settings, self._store = settings, store
+
+    # --- the history ----------------------------------------------------------------------------------
+
+    async def conversations(
+        self, query: str | None = None, limit: int | None = None
+    ) -> AsyncIterator[ConversationEntry]:
+        from cursor_gateway.store.entries import entry_of
+
+        left, before = limit, None
+        while self._store is not None and (left is None or left > 0):
+            size = _PAGE if left is None else min(left, _PAGE)
+            page = await self._store.conversations(self._owner, limit=size, before=before, query=query)
+            for found in page.found:
+                yield entry_of(found)
+            before = page.next
+            if before is None:
+                return
+            left = None if left is None else left - len(page.found)
+
+    async def conversation(self, id: str) -> ConversationDetail:
+        from cursor_gateway.store.entries import detail_of
+
+        store, found = await self._found(id)
+        return await detail_of(store, found)
+
+    async def response(self, id: str) -> ChatResponse:
+        from cursor_gateway.runs.handle import StoredRun, response_of
+
+        run = None if self._store is None else await self._store.run(id, self._owner)
+        if run is None or self._store is None:
+            raise NotFound(f"There is no run {id}.")
+        return await response_of(await StoredRun.open(self._store, run))
+
+    async def delete_conversation(self, id: str) -> None:
+        from cursor_gateway.runs.conversations import Conversations
+        from cursor_gateway.runs.permissions import Permissions
+        from cursor_gateway.sources.leftovers import remove_offline
+        from cursor_gateway.store.base import HistoryLimits
+
+        store, found = await self._found(id)
+        if found.is_running:  # its agent still needs its folder
+            raise Trouble(f"{id} has an active run in another process; wait until it has ended, or cancel it there.")
+        conversations = Conversations(store, self._directory / "conversations")
+        if await conversations.remove(id, self._owner):
+            await asyncio.to_thread(remove_offline, conversations.folder(id), self._directory, os.environ)
+            with suppress(OSError):
+                Permissions(self._directory, lambda: 0).forget_conversation(id)
+            with suppress(OSError):
+                await asyncio.to_thread(self._change_log(id).remove)
+        with suppress(StoreUnavailable):
+            await store.prune(HistoryLimits(), 0)  # what is deleted leaves the file before this process ends
+
+    async def end_interrupted_runs(self) -> None:
+        """As a starting gateway does: runs of a crashed gateway are no longer active."""
+        from cursor_gateway.runs.handle import end_interrupted_runs
+        from cursor_gateway.sources.ledger import Ledger
+
+        assert self._store is not None
+        with suppress(StoreUnavailable):  # reading will report why
+            is_alive = Ledger(self._directory / "instances").is_alive
+            await end_interrupted_runs(self._store, is_alive, time.time_ns() // 1_000_000)
+
+    async def _found(self, id: str) -> "tuple[OpenableStore, ConversationRecord]":
+        found = None if self._store is None else await self._store.conversation(id, self._owner)
+        if found is None or self._store is None:
+            raise NotFound(f"There is no conversation {id}.")
+        return self._store, found
+
+    # --- what was changed -----------------------------------------------------------------------------
+
+    async def changes(self, id: str, chat_id: str | None = None) -> ConversationChanges:
+        done, folder = await self._reviewed(id, ListRequest(chat_id), ListedChanges)
+        return ConversationChanges(done.files, sorted(set(done.problems.values())), folder)
+
+    async def patch(self, id: str, chat_id: str | None = None, path: str | None = None) -> bytes:
+        return (await self._reviewed(id, PatchRequest(chat_id, path), Patch))[0].data
+
+    async def revert(self, id: str, request: RevertRequest) -> RevertedFiles:
+        return (await self._reviewed(id, request, RevertedFiles))[0]
+
+    async def keep(self, id: str, request: KeepRequest) -> KeptFiles:
+        return (await self._reviewed(id, request, KeptFiles))[0]
+
+    async def commit(self, id: str, request: CommitRequest) -> CommitResult:
+        return (await self._reviewed(id, request, CommitResult))[0]
+
+    async def _reviewed(self, id: str, request: ReviewRequest, result: type[_Done]) -> tuple[_Done, str]:
+        """And the folder."""
+        from cursor_gateway.workspace.review import Review
+
+        _, found = await self._found(id)
+        if found.is_running and not isinstance(request, ListRequest | PatchRequest):
+            raise Trouble("the agent is still working in this conversation; try again when it is done.")
+        review = Review(found.workspace, self._change_log(id), found.title)
+        done = await asyncio.to_thread(review.perform, request)
+        assert isinstance(done, result)
+        return done, found.workspace
+
+    def _change_log(self, id: str) -> "ChangeLog":
+        from cursor_gateway.workspace.change_log import ChangeLog
+
+        return ChangeLog(str(self._directory), id)
+
+    # --- permissions ----------------------------------------------------------------------------------
+
+    async def permissions(self) -> PermissionList:
+        found = self._permissions()
+        return PermissionList(
+            permissions=found.every(self._owner),
+            settings=self._settings.allow,
+            can_allow=found.can_allow,
+            allows_everything=self._settings.force,
+        )
+
+    async def revoke_permission(self, id: str) -> None:
+        self._permissions().revoke(self._owner, id)
+
+    def _permissions(self) -> "Permissions":
+        from cursor_gateway.runs.permissions import Permissions
+
+        return Permissions(self._directory, lambda: 0, can_allow=self._settings.permissions == "ask")

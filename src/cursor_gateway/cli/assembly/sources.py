@@ -1,0 +1,218 @@
+"""Choose the backends of a gateway, as the settings say."""
+
+import os
+import resource
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING
+
+from cursor_gateway.cli.configuration import data_dir
+from cursor_gateway.demo import recordings
+from cursor_gateway.errors import AgentError, AgentMissing, SettingsError
+from cursor_gateway.settings import Settings
+from cursor_gateway.sources.base import Source
+from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
+from cursor_gateway.sources.cli.spares import SpareOptions
+from cursor_gateway.sources.cursor.command import CommandOptions
+from cursor_gateway.sources.cursor.permissions import wrong_rules
+from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.recorder import Recorder
+from cursor_gateway.sources.replay import Recording, ReplaySource, load
+from cursor_gateway.sources.router import SourceRouter, routed
+from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+
+if TYPE_CHECKING:
+    from cursor_gateway.sources.agent_user import AgentUser
+    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+
+
+_SHORTEST_SECRET = 8  # characters; what is shorter could be any word
+
+
+async def choose_source(
+    settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> tuple[SourceRouter, str]:
+    """And why it is the demo, if it is. Requests may choose another of those that can be used here.
+
+    `directory` is for what must not outlive the history.
+    """
+    if wrong := wrong_rules(settings.allow):
+        raise SettingsError(
+            f"{wrong[0]!r} is not a rule; write it like Shell(git) or WebFetch(example.com).", param="allow"
+        )
+    if settings.source == "replay":
+        why = "" if settings.replay_dir else "`source` is `replay`, and `replay_dir` is not set"
+        return routed(_replay(settings)), why
+    refused = {name: reason for name in ("acp", "sdk") if (reason := unsupported(name, settings))}
+    if settings.source in refused:
+        raise SettingsError(
+            f"`source = {settings.source}` cannot be used: {refused[settings.source]}; change one of the two settings.",
+            param="source",
+        )
+    _share_folders(settings, directory, environ)
+    cli = _cli(settings, ledger, environ, warn)
+    try:
+        program = await cli.probe()
+        if (hooks := hook_options(settings, environ)) is not None:
+            from cursor_gateway.sources.cli.hooked_turn import unverified
+
+            if why := unverified(program, hooks):
+                raise SettingsError(why, param="approvals")
+    except AgentMissing as error:
+        if settings.source == "auto" and not settings.agent_program:  # naming a program rules out the demo
+            return routed(_replay(settings)), str(error)
+        if settings.source != "sdk":  # which needs no agent here
+            raise
+        sdk = {"sdk": _sdk(settings, ledger, directory, environ)}
+        return SourceRouter(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
+    except AgentError as error:
+        if settings.source == "cli":
+            raise
+        warn(str(error))  # it exists; a run will report what is wrong with it
+    default = "cli" if settings.source == "auto" else settings.source
+    sources: dict[str, Source] = {"cli": cli}
+    if "acp" not in refused:
+        sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
+    if "sdk" not in refused:
+        from cursor_gateway.sources.sdk.source import unavailable
+
+        if default == "sdk" or unavailable(environ) is None:
+            sources["sdk"] = _sdk(settings, ledger, directory, environ)
+    interactive = "acp" if settings.source == "auto" and "acp" in sources else None
+    return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
+
+
+def _share_folders(settings: Settings, directory: Path, environ: Mapping[str, str]) -> None:
+    """With agents that run as another user."""
+    if (user := agent_user(settings)) is None:
+        return
+    from cursor_gateway.sources.agent_user import UMASK
+
+    os.umask(UMASK)  # of the agents
+    try:
+        data, base = data_dir(settings, environ).resolve(), directory.resolve()
+        user.share(data, [base / "conversations", base / "acp"])
+    except OSError as error:
+        raise SettingsError(
+            f"{error.filename} cannot be shared with `agent_user`: {error.strerror}; change its owner or `data_dir`.",
+            param="agent_user",
+        ) from None
+
+
+def agent_user(settings: Settings) -> "AgentUser | None":
+    """None: the gateway's own. Raises `SettingsError`."""
+    if not settings.agent_user:
+        return None
+    from cursor_gateway.sources.agent_user import find_agent_user
+
+    return find_agent_user(settings.agent_user)
+
+
+def unsupported(source: str, settings: Settings) -> str:
+    """Why this source cannot obey the operator's settings; empty if it can. The CLI obeys all of them."""
+    if settings.record_dir:
+        return "every run is recorded (`record_dir`), and only CLI runs can be recorded"
+    if not settings.trust:
+        return "`trust` is false, and only the CLI checks whether a workspace is trusted"
+    if settings.agent_user and source == "sdk":
+        return "`agent_user` is set, and the SDK's bridge runs as the gateway's own user"
+    if settings.agent_headers and source == "sdk":
+        return "`agent_headers` is set, and the SDK does not support headers"
+    return ""
+
+
+def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """The credentials that an agent is given, and could repeat when it fails."""
+    given = [environ.get("CURSOR_API_KEY", ""), environ.get("CURSOR_AUTH_TOKEN", ""), *settings.agent_headers.values()]
+    return [value for value in given if len(value) >= _SHORTEST_SECRET]
+
+
+def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
+    from cursor_gateway.sources.acp.pool import PoolOptions
+    from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
+
+    options = AcpOptions(
+        user=agent_user(settings),
+        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        environment=settings.agent_environment,
+        pool=PoolOptions(max_processes=settings.max_agents),
+        spare_seconds=settings.spare_seconds if settings.spare_agents else 0.0,
+        grace_seconds=settings.grace_seconds,
+        max_output_bytes=settings.max_output_bytes,
+        permissions=settings.permissions,
+        allow=settings.allow,
+    )
+    return CursorAcpSource(options, cli, folder, environ, ledger, ToolEndpoint(settings.progress_seconds))
+
+
+def _sdk(settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str]) -> Source:
+    from cursor_gateway.sources.sdk.bridge import BridgeOptions, most_descriptors
+    from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
+
+    bridge = BridgeOptions(
+        command=settings.sdk_bridge,
+        environment=settings.agent_environment,
+        grace_seconds=settings.grace_seconds,
+        max_descriptors=most_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
+    )
+    options = SdkOptions(
+        folder=(directory / "sdk").resolve(),
+        bridge=bridge,
+        force=settings.force,
+        permissions=settings.permissions,
+        allow=settings.allow,
+        loads_settings=settings.sdk_settings,
+        models_seconds=settings.models_seconds,
+        max_output_bytes=settings.max_output_bytes,
+    )
+    return CursorSdkSource(options, environ, ledger, monotonic)
+
+
+def _cli(
+    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
+) -> CursorCliSource:
+    options = CliOptions(
+        program=settings.agent_program,
+        user=agent_user(settings),
+        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        environment=settings.agent_environment,
+        allow=settings.allow,
+        max_output_bytes=settings.max_output_bytes,
+        grace_seconds=settings.grace_seconds,
+        models_seconds=settings.models_seconds,
+        hooks=hook_options(settings, environ),
+        spares=SpareOptions(
+            most=settings.spare_agents, seconds=settings.spare_seconds, grace_seconds=settings.grace_seconds
+        ),
+    )
+    recorder = None
+    if settings.record_dir:
+        recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=warn)
+    return CursorCliSource(options, environ, ledger, monotonic, recorder, ToolEndpoint(settings.progress_seconds))
+
+
+def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions | None":
+    """None unless the CLI asks by hooks. Raises `SettingsError`."""
+    if settings.approvals != "hooks" or settings.force:  # which allows everything
+        return None
+    if settings.agent_user:
+        raise SettingsError(
+            '`approvals = "hooks"` cannot be used with `agent_user`, whose processes cannot reach the gateway; change '
+            "one of the two settings.",
+            param="approvals",
+        )
+    from cursor_gateway.cli.commands.verification import holds_commands
+    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+
+    return HookOptions(
+        is_verified=partial(holds_commands, data_dir(settings, environ)), permissions=settings.permissions
+    )
+
+
+def _replay(settings: Settings) -> ReplaySource:
+    if settings.replay_dir:
+        return ReplaySource(load(Path(settings.replay_dir).expanduser()), settings.replay_speed, is_demo=False)
+    built_in = [Recording(name, data) for name, data in recordings().items()]
+    return ReplaySource(built_in, settings.replay_speed, is_demo=True)

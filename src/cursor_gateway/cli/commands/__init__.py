@@ -1,0 +1,1 @@
+"""The subcommands, one module each; imported when they are used."""

@@ -1,0 +1,441 @@
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes."""
+
+import asyncio
+import re
+import sys
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
+
+import click
+import msgspec
+from msgspec import UNSET
+
+from cursor_gateway.cli.assembly.local_client import AnyClient, open_client
+from cursor_gateway.cli.assembly.remote import Place, passed_on, place_options
+from cursor_gateway.cli.conversation_names import find, newest, or_none
+from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
+from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model.document_events import DocumentEnded, Done
+from cursor_gateway.model.documents import ChatResponse, Envelope, ErrorDocument
+from cursor_gateway.model.history import ConversationDetail, ConversationEntry
+from cursor_gateway.render.visible import visible, visible_line
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from cursor_gateway.render.export import WholeConversation
+
+_Form: TypeAlias = Literal["markdown", "json", "text"]
+_Result = TypeVar("_Result")
+
+_DEFAULT_LIMIT = 20
+_SHORT_ID = 8  # digits of an id: enough to tell thousands of conversations apart
+_GAP = 2  # between two columns
+_WIDE = 120  # columns that have room for whole ids
+_MODEL = 16  # columns, and twice as many where there is room
+FORM_OF_ENDING: dict[str, _Form] = {".json": "json", ".txt": "text"}  # of files; all others are Markdown
+
+_EXIT_STATUS = """\b
+    ID is an id from the list, its first characters, or `last` for the newest.
+    Exit status: 0 success; 1 nothing found or deleted; 2 the history cannot
+    be read, or has no such conversation."""
+
+
+where = place_options(click.option("--direct", is_flag=True, help="Do not use a gateway; read this machine's history."))
+_limit = click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=_DEFAULT_LIMIT,
+    show_default=True,
+    metavar="N",
+    help="The maximum number of results.",
+)
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=f"""\b
+    Examples:
+      cursor-gateway conversations
+      cursor-gateway conversations search flaky test
+      cursor-gateway conversations show last
+      cursor-gateway conversations export 1a2b3c4d -o talk.md
+      cursor-gateway conversations | cut -f1,6
+
+    \b
+    In a pipe, one conversation per line: id, time, state, mode, model, title.
+    {_EXIT_STATUS.removeprefix(chr(8)).strip()}""",
+)
+@where
+@_limit
+@_json
+@click.pass_context
+def conversations(context: click.Context, place: Place, limit: int, as_json: bool) -> int:
+    """List conversations, newest first, from a running gateway or from this machine's history."""
+    if passed_on(context):
+        return 0
+    found, is_more = with_history(place, lambda client: newest(client, limit))
+    if not found and not as_json:
+        aside('No conversations yet; start one with `cursor-gateway chat "…"`.')
+        return 0
+    _print_list(found, [], as_json)
+    if is_more and sys.stdout.isatty() and not as_json:
+        aside(f"More results: cursor-gateway conversations --limit {limit * 5}")
+    return 0
+
+
+@conversations.command(short_help="Search conversations.")
+@click.argument("words", nargs=-1, required=True, metavar="WORDS…")
+@where
+@_limit
+@_json
+def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> int:
+    """Find conversations that contain all WORDS; the last word may be a prefix.
+
+    Searches prompts, answers, code, commands and file names.
+    """
+    from cursor_gateway.store.texts import query_words
+
+    query = valid_text(" ".join(words))
+    found, is_more = with_history(place, lambda client: newest(client, limit, query))
+    if not found and not as_json:
+        aside(f"No conversation contains {'all these words' if len(query.split()) > 1 else 'this word'}.")
+        return 1
+    _print_list(found, query_words(query), as_json)
+    if is_more and sys.stdout.isatty() and not as_json:
+        aside(f"More results: add a word, or use --limit {limit * 5}.")
+    return 0 if found else 1
+
+
+@conversations.command(short_help="Show a whole conversation.", epilog=_EXIT_STATUS)
+@click.argument("id")
+@where
+@_json
+def show(id: str, place: Place, as_json: bool) -> int:
+    """Show the prompts and answers of a conversation."""
+    from cursor_gateway.cli.terminals import terminal
+
+    conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
+    if as_json:
+        write_json(msgspec.json.encode(conversation))
+    else:
+        aside()
+        show_conversation(conversation, terminal())
+    return 0
+
+
+@conversations.command(short_help="Write a conversation to a file.", epilog=_EXIT_STATUS)
+@click.argument("id")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(get_args(_Form)),
+    help="A readable document with all actions (markdown), all data (json), or only prompts and answers (text). "
+    "Default: chosen by FILE's extension, otherwise markdown.",
+)
+@output_option
+@raw_option
+@where
+def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
+    """Export a conversation."""
+    conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
+    written = written_conversation(
+        conversation, form or FORM_OF_ENDING.get(Path(output or "").suffix.lower(), "markdown")
+    )
+    write_to(output, written, raw=raw)
+    return 0
+
+
+def write_to(output: str | None, text: str, *, raw: bool) -> None:
+    """A file, or the standard output. Raises `Trouble`."""
+    if output is None or output == "-":
+        write_text(text, raw=raw)
+        return
+    try:
+        Path(output).write_bytes(text.encode("utf-8", "replace"))
+    except OSError as error:
+        raise Trouble(f"{output!r} cannot be written: {error.strerror}; use another path.") from None
+    aside(f"Written to {output}")
+
+
+def written_conversation(conversation: "WholeConversation", form: _Form) -> str:
+    from cursor_gateway.render.export import as_json, as_markdown, as_text
+
+    match form:
+        case "markdown":
+            return as_markdown(conversation)
+        case "json":
+            return as_json(conversation)
+        case "text":
+            return as_text(conversation)
+
+
+@conversations.command(
+    short_help="Review the files that changed.",
+    epilog=f"""\b
+    Examples:
+      cursor-gateway conversations changes last
+      cursor-gateway conversations changes last --patch | git apply -R
+      cursor-gateway conversations changes last --file src/app.py --hunk 2 --revert
+      cursor-gateway conversations changes last --restore chat_7f3a2b1c
+
+    {_EXIT_STATUS}""",
+)
+@click.argument("id")
+@click.option("--turn", metavar="RUN", help="Only the changes of this run, by its id.")
+@click.option("--file", "path", metavar="PATH", help="Only this file; its changes are numbered.")
+@click.option("--hunk", "hunks", type=click.IntRange(min=1), multiple=True, metavar="N", help="Only this change of it.")
+@click.option("--patch", "as_patch", is_flag=True, help="Print a patch for `git apply`.")
+@click.option("--revert", "reverts", is_flag=True, help="Undo these changes, after a preview.")
+@click.option("--keep", "keeps", is_flag=True, help="Mark these changes as reviewed.")
+@click.option("--restore", "before", metavar="RUN", help="Restore all files as they were before this run.")
+@click.option("--undo", metavar="UNDO", help="Undo an earlier --revert or --restore.")
+@click.option("--commit", "commits", is_flag=True, help="Commit the changed files with git, after a question.")
+@click.option("--message", "-m", metavar="TEXT", help="The message of the commit; otherwise one is proposed.")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@where
+@_json
+def changes(
+    id: str,
+    turn: str | None,
+    path: str | None,
+    hunks: tuple[int, ...],
+    as_patch: bool,
+    reverts: bool,
+    keeps: bool,
+    before: str | None,
+    undo: str | None,
+    commits: bool,
+    message: str | None,
+    yes: bool,
+    place: Place,
+    as_json: bool,
+) -> int:
+    """List the files that changed in a conversation, as edits, commands and people changed them; restore, keep or
+    commit them.
+
+    Tab-separated: what happened, lines added and removed, path, state.
+    """
+    from cursor_gateway.cli.commands.changes import Wanted, commit, keep, list_changes, restore
+    from cursor_gateway.model.changes import RevertRequest
+
+    if sum([reverts, keeps, before is not None, undo is not None, commits]) > 1:
+        raise Trouble("choose one of --revert, --keep, --restore, --undo and --commit.")
+    if hunks and path is None:
+        raise Trouble("--hunk is a change of one file; add --file.")
+    wanted = Wanted(turn, path, hunks, as_patch, as_json, yes)
+    name = valid_text(id)
+    if reverts and path is None and turn is None:
+        raise Trouble("--revert needs --file or --turn, to say what to undo.")
+    if reverts or before is not None or undo is not None:
+        request = RevertRequest(path=path, chat_id=turn, before=before, undo=undo)
+        return with_history(place, lambda client: restore(client, name, request, wanted))
+    if keeps:
+        return with_history(place, lambda client: keep(client, name, wanted))
+    if commits:
+        return with_history(place, lambda client: commit(client, name, message, wanted))
+    return with_history(place, lambda client: list_changes(client, name, wanted))
+
+
+@conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
+@click.argument("ids", nargs=-1, required=True, metavar="ID…")
+@click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
+@where
+def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
+    """Delete conversations, including the agent's copies on this machine.
+
+    Not deleted: files that the agent has changed in its
+    workspace, recordings (`record_dir`), and data sent to Cursor. Active runs are stopped.
+    """
+    return with_history(place, lambda client: _delete(client, [*map(valid_text, ids)], yes))
+
+
+# --- the history ------------------------------------------------------------------------------------
+
+
+def with_history(place: Place, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
+    async def used() -> _Result:
+        async with open_client(place) as (client, location):
+            aside(location)
+            return await use(client)
+
+    return asyncio.run(used())
+
+
+async def whole_conversation(client: AnyClient, name: str) -> "WholeConversation":
+    from cursor_gateway.render.export import whole
+
+    detail = await find(client, name)
+    answers = [await or_none(client.response(run.id)) for run in detail.runs]
+    return whole(detail, [answer for answer in answers if answer is not None])
+
+
+async def _delete(client: AnyClient, names: Sequence[str], is_sure: bool) -> int:
+    details = [await find(client, name) for name in names]
+    chosen = list({detail.id: detail for detail in details}.values())
+    if not is_sure and not _is_confirmed(chosen):
+        aside("Nothing was deleted.")
+        return 1
+    count = sum([await or_none(_deleted(client, detail.id)) or 0 for detail in chosen])
+    aside(f"Deleted {count} conversation{'' if count == 1 else 's'}.")
+    return 0 if count else 1
+
+
+async def _deleted(client: AnyClient, id: str) -> int:
+    await client.delete_conversation(id)
+    return 1
+
+
+def _is_confirmed(chosen: Sequence[ConversationDetail]) -> bool:
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Trouble("deleting needs confirmation, but there is no terminal; add --yes.")
+    now = datetime.now().astimezone()
+    for detail in chosen:
+        click.echo(f"  {short_id(detail.id)}  {when(detail, now)}  {visible_line(detail.title)}", err=True)
+    click.echo("Changed files, recordings and data sent to Cursor are not deleted.", err=True)
+    return click.confirm("Delete it?" if len(chosen) == 1 else f"Delete these {len(chosen)}?", err=True)
+
+
+# --- lists ------------------------------------------------------------------------------------------
+
+
+def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        write_json(msgspec.json.encode(found))
+    elif sys.stdout.isatty():
+        from cursor_gateway.cli.terminals import terminal
+
+        console = terminal()
+        console.print(table_of(found, words, console.width, datetime.now().astimezone()))
+    else:
+        for entry in found:
+            click.echo("\t".join(visible_line(field) for field in _fields(entry)))
+
+
+def _fields(entry: ConversationEntry) -> list[str]:
+    state = "running" if entry.is_running else "ended"
+    snippet = [] if entry.snippet is UNSET else [entry.snippet]
+    return [entry.id, entry.updated, state, entry.mode, entry.model, entry.title, *snippet]
+
+
+def table_of(found: Sequence[ConversationEntry], words: Sequence[str], width: int, now: datetime) -> "Table":
+    """The title gets the space that the other columns leave. Search results are long, so they replace the models."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    is_wide = width >= _WIDE
+    has_models = is_wide or not words
+    ids = [entry.id if is_wide else short_id(entry.id) for entry in found]
+    times = [when(entry, now) for entry in found]
+    models = [_model(entry) for entry in found]
+    widths = {"id": max(map(len, ids)), "when": max(4, *map(len, times))}
+    if has_models:
+        widths["model"] = min(max(5, *map(len, models)), _MODEL * 2 if is_wide else _MODEL)
+    widths["title"] = max(width - sum(widths.values()) - _GAP * len(widths), _GAP * 10)
+    table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for name, columns in widths.items():
+        table.add_column(name, width=columns, no_wrap=True, overflow="ellipsis")
+    for id, time, model, entry in zip(ids, times, models, found, strict=True):
+        lines = [_marked(visible_line(entry.title), words)]
+        if entry.snippet is not UNSET:
+            lines.append(_marked(visible_line(entry.snippet), words, "dim"))
+            lines[-1].no_wrap = False
+        cells = [Text(id, "cyan"), Text(time, "bold green" if entry.is_running else "")]
+        cells += [Text(model, "dim")] if has_models else []
+        table.add_row(*cells, Group(*lines))
+    return table
+
+
+def _model(entry: ConversationEntry) -> str:
+    """With the mode, unless it is the default."""
+    return visible_line(entry.model if entry.mode == "agent" else f"{entry.mode} · {entry.model}")
+
+
+def _marked(text: str, words: Sequence[str], style: str = "") -> "Text":
+    """With the words of the search highlighted: whole words, except that the last may be a prefix."""
+    from rich.text import Text
+
+    marked = Text(text, style)
+    if words:
+        *whole, last = (re.escape(word) for word in words)
+        patterns = [*(rf"{word}(?!\w)" for word in whole), last]
+        marked.highlight_regex(re.compile(rf"(?<!\w)(?:{'|'.join(patterns)})", re.IGNORECASE), "bold yellow not dim")
+    return marked
+
+
+def short_id(id: str) -> str:
+    return id.removeprefix("conv_")[:_SHORT_ID]
+
+
+def when(entry: ConversationEntry, now: datetime) -> str:
+    return "running" if entry.is_running else ago(datetime.fromisoformat(entry.updated), now)
+
+
+def ago(then: datetime, now: datetime) -> str:
+    """For people; after a week, the day, in the time zone of `now`."""
+    passed = now - then
+    if passed < timedelta(minutes=1):  # also for a clock that is ahead of ours
+        return "just now"
+    if passed < timedelta(hours=1):
+        return f"{passed // timedelta(minutes=1)} min ago"
+    if passed < timedelta(days=1):
+        return f"{passed // timedelta(hours=1)} h ago"
+    if passed < timedelta(days=7):
+        days = passed // timedelta(days=1)
+        return f"{days} day{'' if days == 1 else 's'} ago"
+    return then.astimezone(now.tzinfo).strftime("%Y-%m-%d")
+
+
+# --- one conversation -------------------------------------------------------------------------------
+
+
+def show_conversation(conversation: "WholeConversation", console: "Console", last: int = 0) -> None:
+    """With `last`, only that many of its runs, the newest."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from cursor_gateway.render.lines import split_lines
+    from cursor_gateway.render.listing import Listing, ListingRow, plain_rows
+    from cursor_gateway.render.markdown import AgentMarkdown
+    from cursor_gateway.render.terminal import TerminalView
+
+    is_plain = not console.is_terminal
+    begun = ago(datetime.fromisoformat(conversation.created), datetime.now().astimezone())
+    facts = [conversation.id, f"started {begun}", f"in {visible_line(conversation.workspace)}"]
+    title = [ListingRow(Text(), Text(visible_line(conversation.title), "bold underline"))]
+    console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
+    view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
+    for number, run in enumerate(conversation.runs[-last:]):
+        for message in conversation.prompts(run):
+            if message.note:
+                console.print(
+                    Group("", Listing(plain_rows(split_lines(visible(message.note)), "dim"))), soft_wrap=is_plain
+                )
+                continue
+            lines = split_lines(visible(message.text))
+            prompt = [ListingRow(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
+            is_prompt = message.role == "user"
+            console.print(Group("", Listing(prompt) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
+        if number == 0:  # the view itself adds a line between its parts
+            console.print()
+        if (response := conversation.response(run)) is not None:
+            for document in response.documents:
+                view.push(DocumentEnded(document))
+        if response is None or response.status == "streaming":
+            console.print(Group("", Text("● still running", "bold green")), soft_wrap=is_plain)
+        else:
+            view.push(_done(response))
+
+
+def _done(response: ChatResponse) -> Done:
+    fields = msgspec.structs.asdict(response)
+    documents = fields.pop("documents")
+    errors = [document.content for document in documents if isinstance(document, ErrorDocument)]
+    failure = AgentCrashed(errors[-1] if errors else "").failure() if response.status == "error" else None
+    return Done(Envelope(**fields), failure)

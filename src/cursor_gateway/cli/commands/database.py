@@ -1,0 +1,253 @@
+"""`cursor-gateway migrate`, `history`, `runners` and `drain`: what operators do with a PostgreSQL database."""
+
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from cursor_gateway.cli.configuration import config, configuration, data_dir
+from cursor_gateway.cli.output import Trouble, aside, write_json
+from cursor_gateway.errors import SettingsError
+from cursor_gateway.keys import LOCAL_OWNER, is_name
+from cursor_gateway.render.visible import visible_line
+from cursor_gateway.settings import Settings
+from cursor_gateway.store.cluster import ClusterStore, Member
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+# --- its tables --------------------------------------------------------------------------------------
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway migrate --dry-run
+      cursor-gateway migrate
+
+    \b
+    The gateway never migrates by itself: `serve` does not start if the database has another format.""",
+)
+@config
+@click.option("--dry-run", is_flag=True, help="Show what would be done, and change nothing.")
+def migrate(config: str | None, dry_run: bool) -> int:
+    """Create or update the tables of the PostgreSQL database that the setting `store` names."""
+    from cursor_gateway.cli.assembly.stores import database_url
+
+    url = database_url(configuration(config).settings)
+    if not url:
+        raise SettingsError(
+            "there is nothing to migrate: the history is in a file, which is updated when the gateway starts.",
+            param="store",
+        )
+    from cursor_gateway.store.postgres import schema
+
+    found = asyncio.run(schema.missing(url) if dry_run else schema.migrate(url))
+    for migration in found:
+        click.echo(f"{'would apply' if dry_run else 'applied'} {migration.number:04} {migration.name}")
+    if not found:
+        click.echo(f"The database is up to date (format {schema.newest()}).")
+    return 0
+
+
+# --- a copy of the history ---------------------------------------------------------------------------
+
+
+@click.group()
+def history() -> None:
+    """Copy conversations to a PostgreSQL database."""
+
+
+@history.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway history copy
+      cursor-gateway history copy --as alice
+
+    \b
+    You can interrupt the copy and start it again: conversations that are already in the
+    database are left as they are. The agents' own session data stays in the data directory;
+    copied conversations continue from their messages.
+    Exit status: 0 success; 1 a conversation has an active run and was not copied.""",
+)
+@config
+@click.option("--from", "source", metavar="DIR", help="The data directory to read. Default: the setting `data_dir`.")
+@click.option("--as", "owner", metavar="NAME", help="The key that will own conversations created without one.")
+def copy(config: str | None, source: str | None, owner: str | None) -> int:
+    """Copy this machine's history to the PostgreSQL database that the setting `store` names."""
+    from cursor_gateway.cli.assembly.stores import database_url
+
+    settings = configuration(config).settings
+    url = database_url(settings)
+    if not url:
+        raise SettingsError(
+            "the setting `store` names no database to copy to; set it to a PostgreSQL URL.", param="store"
+        )
+    if owner is not None and not is_name(owner):
+        raise SettingsError("the name of a key must be 1 to 64 letters, digits, `_`, `.` or `-`; choose another.")
+    directory = Path(source).expanduser() if source else data_dir(settings)
+    from cursor_gateway.store.sqlite.opening import FILE
+
+    if not (directory / FILE).exists():
+        raise Trouble(f"there is no history in {directory}; name its folder with `--from`.")
+    counts = asyncio.run(_copy(directory, url, owner or LOCAL_OWNER))
+    aside(_summary(counts))
+    return 1 if counts["running"] else 0
+
+
+async def _copy(directory: Path, url: str, owner: str) -> "Counter[str]":
+    from rich.progress import Progress
+
+    from cursor_gateway.store.postgres.restoring import open_restorer
+    from cursor_gateway.store.sql import CONVERSATION_COLUMNS
+    from cursor_gateway.store.sqlite.copying import open_archive
+
+    owned = CONVERSATION_COLUMNS.index("owner")
+    counts: Counter[str] = Counter()
+    with open_archive(directory, time.time_ns() // 1_000_000) as archive:
+        async with open_restorer(url, archive.last_run) as restorer:
+            with Progress(transient=True, disable=not sys.stderr.isatty()) as progress:
+                task = progress.add_task("Copying conversations", total=archive.count)
+                for conversation in archive.conversations():
+                    name = conversation.row[owned]
+                    counts[await restorer.restore(conversation, owner if name == LOCAL_OWNER else name)] += 1
+                    progress.advance(task)
+    return counts
+
+
+def _summary(counts: "Counter[str]") -> str:
+    said = [f"Copied {_counted(counts['copied'])}."]
+    if counts["known"]:
+        said.append(f"The database already had {counts['known']} of them.")
+    if counts["running"]:
+        said.append(
+            f"Skipped {_counted(counts['running'])} with an active run; run the command again when it has ended."
+        )
+    return " ".join(said)
+
+
+def _counted(count: int) -> str:
+    return f"{count} conversation{'' if count == 1 else 's'}"
+
+
+# --- the processes of a cluster ----------------------------------------------------------------------
+
+
+_LOOK_SECONDS = 1.0
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway runners
+      cursor-gateway runners --watch
+
+    \b
+    The age of a heartbeat is measured while this command runs, so it needs --watch. A process whose heartbeat
+    is older than `lease_seconds` is considered dead: its runs end with the error `runner_lost`.""",
+)
+@config
+@click.option("--watch", is_flag=True, help="Update the table every second, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def runners(config: str | None, watch: bool, as_json: bool) -> int:
+    """List the processes in a cluster: what they do, where, and how busy they are."""
+    settings = configuration(config).settings
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_watch(settings) if watch else _once(settings, as_json=as_json))
+    return 0
+
+
+@click.command(
+    epilog="""\b
+    Examples:
+      cursor-gateway runners
+      cursor-gateway drain worker1-4242-77120-9f3a1c02
+
+    \b
+    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
+    Exit status: 0 success; 2 there is no such process.""",
+)
+@config
+@click.argument("id")
+def drain(config: str | None, id: str) -> int:
+    """Tell a process in a cluster to accept no new work. From then on its /readyz returns 503."""
+    if not asyncio.run(_drain(configuration(config).settings, id)):
+        raise Trouble(f"no process {id[:100]!r} is connected to the database; see `cursor-gateway runners`.")
+    return 0
+
+
+async def _drain(settings: Settings, id: str) -> bool:
+    async with open_cluster(settings) as cluster:
+        return await cluster.set_member(id, is_draining=True)
+
+
+async def _once(settings: Settings, *, as_json: bool) -> None:
+    async with open_cluster(settings) as cluster:
+        members = await cluster.members()
+    if as_json:
+        write_json(msgspec.json.encode(members))
+        return
+    from rich.console import Console
+
+    Console().print(_table(members, None) if members else "No process is connected to the database.")
+
+
+async def _watch(settings: Settings) -> None:
+    from rich.live import Live
+
+    seen: dict[str, tuple[int, float]] = {}
+    async with open_cluster(settings) as cluster:
+        with Live(auto_refresh=False) as live:
+            while True:
+                members, now = await cluster.members(), time.monotonic()
+                seen = {
+                    one.id: seen[one.id] if seen.get(one.id, (-1, 0.0))[0] == one.beat else (one.beat, now)
+                    for one in members
+                }
+                live.update(_table(members, {id: now - since for id, (_, since) in seen.items()}), refresh=True)
+                await asyncio.sleep(_LOOK_SECONDS)
+
+
+@asynccontextmanager
+async def open_cluster(settings: Settings) -> AsyncIterator[ClusterStore]:
+    """To look at it, or tell it something; not as a member. Raises `SettingsError`."""
+    from cursor_gateway.cli.assembly.clustering import cluster_of
+    from cursor_gateway.cli.assembly.stores import database_url, store_of
+    from cursor_gateway.cli.configuration import data_dir
+
+    if not database_url(settings):
+        raise SettingsError("there is no cluster: the setting `store` names no database.", param="store")
+    store = store_of(settings, data_dir(settings))
+    try:
+        yield cluster_of(store)
+    finally:
+        await store.close()
+
+
+def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    columns = ["id", "role", "host", "volumes", "labels", "runs", "state", "version"]
+    for name in [*columns, "beat"] if ages is not None else columns:
+        table.add_column(name, overflow="fold")
+    for one in members:
+        table.add_row(
+            visible_line(one.id),
+            one.role,
+            visible_line(one.host),
+            visible_line(" ".join(one.volumes)) or "–",
+            visible_line(" ".join(one.labels)) or "–",
+            f"{one.busy}/{one.capacity}" if one.is_runner else "–",
+            "draining" if one.is_draining else "ready",
+            visible_line(one.version),
+            *((f"{ages[one.id]:.0f} s ago",) if ages is not None else ()),
+        )
+    return table
