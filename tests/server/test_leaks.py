@@ -16,7 +16,7 @@ from typing import TypeAlias
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import members, start_of
+from cursor_gateway.sources.processes import members, start_of
 from cursor_gateway.store.sqlite.run_files import FOLDER, SPARE
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT

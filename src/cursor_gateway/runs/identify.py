@@ -44,7 +44,7 @@ from cursor_gateway.runs.run_service import (
     scope_of,
 )
 from cursor_gateway.sources.base import Model, Turn
-from cursor_gateway.sources.cursor.model_aliases import is_alias, resolve
+from cursor_gateway.sources.cursor.models import is_alias, resolve
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import IdempotentRun, Store
 from cursor_gateway.workspace.roots import Workspaces

@@ -56,9 +56,9 @@ from cursor_gateway.runs.run_service import (
     quote_answer,
 )
 from cursor_gateway.runs.starter import RunStarter
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.router import SourceOrRouter, routed
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import (
     Busy,
     IdempotentRun,

@@ -30,11 +30,11 @@ from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
 from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of
-from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
     CONTINUATION,
@@ -65,7 +65,7 @@ class ComposedRun(Struct, frozen=True):
     run: Run
     request: RunRequest
     turns: TurnBuilder
-    offered: Offered | None = None  # the caller's tools, at an endpoint
+    offered: OfferedTools | None = None  # the caller's tools, at an endpoint
     continuation: bytes = b""  # that is too long to be stored with the run's beginning
 
 
@@ -248,7 +248,7 @@ class RunStarter:
         self._runs.start(run, turn, turns, after=after, ended=ended, when_done=when_done)
         self._conversations.begin(conversation_id, run)
 
-    def _withdraw(self, offered: Offered | None) -> None:
+    def _withdraw(self, offered: OfferedTools | None) -> None:
         if offered is not None:
             self._endpoint.withdraw(offered.url)
 
@@ -270,7 +270,7 @@ class RunStarter:
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         folder: str,
-        offered: Offered | None,
+        offered: OfferedTools | None,
     ) -> TurnBuilder:
         info, approver = run.info, run if self.can_ask(request) else None
         turn = Turn(
@@ -325,11 +325,11 @@ class RunStarter:
         found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
         return [*found, *request.allow]
 
-    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> Offered:
+    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> OfferedTools:
         with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
         url = self._endpoint.offer(run) if usable(offer) or request.images else ""
-        return Offered(server=TOOLS_SERVER, url=url, runner=run)
+        return OfferedTools(server=TOOLS_SERVER, url=url, runner=run)
 
     def _new_run(
         self, request: RunRequest, info: RunInfo, conversation: Conversation, continuation: bytes = b""
