@@ -273,7 +273,11 @@ def _history() -> dict[str, Json]:
             errors=api.OF_STORED,
             parameters=[
                 id,
-                api.query("dialect", "`patch` for a patch.", {"enum": ["json", "patch"]}),
+                api.query(
+                    "dialect",
+                    "`patch` for a patch, `colours` for the lines of a file's patch as coloured HTML.",
+                    {"enum": ["json", "patch", "colours"]},
+                ),
                 api.query("chatId", "Only the changes of this run."),
                 api.query("path", "Only the patch of this file."),
                 api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),
