@@ -71,3 +71,9 @@ class KeyRing:
         if not key:
             return None
         return owner_of(key, self._api_keys) or self._owners.get(hash_key(key))
+
+    def has_owner(self, owner: str) -> bool:
+        """Somebody can act as this owner now, for example to revoke what it has published."""
+        if not self.are_required:
+            return owner == LOCAL_OWNER
+        return owner in self._api_keys or owner in self._owners.values()

@@ -84,6 +84,9 @@ class DeviceKeys(KeyRing):
             return self._owner
         return super().owner_of(key)
 
+    def has_owner(self, owner: str) -> bool:
+        return owner == self._owner or super().has_owner(owner)
+
     def add(self, name: str) -> str:
         """The key of a new device. Raises `OSError`."""
         key = new_key()

@@ -18,6 +18,7 @@ from cursor_gateway.runs.handle import Reader, RunHandle, run_info
 from cursor_gateway.runs.log import Log
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, Watchers
+from cursor_gateway.store.pace import Pace
 
 _KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
@@ -194,11 +195,12 @@ class Hub:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        looked_at = loop.time()  # at all
+        pace, looked_at = Pace(), loop.time()  # when it looked at all
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(looked_at + _LOOK_SECONDS):
                     await self._wanted.wait()
+            await pace.turn()
             if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()

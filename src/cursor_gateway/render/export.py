@@ -29,7 +29,7 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.render.lines import changes, split_lines
+from cursor_gateway.render.lines import changes, diff_lines
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
 from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range, thinking
 from cursor_gateway.stages.summary import main_argument
@@ -189,7 +189,7 @@ def _edit(document: FileEditDocument) -> str:
 
 def _diff(diff: Diff) -> str:
     """A unified diff, without the files' names."""
-    old, new = (split_lines(visible(text)) for text in (diff.old_string, diff.new_string))
+    old, new = diff_lines(diff, *map(visible, (diff.old_string, diff.new_string)))
     lines: list[str] = []
     for group in changes(old, new):
         first, last = group[0], group[-1]

@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from cursor_gateway.model.documents import Diff
 from cursor_gateway.stages.hunks import CONTEXT, Hunk, grouped, hunks_between
 
 _COMPARED = 200_000  # lines; beyond that comparing them takes too long
@@ -12,6 +13,15 @@ Opcode: TypeAlias = tuple[str, int, int, int, int]  # as in difflib
 def split_lines(text: str) -> list[str]:
     """A line feed ends a line; it does not begin another."""
     return text.removesuffix("\n").split("\n") if text else []
+
+
+def diff_lines(diff: Diff, old: str, new: str) -> tuple[list[str], list[str]]:
+    """The lines of both texts of a diff. If its range counts them as lines without a line end after the last one, as
+    `line_diff` does, then an old text that is empty or ends with a line feed ends with a blank line.
+    """
+    if old.count("\n") != diff.end_line - diff.start_line:
+        return split_lines(old), split_lines(new)
+    return old.split("\n"), new.split("\n") if new else []
 
 
 def changes(old: list[str], new: list[str], *, compares: bool = True) -> list[list[Opcode]]:

@@ -47,9 +47,9 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, check_body
 from cursor_gateway.runs.starter import RunStarter, unwritable
 from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.router import SourceOrRouter, routed
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots

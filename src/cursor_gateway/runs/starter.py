@@ -30,11 +30,11 @@ from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
 from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
-from cursor_gateway.sources.base import TOOLS_SERVER, Offered, Source, Turn, never
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
     CONTINUATION,
@@ -229,7 +229,7 @@ class RunStarter:
         request: RunRequest,
         turn: Turn,
         turns: TurnBuilder,
-        offered: Offered | None,
+        offered: OfferedTools | None,
         when_done: Callable[[Run], None] | None = None,
     ) -> None:
         conversation_id = turns.conversation.id
@@ -264,7 +264,7 @@ class RunStarter:
         conversation: Conversation,
         images: Sequence[tuple[Image, str]],
         folder: str,
-        offered: Offered | None,
+        offered: OfferedTools | None,
     ) -> TurnBuilder:
         info, approver = run.info, run if self.can_ask(request) else None
         turn = Turn(
@@ -319,11 +319,11 @@ class RunStarter:
         found = self._permissions.rules(request.owner, conversation.id, conversation.workspace)
         return [*found, *request.allow]
 
-    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> Offered:
+    def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> OfferedTools:
         with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
         url = self._endpoint.offer(run) if usable(offer) or request.images else ""
-        return Offered(server=TOOLS_SERVER, url=url, runner=run)
+        return OfferedTools(server=TOOLS_SERVER, url=url, runner=run)
 
     def quote(self, run: Run, request: RunRequest, workspace: str) -> None:
         """The caller's next request will quote the conversation with this run's answer."""

@@ -9,6 +9,7 @@ from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.changes import ChangeEndpoints, WorkspaceEndpoints
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.history import HistoryEndpoints, PermissionEndpoints
+from cursor_gateway.server.links import LinkEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
 from cursor_gateway.server.operations import OperationEndpoints, PageEndpoints
@@ -51,6 +52,7 @@ def build_app(
     operations = OperationEndpoints(service, metrics, dialects, keys)
     page = PageEndpoints()
     permissions = PermissionEndpoints(service, settings)
+    links = LinkEndpoints(service, settings, keys, reading)
     endpoints: dict[str, dict[str, Endpoint]] = {}
     errors_by_path: dict[str, Errors] = {}
     for route, errors in known.routes:
@@ -88,6 +90,9 @@ def build_app(
             "/v1/conversations/{id}/revert": {"POST": changes.revert},
             "/v1/conversations/{id}/keep": {"POST": changes.keep},
             "/v1/conversations/{id}/commit": {"POST": changes.commit},
+            "/v1/conversations/{id}/link": {"POST": links.create, "DELETE": links.revoke},
+            "/v1/links": {"GET": links.every},
+            "/shared/{token}": {"GET": links.read},
             "/v1/workspace/files": {"GET": files.files},
             "/v1/workspace/folders": {"GET": files.folders},
             "/v1/runs": {"GET": history.runs},

@@ -13,7 +13,7 @@ from cursor_gateway.errors import InvalidRequest, unknown_model
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.model_aliases import is_alias, name_for_claude_code, resolve
+from cursor_gateway.sources.cursor.models import is_alias, name_for_claude_code, resolve
 
 _WINDOW = 200_000  # tokens; an assumption
 _MOST = 1000  # models of one page

@@ -24,8 +24,10 @@ from cursor_gateway.model.health import Health
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
+    ConversationLink,
     ConversationList,
     DeviceList,
+    LinkList,
     LoginKey,
     LoginLink,
     LoginRequest,
@@ -143,6 +145,8 @@ def own_schemas() -> dict[str, Json]:
         Health,
         ConversationList,
         ConversationDetail,
+        ConversationLink,
+        LinkList,
         RemovalPending,
         ConversationChanges,
         RevertedFiles,
@@ -171,6 +175,7 @@ _IMAGES: Json = dict.fromkeys(("image/png", "image/jpeg", "image/gif", "image/we
 def own_paths() -> list[Description]:
     return [
         Description("History", "Conversations and runs.", _history(), own_schemas()),
+        Description("Links", "Conversations that others may read.", _links()),
         Description("Permissions", "What callers have allowed the agent to do.", _permissions()),
         Description("Devices", "Logins of other devices, at a gateway that is shared (`serve --share`).", _devices()),
         Description("Workspace", "The folders that the agent may work in.", _workspace()),
@@ -388,6 +393,48 @@ def _devices() -> dict[str, Json]:
 
 def _created(about: str, schema: str, example: Json) -> Json:
     return api.reply(about, api.json_content(api.ref(schema), example))
+
+
+def _links() -> dict[str, Json]:
+    id = api.path_id("The conversation's id.", "conv_9e8d7c6b")
+    return {
+        "POST /v1/conversations/{id}/link": api.operation(
+            "createLink",
+            "Create a read-only link",
+            "Whoever has the link can read the conversation without an API key, until it is revoked. It replaces an "
+            "earlier link. Needs the setting `public_links`.",
+            replies={"201": api.json_ok("The link.", "ConversationLink", _LINK)["200"]},
+            errors=[errors.NotFound, errors.RequestForbidden, errors.StoreUnavailable],
+            parameters=[id],
+        ),
+        "DELETE /v1/conversations/{id}/link": api.operation(
+            "revokeLink",
+            "Revoke a read-only link",
+            "The link leads nowhere from then on.",
+            replies={"204": api.reply("Revoked.")},
+            errors=[errors.NotFound, errors.StoreUnavailable],
+            parameters=[id],
+        ),
+        "GET /v1/links": api.operation(
+            "listLinks",
+            "List read-only links",
+            "The caller's conversations that have one. The links themselves are shown only when they are created.",
+            replies=api.json_ok("The list.", "LinkList", {"conversations": [_CONVERSATION], "canCreate": True}),
+            errors=[errors.StoreUnavailable],
+        ),
+        "GET /shared/{token}": api.operation(
+            "readLink",
+            "Read a shared conversation",
+            "A page without scripts: prompts and answers, no images, no files. Needs no API key.",
+            replies={
+                "200": api.reply("The conversation.", {"text/html": {"schema": api.TEXT}}),
+                "404": api.reply("There is no such link.", {"text/html": {"schema": api.TEXT}}),
+            },
+            errors=[errors.TooManyRequests, errors.StoreUnavailable],
+            parameters=[{**api.path_id("The link's token.", "Zk3vVq0cQ2n1"), "name": "token"}],
+            is_open=True,
+        ),
+    }
 
 
 def _permissions() -> dict[str, Json]:
@@ -620,6 +667,7 @@ _DETAIL: Json = {
     ],
     "runs": [_RUN_ENTRY],
 }
+_LINK: Json = {"url": "https://gateway.example/shared/Zk3vVq0cQ2n1"}
 _PERMISSIONS: Json = {
     "permissions": [
         {

@@ -235,7 +235,7 @@ async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str
 
 def _approvals(program: Program, settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.assembly.sources import hook_options
-    from cursor_gateway.sources.cli.hooked_turn import unverified
+    from cursor_gateway.sources.cursor.hooks import unverified
 
     try:
         options = hook_options(settings, environ)

@@ -109,7 +109,7 @@ def serve(config: str | None, opens_page: bool, is_shared: bool, **flags: object
             if settings.role == "front":
                 run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
             else:
-                from cursor_gateway.sources.descendants import subreaper
+                from cursor_gateway.sources.processes import subreaper
 
                 with subreaper():
                     ready = _banner(settings, host, port, opens_page, shared)

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, TypeAlias
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.code import code_part, highlighted
 from cursor_gateway.render.html.pieces import count
-from cursor_gateway.render.lines import changes, split_lines
+from cursor_gateway.render.lines import changes, diff_lines, split_lines
 from cursor_gateway.render.visible import visible
 
 Sign: TypeAlias = Literal["+", "−", " ", "⋮"]
@@ -52,8 +52,8 @@ def creation(content: str, language: str) -> LineChange:
 
 def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
     old_text, new_text = visible(diff.old_string), visible(diff.new_string)
-    old, new = split_lines(old_text), split_lines(new_text)
-    old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
+    old, new = diff_lines(diff, old_text, new_text)
+    old_html, new_html = diff_lines(diff, *(highlighted(text, language) for text in (old_text, new_text)))
     first = diff.start_line
     shown = 0  # old lines so far
     for group in changes(old, new, compares=compares):

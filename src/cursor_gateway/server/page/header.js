@@ -2,6 +2,7 @@
 import { conversationUrl, json, request } from "./api.js";
 import { byId, copy, on, save } from "./dom.js";
 import { forget } from "./drafts.js";
+import { shareLink } from "./links.js";
 import { hideConversation, refresh, setWindowTitle, unhideConversation } from "./sidebar.js";
 import { offerUndo, showProblem } from "./status.js";
 import { duration, number, tokens } from "./words.js";
@@ -63,6 +64,8 @@ on("copy-command", "click", ({ currentTarget }) => {
 	copy(`cursor-gateway chat${isUsual ? "" : ` --url ${location.origin}`} --conversation ${shown.id} "…"`, currentTarget).catch(showProblem);
 });
 on("pin", "click", () => change({ pinned: !shown.pinned }).catch(showProblem));
+
+on("share-link", "click", () => shareLink(shown).catch(showProblem));
 
 on("conversation-menu", "click", async ({ target }) => {
 	const form = target.closest("[data-export]")?.dataset.export;

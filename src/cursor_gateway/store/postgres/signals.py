@@ -26,6 +26,7 @@ import msgspec
 import psycopg
 
 from cursor_gateway.store.cluster import Hint
+from cursor_gateway.store.pace import Pace
 from cursor_gateway.store.postgres.connections import LIVENESS, PostgresConnection, connect
 
 _CONNECT_SECONDS = 5
@@ -103,10 +104,13 @@ class PostgresHints:
         self.is_listening = True  # until an attempt fails
         self._waiting: dict[tuple[str, str], dict[str, None]] = {}  # by channel and kind
         self._task: asyncio.Task[None] | None = None
+        self._pace, self._hurry = Pace(), asyncio.Event()
         self._connection: PostgresConnection | None = None
 
     def send(self, to: str, hint: Hint) -> None:
         self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))
+        if hint.kind != "run":  # somebody waits for a command
+            self._hurry.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="hints")
 
@@ -120,6 +124,7 @@ class PostgresHints:
         loop = asyncio.get_running_loop()
         try:
             while self._waiting:
+                await self._pace.turn(self._hurry)
                 waiting, self._waiting = self._waiting, {}
                 payloads = [
                     (channel, text) for (channel, kind), values in waiting.items() for text in _texts(kind, values)
