@@ -2,31 +2,36 @@
 
 from cursor_gateway.dialects.base import (
     SSE,
-    AnswerId,
-    ComputedRoute,
     Dialect,
-    Dialects,
-    JsonReply,
     Replay,
     ReplyStart,
     Route,
+    RunAction,
     RunView,
     StartRun,
-    context_tokens,
-    described_in,
 )
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
+from cursor_gateway.dialects.replies import (
+    JsonReply,
+    context_tokens,
+)
+from cursor_gateway.model.answers import (
+    AnswerId,
+)
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.server.runs import (
+    Dialects,
+)
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from tests.dialects.descriptions import SAMPLE
 
-ROUTE = Route("/a", "a", lambda body, headers: StartRun(messages=[], reply=DocumentsReply(SSE)))
+ROUTE: Route[RunAction] = Route("/a", "a", lambda body, headers: StartRun(messages=[], reply=DocumentsReply(SSE)))
 REPLAY = Replay("a", SSE, lambda run, after: (SseEncoder(after), after))
 
-COMPUTED = ComputedRoute("POST", "/size", "size", lambda body, headers: b"%d" % len(body))
+COMPUTED = Route("/size", "size", lambda body, headers: b"%d" % len(body))
 IDS = {"answer-1": AnswerId("chat_1"), "answer-2": AnswerId("chat_1", 7)}
 
 
@@ -35,14 +40,6 @@ def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None
     assert context_tokens(run, ReplyStart()) == 7 + estimate_tokens_by_sample("x" * 12)
     usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
     assert context_tokens(run, ReplyStart(3, usage)) == 15
-
-
-def test_a_dialect_need_not_be_described() -> None:
-    assert Dialect(routes=[], replays=[], errors=OPENAI_ERRORS).describe(SAMPLE) is None
-
-
-def test_a_description_is_imported_when_it_is_asked_for() -> None:
-    assert described_in("cursor_gateway.dialects.documents.openapi")(SAMPLE).tag == "Documents"
 
 
 def test_an_encoder_takes_several_events_at_once() -> None:

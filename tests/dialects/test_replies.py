@@ -1,7 +1,6 @@
 """A stream that goes on after any of its events, also after a pause."""
 
-from cursor_gateway.dialects.base import EventEncoder
-from cursor_gateway.dialects.replies import Resumed, numbered
+from cursor_gateway.dialects.replies import EventEncoder, Resumed, numbered
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from tests.dialects.runs import done, paused, words
 

@@ -8,7 +8,7 @@ import pytest
 from cursor_gateway.dialects.deltas import Ended, FinishReason
 from cursor_gateway.dialects.responses.output import Output, ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.responses.shapes import Echo, Event, ItemEvent
+from cursor_gateway.dialects.responses.shapes import Echo, ItemEvent, ResponseEvent
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled, ShuttingDown
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
@@ -57,7 +57,7 @@ def head(**asked: Any) -> ResponseHead:
     return ResponseHead("chat_0a1b", 0, 1_771_842_600, "auto", KeptRequest(forms=FORMS, **asked))
 
 
-def sent(events: list[Event]) -> Response:
+def sent(events: list[ResponseEvent]) -> Response:
     """What a client reads of these events."""
     return read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
 

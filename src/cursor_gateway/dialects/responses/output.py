@@ -17,9 +17,9 @@ from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.conversation import pack_summary
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import (
-    Event,
     OpenPage,
     Prefix,
+    ResponseEvent,
     Search,
     UrlCitation,
     WebSource,
@@ -157,7 +157,7 @@ class _Open(Struct):
     pieces: list[str]
 
 
-Growing: TypeAlias = Literal["message", "reasoning"]
+GrowingItem: TypeAlias = Literal["message", "reasoning"]
 
 
 class Output:
@@ -165,10 +165,10 @@ class Output:
 
     def __init__(self, head: ResponseHead) -> None:
         self._head, self._asked = head, head.asked
-        self._items: list[shapes.Item | msgspec.Raw] = []  # those that are finished, or their JSON
+        self._items: list[shapes.OutputItem | msgspec.Raw] = []  # those that are finished, or their JSON
         self.index = 0  # of the item that is open, or of the next one
         self.item_id = ""  # of the item that the last events are about
-        self.open_item: Growing | None = None
+        self.open_item: GrowingItem | None = None
         self._open: _Open | None = None
         self._pages: dict[str, str] = {}  # that the agent found: their titles by their addresses
         self._next = 0  # the number of the next event
@@ -221,7 +221,7 @@ class Output:
 
     # --- what happens -------------------------------------------------------------------------------
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Before anything else, once."""
         if self._next:
             return []
@@ -243,8 +243,8 @@ class Output:
         """The JSON of a finished item, which the whole response has again: the result of a tool may be a whole file."""
         self._items[index] = item
 
-    def say(self, text: str) -> list[Event]:
-        events: list[Event] = []
+    def say(self, text: str) -> list[ResponseEvent]:
+        events: list[ResponseEvent] = []
         if self.open_item != "message":
             events += self.close()
             item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
@@ -254,8 +254,8 @@ class Output:
             events.append(shapes.PartEvent(type="response.content_part.added", part=part, **self._next_at()))
         return [*events, shapes.OutputTextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
-    def think(self, text: str) -> list[Event]:
-        events: list[Event] = []
+    def think(self, text: str) -> list[ResponseEvent]:
+        events: list[ResponseEvent] = []
         if self.open_item != "reasoning":
             text = text.lstrip("\n")
             if not text:
@@ -269,13 +269,13 @@ class Output:
             events.append(shapes.SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
         return [*events, shapes.SummaryDelta(sequence_number=self.grow(text), delta=text, **self._at())]
 
-    def close(self) -> list[Event]:
+    def close(self) -> list[ResponseEvent]:
         """Ends the item that is open."""
         opened = self._open
         if opened is None:
             return []
         item = self._done(opened)
-        events: list[Event]
+        events: list[ResponseEvent]
         match item:
             case shapes.MessageItem(content=content):
                 (part,) = content
@@ -298,16 +298,16 @@ class Output:
         self._open = self.open_item = None
         return [*events, self._finished(item)]
 
-    def call(self, call: ToolCall) -> list[Event]:
+    def call(self, call: ToolCall) -> list[ResponseEvent]:
         """A tool of the client's, in the form in which the client declared it."""
         return [*self.close(), *self._call(call, self._asked.forms.of(call.name))]
 
-    def start_action(self, started: DocumentStarted) -> list[Event]:
+    def start_action(self, started: DocumentStarted) -> list[ResponseEvent]:
         """Codex shows the newest line of reasoning as its status."""
         now = doing(started)
         return self.think(f"\n\n**{now}**\n\n") if self._asked.is_codex and now else []
 
-    def end_action(self, document: Document) -> list[Event]:
+    def end_action(self, document: Document) -> list[ResponseEvent]:
         """Something that the agent did itself: never in a form that makes a client do it again."""
         action = action_of(document)
         if action is None:
@@ -319,7 +319,7 @@ class Output:
             return events
         return [*self.close(), *(self._comment(document) if self._asked.is_codex else self._mcp_call(action))]
 
-    def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
+    def end(self, end: Ended, duration_ms: int = 0) -> list[ResponseEvent]:
         events = self.close()
         self._end, self._duration = end, duration_ms // 1000
         name: shapes.LastEvent = "response.incomplete" if end.reason == "length" else "response.completed"
@@ -327,14 +327,14 @@ class Output:
             name = "response.failed"
         return [*events, shapes.StateChanged(type=name, response=self.response(), sequence_number=self._number())]
 
-    def compact(self, summary: str) -> list[Event]:
+    def compact(self, summary: str) -> list[ResponseEvent]:
         """The only item of a response that compacts a conversation."""
         item = shapes.CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
         return [self._added(item), self._finished(item)]
 
     # --- items that are whole from the start; none other is open ------------------------------------
 
-    def _call(self, call: ToolCall, declared: Declared) -> list[Event]:
+    def _call(self, call: ToolCall, declared: Declared) -> list[ResponseEvent]:
         known: dict[str, Any] = {
             "call_id": call.id,
             "name": declared.name,
@@ -360,7 +360,7 @@ class Output:
                     self._finished(custom),
                 ]
 
-    def _comment(self, document: Document) -> list[Event]:
+    def _comment(self, document: Document) -> list[ResponseEvent]:
         """Codex drops MCP calls; a commentary stays on its screen."""
         text = action_text(document) or ""
         part, empty = shapes.OutputText(text=text), shapes.OutputText(text="")
@@ -374,7 +374,7 @@ class Output:
             self._finished(item),
         ]
 
-    def _mcp_call(self, action: ToolAction) -> list[Event]:
+    def _mcp_call(self, action: ToolAction) -> list[ResponseEvent]:
         arguments = msgspec.json.encode(action.arguments).decode()
         item = shapes.McpCallItem(
             id=self._id("mcp"),
@@ -397,7 +397,7 @@ class Output:
             self._finished(item),
         ]
 
-    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[Event]:
+    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[ResponseEvent]:
         status: Literal["completed", "failed"] = "completed" if error is None else "failed"
         item = shapes.WebSearchCallItem(id=self._id("ws"), status=status, action=action)
         events = [
@@ -422,7 +422,7 @@ class Output:
             case shapes.ReasoningItem() as reasoning:
                 return replace(reasoning, summary=(shapes.SummaryText(text=text),))
 
-    def _grown(self, opened: _Open) -> shapes.Item:
+    def _grown(self, opened: _Open) -> shapes.OutputItem:
         """An item that is not finished yet."""
         item = self._done(opened)
         return replace(item, status="in_progress") if isinstance(item, shapes.MessageItem) else item
@@ -442,12 +442,12 @@ class Output:
     def _next_at(self, id: str = "") -> dict[str, Any]:
         return {"sequence_number": self._number(), **self._at(id)}
 
-    def _added(self, item: shapes.Item) -> Event:
+    def _added(self, item: shapes.OutputItem) -> ResponseEvent:
         return shapes.ItemEvent(
             type="response.output_item.added", sequence_number=self._number(), output_index=self.index, item=item
         )
 
-    def _finished(self, item: shapes.Item) -> Event:
+    def _finished(self, item: shapes.OutputItem) -> ResponseEvent:
         event = shapes.ItemEvent(
             type="response.output_item.done", sequence_number=self._number(), output_index=self.index, item=item
         )
