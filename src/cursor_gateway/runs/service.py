@@ -44,15 +44,7 @@ from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_service import (
-    Asker,
-    Continued,
-    Host,
-    Removed,
-    RunRequest,
-    ServiceState,
-    quote_answer,
-)
+from cursor_gateway.runs.run_service import Asker, Continued, Host, Removed, RunRequest, ServiceState, quote_answer
 from cursor_gateway.runs.starter import RunParts, RunStarter
 from cursor_gateway.store.base import (
     Busy,
