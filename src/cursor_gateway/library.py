@@ -4,7 +4,6 @@ import typing as _typing
 
 from cursor_gateway.client.asynchronous import AsyncClient as AsyncClient
 from cursor_gateway.client.asynchronous import AsyncStream as AsyncStream
-from cursor_gateway.client.calls import Health as Health
 from cursor_gateway.client.calls import ModelEntry as ModelEntry
 from cursor_gateway.client.failures import CallFailed as CallFailed
 from cursor_gateway.client.failures import CannotReach as CannotReach
@@ -90,6 +89,7 @@ from cursor_gateway.model.documents import ToolCallMetadata as ToolCallMetadata
 from cursor_gateway.model.documents import ToolCallResult as ToolCallResult
 from cursor_gateway.model.documents import Usage as Usage
 from cursor_gateway.model.documents import WaitingCall as WaitingCall
+from cursor_gateway.model.health import Health as Health
 from cursor_gateway.model.history import ConversationDetail as ConversationDetail
 from cursor_gateway.model.history import ConversationEntry as ConversationEntry
 from cursor_gateway.model.history import MessageEntry as MessageEntry

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.clients.base import Folder, JsonFile, ListItems, NewFile, Steps, YamlFile
+from cursor_gateway.cli.clients.base import ConfigFolder, JsonFile, ListItems, NewFile, Steps, YamlFile
 from cursor_gateway.cli.clients.table import CLIENTS
 from cursor_gateway.cli.kept_files import path_of
 from tests.agent.install import install
@@ -282,13 +282,13 @@ def test_one_of_both() -> None:
 
 
 def test_where_a_file_is() -> None:
-    folder = Folder("~/.config/x", "X_HOME", below_config="x", macos="~/Library/x")
+    folder = ConfigFolder("~/.config/x", "X_HOME", below_config="x", macos="~/Library/x")
     file = NewFile(folder, "x.yml", "")
     assert path_of(file, {}, "linux") == Path.home() / ".config/x/x.yml"
     assert path_of(file, {"XDG_CONFIG_HOME": "/c"}, "linux") == Path("/c/x/x.yml")
     assert path_of(file, {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "Library/x/x.yml"
     assert path_of(file, {"XDG_CONFIG_HOME": "/c", "X_HOME": "/x"}, "darwin") == Path("/x/x.yml")
-    assert path_of(NewFile(Folder("~"), "y", ""), {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "y"
+    assert path_of(NewFile(ConfigFolder("~"), "y", ""), {"XDG_CONFIG_HOME": "/c"}, "darwin") == Path.home() / "y"
 
 
 # --- keys -----------------------------------------------------------------------------------------------

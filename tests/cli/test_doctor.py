@@ -17,7 +17,7 @@ import pytest
 from cursor_gateway.cli.commands.doctor import _checked, _in_thread
 from cursor_gateway.cli.commands.findings import (
     Finding,
-    Folder,
+    FolderState,
     Found,
     Level,
     of_abilities,
@@ -37,13 +37,13 @@ from cursor_gateway.cli.commands.findings import (
     summary,
     worst,
 )
-from cursor_gateway.client.calls import Health, HealthRuns, HealthSource
 from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import hash_key
+from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.settings import Settings, SourceName
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import Program
-from cursor_gateway.sources.process_groups import members, start_of
+from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import running_gateway
@@ -51,7 +51,15 @@ from tests.server.test_orphans import watchdogs
 
 FLAGS = frozenset({"--stream-partial-output", "--mode", "--workspace", "--trust", "--resume", "--add-dir"})
 AGENT = Program("/bin/cursor-agent", "2026.10.01-e373342", FLAGS)
-HEALTH = Health("ok", "0.1.0", HealthSource("cli", "cursor-agent 2026"), HealthRuns(0, 8))
+HEALTH = Health(
+    status="ok",
+    version="0.1.0",
+    source=HealthSource("cli", "cursor-agent 2026", demo=False),
+    sources=["cli"],
+    mode="agent",
+    model="auto",
+    runs=HealthRuns(0, 8),
+)
 GB = 1024**3
 
 
@@ -165,18 +173,22 @@ def test_the_exposure() -> None:
 
 
 def test_workspaces() -> None:
-    good, closed, missing = Folder("/a", True, True), Folder("/b", True, False), Folder("/c", False, False)
+    good, closed, missing = (
+        FolderState("/a", True, True),
+        FolderState("/b", True, False),
+        FolderState("/c", False, False),
+    )
     assert levels(of_workspaces(good, [good])) == ["good", "good"]
     assert levels(of_workspaces(missing, [missing])) == ["broken", "warning"]
     assert levels(of_workspaces(closed, [closed])) == ["warning", "warning"]
 
 
 def test_the_data_directory() -> None:
-    assert of_data(Folder("/d", True, True), 10 * GB).level == "good"
-    assert "not created yet" in of_data(Folder("/d", False, True), 10 * GB).found
-    assert of_data(Folder("/d", True, True), GB // 8).level == "warning"
-    assert of_data(Folder("/d", True, True), 1000).level == "broken"
-    assert of_data(Folder("/d", True, False), 10 * GB).level == "broken"
+    assert of_data(FolderState("/d", True, True), 10 * GB).level == "good"
+    assert "not created yet" in of_data(FolderState("/d", False, True), 10 * GB).found
+    assert of_data(FolderState("/d", True, True), GB // 8).level == "warning"
+    assert of_data(FolderState("/d", True, True), 1000).level == "broken"
+    assert of_data(FolderState("/d", True, False), 10 * GB).level == "broken"
 
 
 def test_the_agents_configuration_and_permissions() -> None:

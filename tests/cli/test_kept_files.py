@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.kept_files import Connection, Connections
+from cursor_gateway.cli.kept_files import ClientConnection, ClientConnections
 
 
 @pytest.fixture
@@ -21,9 +21,9 @@ def open_umask() -> Iterator[None]:
 def test_a_record_is_its_owners_alone(tmp_path: Path) -> None:
     """It has the text of files that contain keys."""
     data = tmp_path / "data"
-    kept = Connections(data)
+    kept = ClientConnections(data)
     for written in ("first", "second"):
-        kept.write("client", Connection(file="f", before="a key", written=written))
+        kept.write("client", ClientConnection(file="f", before="a key", written=written))
         (file,) = (data / "connections").iterdir()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700

@@ -69,7 +69,10 @@ def chat(*arguments: str, **environment: str) -> tuple[int, str, str]:
 HEALTH = {
     "status": "ok",
     "version": "1",
-    "source": {"name": "cli", "detail": "cursor-agent"},
+    "source": {"name": "cli", "detail": "cursor-agent", "demo": False},
+    "sources": ["cli"],
+    "mode": "agent",
+    "model": "auto",
     "runs": {"running": 0, "limit": 8},
 }
 

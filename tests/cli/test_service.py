@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.cli.commands.serve import _notify_service_manager
-from cursor_gateway.cli.commands.service import Service, launchd, property_list, systemd, unit
+from cursor_gateway.cli.commands.service import ServiceUnit, launchd, property_list, systemd, unit
 from tests.cli.processes import TIMEOUT, finished
 
 PROGRAM = "/opt/a b/cursor-gateway"
 HARD = '/srv/50% "new" $HOME \\ x'
-SERVICE = Service([PROGRAM, "serve", "--workspace", HARD], "/usr/bin:/opt/a b", 10)
+SERVICE = ServiceUnit([PROGRAM, "serve", "--workspace", HARD], "/usr/bin:/opt/a b", 10)
 
 # Notes what it is called with, and answers as the service manager would.
 _STAND_IN = """#!/bin/sh
@@ -169,7 +169,7 @@ def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
             env=environment, capture_output=True, text=True, timeout=TIMEOUT, check=False,
         )  # fmt: skip
 
-    text = unit(Service([str(program), "serve", "--workspace", HARD], SERVICE.path, 10))
+    text = unit(ServiceUnit([str(program), "serve", "--workspace", HARD], SERVICE.path, 10))
     assert (verified(text).returncode, verified(text).stderr) == (0, "")
     assert "Failed to parse service type" in verified(text.replace("Type=notify", "Type=other")).stderr
 

@@ -12,7 +12,7 @@ from cursor_gateway.cli.commands.findings import of_verified
 from cursor_gateway.cli.commands.verification import (
     HELD,
     PROMPTS,
-    Result,
+    CheckResult,
     Verified,
     read_verified,
     redact,
@@ -108,7 +108,7 @@ def test_a_backend_that_is_not_set_up_is_named(home: Path) -> None:
 
 def test_the_newest_result_of_a_version_counts(tmp_path: Path) -> None:
     assert read_verified(tmp_path) == []
-    results = [Result("text", "same", ""), Result("hook", "different", "no")]
+    results = [CheckResult("text", "same", ""), CheckResult("hook", "different", "no")]
     for date, these in (("2026-11-17", results), ("2026-11-18", results[:1])):
         store_verified(tmp_path, Verified("cli", "2026.10.01", "Linux", date, these))
     store_verified(tmp_path, Verified("sdk", "1.1.0", "Linux", "2026-11-18", results))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.client import calls
-from cursor_gateway.client.calls import Health, HealthRuns, HealthSource, ModelEntry
+from cursor_gateway.client.calls import ModelEntry
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -20,6 +20,7 @@ from cursor_gateway.dialects.documents.request import (
 )
 from cursor_gateway.model.changes import CommitRequest, KeepRequest, RevertRequest
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.model.history import ConversationEntry
 from tests.client.scripted import LINK, LOST, Scripted, Shell, answer
 from tests.laws.laws import RUN, assemble, response_of
@@ -254,41 +255,34 @@ def test_models() -> None:
     assert requested(shell) == ["GET /v1/models"]
 
 
+HEALTH = Health(
+    status="ok",
+    version="1",
+    source=HealthSource("cli", "d", demo=False),
+    sources=["cli"],
+    mode="agent",
+    model="auto",
+    runs=HealthRuns(0, 4),
+)
+
+
 def test_health() -> None:
-    result = {
-        "status": "ok",
-        "version": "1",
-        "source": {"name": "cli", "detail": "d"},
-        "runs": {"running": 0, "limit": 4},
-    }
-    shell = Shell(answer(200, json.dumps(result).encode()))
-    assert shell.asked(calls.health(LINK)) == Health("ok", "1", HealthSource("cli", "d"), HealthRuns(0, 4))
+    shell = Shell(answer(200, msgspec.json.encode(HEALTH)))
+    assert shell.asked(calls.health(LINK)) == HEALTH
     assert requested(shell) == ["GET /health"]
 
 
 def test_health_of_a_gateway_without_an_agent() -> None:
     """Its reply is an error for all who look at the status, and says all the same how it is."""
-    result = {
-        "error": {"message": "cursor-agent is gone.", "code": "agent_missing"},
-        "status": "unavailable",
-        "version": "1",
-        "source": {"name": "cli", "detail": "d", "demo": False},
-        "runs": {"running": 0, "limit": 4},
-        "workspace": "/w",
-    }
+    error = {"error": {"message": "cursor-agent is gone.", "code": "agent_missing"}}
+    result = {**error, **msgspec.to_builtins(HEALTH), "status": "unavailable", "workspace": "/w"}
     health = Shell(answer(503, json.dumps(result).encode())).asked(calls.health(LINK))
     assert (health.status, health.workspace) == ("unavailable", "/w")
 
 
 def test_health_is_asked_for_again_like_anything_else() -> None:
-    result = {
-        "status": "ok",
-        "version": "1",
-        "source": {"name": "cli", "detail": ""},
-        "runs": {"running": 0, "limit": 4},
-    }
     busy = answer(503, b'{"error":{"message":"Later.","code":"shutting_down"}}')
-    shell = Shell(LOST, busy, answer(200, json.dumps(result).encode()))
+    shell = Shell(LOST, busy, answer(200, msgspec.json.encode(HEALTH)))
     assert shell.asked(calls.health(LINK)).version == "1"
     assert shell.pauses == [0.1, 1.0]
 

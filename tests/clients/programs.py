@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec import Struct
 
-from cursor_gateway.cli.clients.base import Endpoint
+from cursor_gateway.cli.clients.base import GatewayAddress
 from cursor_gateway.cli.clients.table import CLIENTS
 from tests.gateways import RunningGateway
 
@@ -161,7 +161,7 @@ def launched_client(project: Project, name: str, url: str) -> LaunchedClient:
     launch, folder = CLIENTS[name].launch, project.home / "launched"
     assert launch is not None
     folder.mkdir()
-    start = launch.start(Endpoint(url=url), str(folder))
+    start = launch.start(GatewayAddress(url=url), str(folder))
     for file, text in start.files.items():
         (folder / file).write_text(text, encoding="utf-8")
     environment = {variable: value for variable, value in start.environment.items() if value is not None}

@@ -8,7 +8,7 @@ from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
-    Row,
+    ListingRow,
     change,
     code_rows,
     folded,
@@ -20,7 +20,7 @@ from cursor_gateway.render.terminal import make_console
 from tests.render.screen import screen
 
 
-def drawn(rows: list[Row], *, plain: bool = True, width: int = 30) -> str:
+def drawn(rows: list[ListingRow], *, plain: bool = True, width: int = 30) -> str:
     out = StringIO()
     console = make_console(out, plain=plain, width=width)
     console.print(Listing(rows), soft_wrap=plain)
@@ -95,7 +95,7 @@ def test_a_huge_change_is_not_compared_line_by_line() -> None:
 
 
 def test_a_fold_says_what_it_hides_and_never_hides_a_single_line() -> None:
-    rows = [Row(Text(), Text(str(number))) for number in range(10)]
+    rows = [ListingRow(Text(), Text(str(number))) for number in range(10)]
     assert drawn(folded(rows, 2)) == "0\n1\n  … 8 more lines\n"
     assert folded(rows, 9) == rows
     assert drawn(folded_in_the_middle(rows, 1, 2)) == "0\n  … 7 more lines …\n8\n9\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.cli.commands.verification import HELD, Result, holds_commands, store_verified, verified_now
+from cursor_gateway.cli.commands.verification import HELD, CheckResult, holds_commands, store_verified, verified_now
 from tests.agent.account import VERSION
 from tests.agent.install import install
 from tests.cli.processes import finished
@@ -22,7 +22,7 @@ SETTINGS = {"source": "cli", "approvals": "hooks"}
 
 def verified(data: Path, version: str = VERSION, outcome: str = "same") -> None:
     """As `cursor-gateway verify` would have found."""
-    results = [Result("hook", "same", ""), Result(HELD, "same" if outcome == "same" else "different", "")]
+    results = [CheckResult("hook", "same", ""), CheckResult(HELD, "same" if outcome == "same" else "different", "")]
     store_verified(data, verified_now("cli", version, results))
 
 

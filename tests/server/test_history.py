@@ -17,7 +17,7 @@ from cursor_gateway.keys import hash_key
 from cursor_gateway.model.messages import UserMessage, read_image
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.settings import Settings
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.dialects.documents.test_dialect import PIXEL

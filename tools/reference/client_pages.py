@@ -6,24 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from cursor_gateway.cli.clients.base import (
-    Client,
-    Endpoint,
-    Folder,
+    ClientProgram,
+    ConfigFolder,
+    GatewayAddress,
     JsonFile,
     Kept,
     NewFile,
-    Offered,
+    OfferedModel,
     Steps,
     YamlFile,
     to_json,
 )
-from cursor_gateway.cli.clients.merging import nested
+from cursor_gateway.cli.clients.json_text import nested
 from cursor_gateway.cli.clients.table import CLIENTS
 from tools.reference.markdown import code, page, table
 
 _ROOT = Path(__file__).parents[2]
 _TRANSCRIPTS = _ROOT / "docs" / "parts" / "clients"
-_ENDPOINT = Endpoint(url="http://127.0.0.1:8787", models=[Offered("auto", "Auto")])
+_ENDPOINT = GatewayAddress(url="http://127.0.0.1:8787", models=[OfferedModel("auto", "Auto")])
 _PACKAGES = {  # whose versions the tests lock
     "claude": "@anthropic-ai/claude-code-linux-x64",
     "cline": "@cline/cli-linux-x64",
@@ -70,11 +70,11 @@ def index_page() -> str:
     )
 
 
-def client_page(client: Client) -> str:
+def client_page(client: ClientProgram) -> str:
     return page(client.title, *_parts(client))
 
 
-def _parts(client: Client) -> Iterator[str]:
+def _parts(client: ClientProgram) -> Iterator[str]:
     if client.launch is not None:
         yield f"Uses {_WIRES[client.wire]}.{_tested(client.name)}"
         lines = f"{client.launch.install}\ncursor-gateway launch {client.name}"
@@ -112,7 +112,7 @@ def _list(lines: Sequence[str]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _start(client: Client) -> str:
+def _start(client: ClientProgram) -> str:
     assert client.launch is not None
     start = client.launch.start(_ENDPOINT, "/tmp/cursor-gateway-x")
     lines = [f"unset {name}" for name, value in start.environment.items() if value is None]
@@ -124,7 +124,7 @@ def _start(client: Client) -> str:
     return "\n\n".join(shown)
 
 
-def _kept(client: Client, kept: Kept) -> Iterator[str]:
+def _kept(client: ClientProgram, kept: Kept) -> Iterator[str]:
     match kept:
         case Steps(lines=lines):
             yield code("\n".join(lines), "text")
@@ -142,7 +142,7 @@ def _kept(client: Client, kept: Kept) -> Iterator[str]:
     yield f"Then run `{client.then}`." if client.launch is not None else f"{client.then}."
 
 
-def _place(folder: Folder, name: str) -> str:
+def _place(folder: ConfigFolder, name: str) -> str:
     macos = f" (macOS: `{folder.macos}/{name}`)" if folder.macos and folder.macos != folder.default else ""
     return f"`{folder.default}/{name}`{macos}"
 

@@ -10,9 +10,8 @@ from tempfile import mkstemp
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.cli.clients.base import Folder, JsonFile, KeptInFile
-from cursor_gateway.cli.clients.json_text import NotEditable, is_empty
-from cursor_gateway.cli.clients.merging import Change, undone
+from cursor_gateway.cli.clients.base import ConfigFolder, JsonFile, KeptInFile
+from cursor_gateway.cli.clients.json_text import JsonChange, NotEditable, is_empty, undone
 from cursor_gateway.cli.clients.yaml_text import Edit, undo
 from cursor_gateway.cli.output import Trouble
 
@@ -27,7 +26,7 @@ def path_of(kept: KeptInFile, environ: Mapping[str, str] = os.environ, platform:
     return path
 
 
-def _folder(folder: Folder, environ: Mapping[str, str], platform: str) -> Path:
+def _folder(folder: ConfigFolder, environ: Mapping[str, str], platform: str) -> Path:
     if folder.variable and (named := environ.get(folder.variable)):
         return Path(named)
     if folder.macos and platform == "darwin":
@@ -99,13 +98,13 @@ def _replace(path: Path, text: str, mode: int) -> None:
 # --- what was done --------------------------------------------------------------------------------------
 
 
-class Connection(Struct, frozen=True, kw_only=True):
+class ClientConnection(Struct, frozen=True, kw_only=True):
     """What `connect --write` did to a file."""
 
     file: str
     before: str | None  # its text; None: it did not exist
     written: str
-    changes: Sequence[Change] = ()  # of JSON
+    changes: Sequence[JsonChange] = ()  # of JSON
     edits: Sequence[Edit] = ()  # of YAML
     backup: str = ""
 
@@ -121,19 +120,19 @@ class Connection(Struct, frozen=True, kw_only=True):
         return None if self.before is None and is_empty(text, ()) else text
 
 
-class Connections:
+class ClientConnections:
     """One file for each client, in the gateway's data directory."""
 
     def __init__(self, data: Path) -> None:
         self._folder = data / "connections"
 
-    def read(self, name: str) -> Connection | None:
+    def read(self, name: str) -> ClientConnection | None:
         try:
-            return msgspec.json.decode(self._path(name).read_bytes(), type=Connection)
+            return msgspec.json.decode(self._path(name).read_bytes(), type=ClientConnection)
         except (OSError, msgspec.DecodeError):  # damaged: as if nothing had been written
             return None
 
-    def write(self, name: str, connection: Connection) -> None:
+    def write(self, name: str, connection: ClientConnection) -> None:
         try:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             _replace(self._path(name), msgspec.json.encode(connection).decode(), 0o600)

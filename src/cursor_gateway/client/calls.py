@@ -43,6 +43,7 @@ from cursor_gateway.model.changes import (
     RevertRequest,
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope
+from cursor_gateway.model.health import Health
 from cursor_gateway.model.history import (
     ConversationDetail,
     ConversationEntry,
@@ -272,29 +273,6 @@ class ModelEntry(Struct, frozen=True):
 
 class _Models(Struct, frozen=True):
     data: list[ModelEntry]
-
-
-class HealthSource(Struct, frozen=True):
-    """The backend: the agent, or recordings."""
-
-    name: str
-    detail: str
-    demo: bool = False
-
-
-class HealthRuns(Struct, frozen=True):
-    running: int
-    limit: int
-
-
-class Health(Struct, frozen=True):
-    """The state of the gateway."""
-
-    status: str  # `ok`, or `unavailable` while it has no agent
-    version: str
-    source: HealthSource
-    runs: HealthRuns
-    workspace: str = ""  # the default folder; empty where the gateway has API keys, and for old gateways
 
 
 def models(link: Link) -> Call[list[ModelEntry]]:

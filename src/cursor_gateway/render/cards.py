@@ -29,7 +29,7 @@ from cursor_gateway.render.checklist import Checklist
 from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
-    Row,
+    ListingRow,
     change,
     code_rows,
     folded,
@@ -121,7 +121,7 @@ def reference_headline(path: str, first: int, last: int) -> Listing:
 
 def _path_line(path: Text, note: Text) -> Listing:
     """A path is never cut off: its end distinguishes files."""
-    return Listing([Row(Text(), Text.assemble(path, "  ", note))])
+    return Listing([ListingRow(Text(), Text.assemble(path, "  ", note))])
 
 
 # --- tools ------------------------------------------------------------------------------------------
@@ -142,7 +142,7 @@ def _note(text: str, style: str) -> Listing:
 def _file_edit(document: FileEditDocument) -> RenderableType:
     metadata, content = document.metadata, document.content or ""
     title = Text.assemble((f"✎ {metadata.operation} ", "bold"), (visible_line(metadata.file_path), "bold cyan"))
-    rows: list[Row] = []
+    rows: list[ListingRow] = []
     counts = Text()
     match metadata.operation:
         case "create":
@@ -173,7 +173,7 @@ def changed_file(file: FileChange, *, with_lines: bool) -> RenderableType:
     return Group(_path_line(title, counts), Listing(folded(rows, _CHANGE_LINES * 4)), *note)
 
 
-def _beginning(content: str, language: str) -> list[Row]:
+def _beginning(content: str, language: str) -> list[ListingRow]:
     """Only what will be seen is highlighted."""
     lines = split_lines(visible(content))
     first = list(code_rows("\n".join(lines[: _NEW_FILE_LINES + 1]), language))
@@ -192,8 +192,8 @@ def _command(document: TerminalCommandDocument) -> RenderableType:
         ending = _ending(metadata) or [_note(f"ended without an exit status{took}", "yellow")]
     first, *more = visible(metadata.command).strip().expandtabs(4).split("\n")
     command = [
-        Row(Text("$ ", "bold green"), Text(first, "bold")),
-        *(Row(Text("  "), Text(line, "bold")) for line in more),
+        ListingRow(Text("$ ", "bold green"), Text(first, "bold")),
+        *(ListingRow(Text("  "), Text(line, "bold")) for line in more),
     ]
     return Group(Listing(command), shown, *ending)
 
@@ -271,11 +271,13 @@ def _clarification(document: ClarificationDocument) -> RenderableType:
     rows = []
     for number, question in enumerate(metadata.questions, 1):
         several = "  (several may be chosen)" if question.allow_multiple is True else ""
-        rows.append(Row(Text(f"  {number}. "), Text.assemble((visible_line(question.text), "bold"), (several, "dim"))))
+        rows.append(
+            ListingRow(Text(f"  {number}. "), Text.assemble((visible_line(question.text), "bold"), (several, "dim")))
+        )
         chosen, _ = answer_to(question, metadata)
         for option in question.options:
             mark, style = ("●", "green") if option.id in chosen else ("○", "")
-            rows.append(Row(Text(f"     {mark} ", style), Text(visible_line(option.label), style)))
+            rows.append(ListingRow(Text(f"     {mark} ", style), Text(visible_line(option.label), style)))
     title = visible_line(document.content or "The agent asks")
     return Group(Text(f"? {title}", "bold yellow"), Listing(rows), *_ending(metadata))
 
@@ -285,7 +287,7 @@ def _error(document: ErrorDocument) -> RenderableType:
     message = visible(document.content).strip() or "It failed without a message."
     facts = " · ".join(visible_line(fact) for fact in (metadata.error_code, metadata.source) if fact)
     details = list(plain_rows(split_lines(visible_output(metadata.details).strip()), "red dim"))
-    parts: list[RenderableType] = [Listing([Row(Text("✗ ", "bold red"), Text(message, "bold red"))])]
+    parts: list[RenderableType] = [Listing([ListingRow(Text("✗ ", "bold red"), Text(message, "bold red"))])]
     if facts:
         parts.append(_note(facts, "red"))
     return Group(*parts, Listing(folded_in_the_middle(details, _DETAIL_LINES // 2, _DETAIL_LINES // 2)))
@@ -304,4 +306,4 @@ def closing(done: Done) -> RenderableType:
     model = "" if envelope.model == "unknown" else visible_line(envelope.model)
     facts = [fact for fact in (tokens(envelope.usage, "tokens "), model) if fact]
     refused = (f" · {count} not run", "yellow") if (count := envelope.metadata.refused_count) else ""
-    return Listing([Row(mark, Text.assemble(outcome, refused, *((f" · {fact}", "dim") for fact in facts)))])
+    return Listing([ListingRow(mark, Text.assemble(outcome, refused, *((f" · {fact}", "dim") for fact in facts)))])

@@ -3,7 +3,7 @@
 from rich.text import Text
 
 from cursor_gateway.model.documents import PlanMetadata, TodoStatus, TodoUpdateMetadata
-from cursor_gateway.render.listing import Listing, Row
+from cursor_gateway.render.listing import Listing, ListingRow
 from cursor_gateway.render.todos import Todos, planned, progress, updated, waits_for
 from cursor_gateway.render.visible import visible_line
 
@@ -41,5 +41,5 @@ class Checklist:
             needed = waits_for(todo, self._todos)
             after = f"  after {needed}" if needed else ""
             gutter = Text.assemble("  ", (mark, mark_style), (f" {number:>{digits}}. ", "dim"))
-            rows.append(Row(gutter, Text.assemble((visible_line(todo.content), style), (after, "dim"))))
+            rows.append(ListingRow(gutter, Text.assemble((visible_line(todo.content), style), (after, "dim"))))
         return Listing(rows)

@@ -16,7 +16,7 @@ _HIGHLIGHTED = 200_000  # characters; beyond that colours are not worth the wait
 _TAB = 4
 
 
-class Row(NamedTuple):
+class ListingRow(NamedTuple):
     gutter: Text
     line: Text
     again: str = ""  # the gutter of a continued line
@@ -25,7 +25,7 @@ class Row(NamedTuple):
 class Listing:
     """A line that is too long continues below; for files (no_wrap) every line stays one line."""
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[ListingRow]) -> None:
         self._rows = list(rows)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -47,25 +47,25 @@ def highlighted(code: str, language: str) -> list[Text]:
     return list(text.split("\n", allow_blank=True))[: len(split_lines(code))]
 
 
-def plain_rows(lines: Iterable[str], style: str = "", gutter: str = "  ") -> Iterator[Row]:
+def plain_rows(lines: Iterable[str], style: str = "", gutter: str = "  ") -> Iterator[ListingRow]:
     for line in lines:
-        yield Row(Text(gutter, style), Text(line.expandtabs(_TAB), style), gutter if gutter.strip() else "")
+        yield ListingRow(Text(gutter, style), Text(line.expandtabs(_TAB), style), gutter if gutter.strip() else "")
 
 
-def code_rows(code: str, language: str) -> Iterator[Row]:
+def code_rows(code: str, language: str) -> Iterator[ListingRow]:
     for line in highlighted(code, language):
-        yield Row(Text("  "), line, "↪ ")
+        yield ListingRow(Text("  "), line, "↪ ")
 
 
-def numbered_rows(code: str, language: str, first: int) -> Iterator[Row]:
+def numbered_rows(code: str, language: str, first: int) -> Iterator[ListingRow]:
     lines = highlighted(code, language)
     digits = len(str(first + len(lines) - 1))
     for number, line in enumerate(lines, first):
-        yield Row(Text(f"  {number:>{digits}} │ ", "dim"), line, "│ ")
+        yield ListingRow(Text(f"  {number:>{digits}} │ ", "dim"), line, "│ ")
 
 
-def note_row(note: str) -> Row:
-    return Row(Text("  "), Text(note, "dim"))
+def note_row(note: str) -> ListingRow:
+    return ListingRow(Text("  "), Text(note, "dim"))
 
 
 class DiffSummary(NamedTuple):
@@ -73,18 +73,18 @@ class DiffSummary(NamedTuple):
 
     added: int
     removed: int
-    rows: list[Row]
+    rows: list[ListingRow]
 
 
 def change(diff: Diff) -> DiffSummary:
     old, new = diff_lines(diff, *(visible(text).expandtabs(_TAB) for text in (diff.old_string, diff.new_string)))
     digits = len(str(diff.start_line + max(len(old), len(new)) - 1))
-    rows: list[Row] = []
+    rows: list[ListingRow] = []
     added = removed = 0
 
     def add(number: int, sign: str, line: str, style: str) -> None:
         gutter = Text.assemble((f"  {number:>{digits}} ", "dim"), (f"{sign} ", style))
-        rows.append(Row(gutter, Text(line, style)))
+        rows.append(ListingRow(gutter, Text(line, style)))
 
     shown = 0  # old lines so far
     for group in changes(old, new):
@@ -105,14 +105,14 @@ def change(diff: Diff) -> DiffSummary:
     return DiffSummary(added, removed, rows)
 
 
-def folded(rows: list[Row], limit: int) -> list[Row]:
+def folded(rows: list[ListingRow], limit: int) -> list[ListingRow]:
     """The first rows, and how many more there are."""
     if len(rows) <= limit + 1:  # a note would take the place of the one row it hides
         return rows
     return [*rows[:limit], note_row(f"… {len(rows) - limit} more lines")]
 
 
-def folded_in_the_middle(rows: list[Row], first: int, last: int) -> list[Row]:
+def folded_in_the_middle(rows: list[ListingRow], first: int, last: int) -> list[ListingRow]:
     """What matters in long output is how it began and, more, how it ended."""
     if len(rows) <= first + last + 1:
         return rows

@@ -13,7 +13,7 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, s
 from cursor_gateway.runs.starter import TOOLS
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.base import Model, Turn
-from cursor_gateway.sources.cursor.model_aliases import is_alias, resolve
+from cursor_gateway.sources.cursor.models import is_alias, resolve
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import Store
 from cursor_gateway.workspace.roots import Workspaces

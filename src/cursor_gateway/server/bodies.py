@@ -3,20 +3,22 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
 from cursor_gateway.runs.keyed_locks import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]  # of one method of a path
 
 _LARGE = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 
@@ -132,7 +134,7 @@ def client_name(headers: Mapping[str, str]) -> str:
 
 R = TypeVar("R")
 
-_SMALL = 16 * 1024  # bytes: pieces that are not counted; a connection buffers as much in any case
+SMALL = 16 * 1024  # bytes: pieces that are not counted; a connection buffers as much in any case
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_STREAMS = 10_000
 
@@ -191,7 +193,7 @@ class UnreadReplies:
     @contextmanager
     def holding(self, owner: str, data: bytes) -> Iterator[bytes]:
         """While a piece of a reply is sent; gives the copy to send. Raises `TooManyRequests`."""
-        if len(data) <= _SMALL:
+        if len(data) <= SMALL:
             yield data
             return
         key = owner, data

@@ -13,13 +13,13 @@ from cursor_gateway.errors import InvalidRequest, unknown_model
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.model_aliases import is_alias, name_for_claude_code, resolve
+from cursor_gateway.sources.cursor.models import is_alias, name_for_claude_code, resolve
 
 _WINDOW = 200_000  # tokens; an assumption
 _MOST = 1000  # models of one page
 
 
-class ModelEntry(Struct, frozen=True, kw_only=True):
+class ListedModel(Struct, frozen=True, kw_only=True):
     """A model."""
 
     id: Annotated[str, Meta(description="Its name in requests.")]
@@ -41,7 +41,7 @@ class ModelEntry(Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(description="An assumption.")] = 64_000
 
 
-class TruncationPolicy(Struct, frozen=True):
+class CodexTruncationPolicy(Struct, frozen=True):
     """How Codex shortens the output of tools."""
 
     mode: Annotated[Literal["bytes"], Meta(description="The unit of the limit.")] = "bytes"
@@ -66,7 +66,7 @@ class CodexModel(Struct, frozen=True, kw_only=True):
     support_verbosity: Annotated[bool, Meta(description="Always false.")] = False
     default_verbosity: None = None
     apply_patch_tool_type: None = None
-    truncation_policy: TruncationPolicy = TruncationPolicy()
+    truncation_policy: CodexTruncationPolicy = CodexTruncationPolicy()
     context_window: Annotated[int, Meta(description="Tokens (an assumption).")] = _WINDOW
     experimental_supported_tools: Annotated[list[str], Meta(description="Always empty.")] = []
     input_modalities: Annotated[tuple[str, ...], Meta(description="The supported inputs.")] = ("text", "image")
@@ -79,7 +79,7 @@ class ModelList(Struct, frozen=True, kw_only=True):
     """The agent's models."""
 
     object: Annotated[Literal["list"], Meta(description="The object type.")] = "list"
-    data: Annotated[list[ModelEntry], Meta(description="The models in OpenAI's form, and after them the aliases.")]
+    data: Annotated[list[ListedModel], Meta(description="The models in OpenAI's form, and after them the aliases.")]
     models: Annotated[list[CodexModel], Meta(description="The models in Codex's form.")]
     has_more: Annotated[bool, Meta(description="Whether there is another page.")] = False
     first_id: Annotated[str | None, Meta(description="The first id on the page.")]
@@ -90,7 +90,8 @@ class ModelPage(Struct, frozen=True, kw_only=True):
     """The models in Anthropic's form, for requests with `anthropic-version`."""
 
     data: Annotated[
-        list[ModelEntry], Meta(description="The models. All ids contain `claude`, because Claude Code shows no others.")
+        list[ListedModel],
+        Meta(description="The models. All ids contain `claude`, because Claude Code shows no others."),
     ]
     has_more: Annotated[bool, Meta(description="Whether there is another page.")]
     first_id: Annotated[str | None, Meta(description="The first id on the page.")]
@@ -128,7 +129,7 @@ class ModelEndpoints:
         self._service.check_model(meant)
         raise unknown_model(id, [])
 
-    def _aliases(self, models: list[Model]) -> list[ModelEntry]:
+    def _aliases(self, models: list[Model]) -> list[ListedModel]:
         aliases = self._service.defaults.model_aliases
         names = sorted(aliases.keys() - {model.id for model in models})
         meant = {name: resolve(name, aliases, models) for name in names}
@@ -150,10 +151,10 @@ class ModelEndpoints:
             wanted, page = entries, entries[:limit]
         return ModelPage(data=page, has_more=len(page) < len(wanted), first_id=_first(page), last_id=_first(page[::-1]))
 
-    def _entry(self, id: str, label: str) -> ModelEntry:
+    def _entry(self, id: str, label: str) -> ListedModel:
         created_at = datetime.fromtimestamp(self._began, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         label = label or id
-        return ModelEntry(id=id, created=self._began, name=label, display_name=label, created_at=created_at)
+        return ListedModel(id=id, created=self._began, name=label, display_name=label, created_at=created_at)
 
 
 def _limit(text: str) -> int:
@@ -167,5 +168,5 @@ def _for_codex(number: int, model: Model) -> CodexModel:
     return CodexModel(slug=model.id, display_name=label, description=f"{label}, by Cursor", priority=number)
 
 
-def _first(entries: list[ModelEntry]) -> str | None:
+def _first(entries: list[ListedModel]) -> str | None:
     return entries[0].id if entries else None

@@ -7,10 +7,9 @@ from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import PurePath
-from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
@@ -19,53 +18,13 @@ from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import encode_error
 from cursor_gateway.errors import AgentMissing, NotFound
 from cursor_gateway.keys import KeyRing
-from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
 
 _PAGE_POLICY = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
-
-class HealthSource(Struct, frozen=True):
-    """The backend."""
-
-    name: Annotated[
-        str, Meta(description="`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.")
-    ]
-    detail: Annotated[
-        str, Meta(description="The program and version, or the recordings; empty if API keys are configured.")
-    ]
-    demo: Annotated[bool, Meta(description="Whether the gateway runs as a demo.")]
-
-
-class HealthRuns(Struct, frozen=True):
-    """The load."""
-
-    running: Annotated[int, Meta(description="Active runs.")]
-    limit: Annotated[int, Meta(description="The maximum; further runs get 429.")]
-
-
-class Health(Struct, frozen=True, kw_only=True):
-    """The state of the gateway."""
-
-    status: Annotated[
-        Literal["ok", "degraded", "unavailable"],
-        Meta(description="`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started."),
-    ]
-    version: Annotated[str, Meta(description="The gateway's version.")]
-    source: Annotated[HealthSource, Meta(description="The default backend.")]
-    sources: Annotated[list[str], Meta(description="The names of all backends, for `source` in requests.")]
-    mode: Annotated[Mode, Meta(description="The default mode.")]
-    model: Annotated[str, Meta(description="The default model.")]
-    runs: HealthRuns
-    workspace: Annotated[
-        str | UnsetType, Meta(description="The default workspace; shown only if no API keys are configured.")
-    ] = UNSET
-    problem: Annotated[
-        str | UnsetType, Meta(description="What is wrong; omitted if nothing is, or if API keys are required.")
-    ] = UNSET
 
 
 class OperationEndpoints:

@@ -2,7 +2,7 @@ import json
 
 import yaml  # type: ignore[import-untyped] # its types are another package
 
-from cursor_gateway.cli.clients.base import Client, JsonFile, Start, YamlFile
+from cursor_gateway.cli.clients.base import ClientProgram, JsonFile, StartPlan, YamlFile
 from cursor_gateway.cli.clients.chat_clients import AIDER, CLINE, CN, LLM, PI, QWEN
 from tests.cli.clients.endpoints import FOLDER, FULL, MODELS, PLAIN
 
@@ -12,18 +12,18 @@ HEADERS = {"x-cursor-workspace": "/home/me/my project", **READABLE}
 IDS = [model.id for model in MODELS]
 
 
-def started(client: Client) -> Start:
+def started(client: ClientProgram) -> StartPlan:
     assert client.launch is not None
     return client.launch.start(FULL, FOLDER)
 
 
-def json_values(client: Client) -> dict[tuple[str, ...], object]:
+def json_values(client: ClientProgram) -> dict[tuple[str, ...], object]:
     kept = client.keep(PLAIN)
     assert isinstance(kept, JsonFile)
     return dict(kept.values)
 
 
-def new_text(client: Client) -> str:
+def new_text(client: ClientProgram) -> str:
     kept = client.keep(PLAIN)
     assert isinstance(kept, YamlFile)
     return kept.text

@@ -1,6 +1,6 @@
 import pytest
 
-from cursor_gateway.cli.clients.base import Client, JsonFile, Steps
+from cursor_gateway.cli.clients.base import ClientProgram, JsonFile, Steps
 from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, JETBRAINS, ZED
 from tests.cli.clients.endpoints import FULL
 
@@ -15,7 +15,7 @@ def test_zed_gets_a_provider() -> None:
 
 
 @pytest.mark.parametrize("client", [CLINE_EDITOR, JETBRAINS, ANY])
-def test_what_to_do_by_hand(client: Client) -> None:
+def test_what_to_do_by_hand(client: ClientProgram) -> None:
     kept = client.keep(FULL)
     assert isinstance(kept, Steps)
     result = "\n".join(kept.lines)

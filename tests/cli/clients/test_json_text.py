@@ -7,17 +7,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cursor_gateway.cli.clients.base import JsonFile
 from cursor_gateway.cli.clients.json_text import (
     NotEditable,
     depth,
     is_empty,
+    merged,
+    nested,
     parse,
     raw,
     remove_value,
     same_value,
     set_raw,
     set_value,
+    undone,
 )
+from cursor_gateway.cli.clients.table import CLIENTS
+from tests.cli.clients.endpoints import FULL, PLAIN
 
 names = st.sampled_from(["a", "b", "env", 'quo"ted', "ü"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
@@ -161,3 +167,93 @@ def test_what_holds_no_names_is_not_edited() -> None:
         parse("[1]")
     with pytest.raises(NotEditable, match="too deeply"):
         parse("[" * 100_000)
+
+
+FILES = [kept for client in CLIENTS.values() if isinstance(kept := client.keep(FULL), JsonFile)]
+
+short_scalars = st.none() | st.booleans() | st.integers() | st.text(max_size=5)
+short_values = st.recursive(
+    short_scalars, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=5), inner, max_size=2)
+)
+files = st.sampled_from(FILES)
+file_layouts = st.sampled_from([{}, {"indent": 2}, {"indent": "\t"}])
+# The user's own short_values: also at the places that a client's configuration uses.
+users = st.lists(
+    st.tuples(
+        st.one_of(
+            files.flatmap(lambda file: st.sampled_from([path for path, _ in file.values])),
+            st.tuples(st.sampled_from(["theme", "provider", "env", "providers"]), st.text(max_size=5)),
+        ),
+        short_values,
+    ),
+    max_size=3,
+)
+
+
+@given(files, users, file_layouts)
+def test_undone_it_is_what_it_was(file: JsonFile, user: Any, layout: dict[str, Any]) -> None:
+    text = written(user, layout)
+    try:
+        after, changes = merged(text, file.values)
+    except NotEditable:
+        return
+    assert json.loads(undone(after, changes)) == json.loads(text)
+    again, _ = merged(after, file.values)
+    assert again == after
+    for path, value in file.values:
+        found = json.loads(after)
+        for name in path:
+            found = found[name]
+        assert found == value
+
+
+@given(files, users, users, file_layouts)
+def test_what_the_user_changed_since_stays(file: JsonFile, user: Any, later: Any, layout: dict[str, Any]) -> None:
+    ours = [path for path, _ in file.values]
+    changes_of_theirs = [(path, value) for path, value in later if not any(_meet(path, our) for our in ours)]
+    text = written(user, layout)
+    try:
+        after, changes = merged(text, file.values)
+        edited, expected = after, text
+        for path, value in changes_of_theirs:
+            edited, expected = set_value(edited, path, value), set_value(expected, path, value)
+    except NotEditable:
+        return
+    assert json.loads(undone(edited, changes)) == json.loads(expected)
+
+
+def _meet(one: Any, other: Any) -> bool:
+    return bool(one[: len(other)] == other or other[: len(one)] == one)
+
+
+def written(user: Any, layout: dict[str, Any]) -> str:
+    whole: dict[str, Any] = {}
+    for path, value in user:
+        text = json.dumps(whole)
+        try:
+            whole = json.loads(set_value(text, path, value))
+        except NotEditable:
+            continue
+    return json.dumps(whole, **layout)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.folder.default)
+def test_a_file_that_does_not_exist(file: JsonFile) -> None:
+    after, changes = merged("", file.values)
+    assert json.loads(after) == nested(file.values)
+    assert undone(after, changes) == "{\n}\n"
+
+
+def test_another_address_replaces_the_first() -> None:
+    (file,) = [file for file in FILES if file.folder.default == "~/.claude"]
+    kept = CLIENTS["claude"].keep(PLAIN)
+    assert isinstance(kept, JsonFile)
+    first, _ = merged('{"env": {"ANTHROPIC_BASE_URL": "https://mine"}}', kept.values)
+    second, changes = merged(first, file.values)
+    assert json.loads(second) == nested(file.values)
+    assert undone(second, changes) == first
+
+
+def test_a_value_where_an_object_should_be() -> None:
+    with pytest.raises(NotEditable, match="`provider`"):
+        merged('{"provider": "mine"}', [(("provider", "x"), 1)])

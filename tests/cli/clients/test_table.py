@@ -2,7 +2,7 @@
 
 import pytest
 
-from cursor_gateway.cli.clients.base import Client
+from cursor_gateway.cli.clients.base import ClientProgram
 from cursor_gateway.cli.clients.table import CLIENTS, LAUNCHED
 from tests.cli.clients.endpoints import FOLDER, FULL
 
@@ -10,7 +10,7 @@ each_launched = pytest.mark.parametrize("client", LAUNCHED.values(), ids=LAUNCHE
 
 
 @each_launched
-def test_the_key_is_never_an_argument(client: Client) -> None:
+def test_the_key_is_never_an_argument(client: ClientProgram) -> None:
     """Other users of the machine see the arguments of a process."""
     assert client.launch is not None
     start = client.launch.start(FULL, FOLDER)
@@ -20,7 +20,7 @@ def test_the_key_is_never_an_argument(client: Client) -> None:
 
 
 @each_launched
-def test_no_variable_looks_like_a_setting_of_the_gateway(client: Client) -> None:
+def test_no_variable_looks_like_a_setting_of_the_gateway(client: ClientProgram) -> None:
     """The `cursor-gateway` that a client starts would refuse it."""
     assert client.launch is not None
     assert not [name for name in client.launch.start(FULL, FOLDER).environment if name.startswith("CURSOR_GATEWAY_")]

@@ -29,13 +29,12 @@ from cursor_gateway.runs.run_request import Defaults
 from cursor_gateway.runs.shares import Shares
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.cli.source import CursorCliSource
-from cursor_gateway.sources.cursor.confinement import OWN_CONFIGURATION
-from cursor_gateway.sources.ledger import Ledger, registry
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
+from cursor_gateway.sources.ledger import Ledger, LostAgents, registry
 from cursor_gateway.sources.private_files import secret_in
 from cursor_gateway.sources.replay import ReplaySource
 from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import HistoryLimits, Store, StoreUpkeep
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots

@@ -34,8 +34,8 @@ from cursor_gateway.settings import Settings, is_loopback
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
-    from cursor_gateway.client.calls import Health
     from cursor_gateway.client.failures import CallFailed
+    from cursor_gateway.model.health import Health
 
 _ANSWER_SECONDS = 60.0  # for its health; a machine under load takes a while
 _CONNECT_SECONDS = 10.0

@@ -1,4 +1,4 @@
-"""What a client needs to use a gateway: for one process (`Start`), or in its configuration (`Kept`)."""
+"""What a client needs to use a gateway: for one process (`StartPlan`), or in its configuration (`Kept`)."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -19,19 +19,19 @@ WORKSPACE_HEADER = "x-cursor-workspace"
 TEXT_HEADER = "x-cursor-text"
 
 
-class Offered(Struct, frozen=True):
+class OfferedModel(Struct, frozen=True):
     """A model of the gateway's."""
 
     id: str
     label: str
 
 
-class Endpoint(Struct, frozen=True, kw_only=True):
+class GatewayAddress(Struct, frozen=True, kw_only=True):
     """A gateway, as a client sees it."""
 
     url: str  # http://127.0.0.1:8787
     key: str = NO_KEY
-    models: Sequence[Offered] = (Offered("auto", "Auto"),)
+    models: Sequence[OfferedModel] = (OfferedModel("auto", "Auto"),)
     model: str = "auto"  # the default
     workspace: str = ""  # where the agent works if the client has no tools of its own; empty: the gateway's default
 
@@ -46,7 +46,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return {**({WORKSPACE_HEADER: self.workspace} if self.workspace else {}), TEXT_HEADER: "readable"}
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class StartPlan(Struct, frozen=True, kw_only=True):
     """How the client is started."""
 
     arguments: Sequence[str] = ()  # before the user's
@@ -54,7 +54,7 @@ class Start(Struct, frozen=True, kw_only=True):
     files: Mapping[str, str] = {}  # in the temporary folder
 
 
-class Folder(Struct, frozen=True):
+class ConfigFolder(Struct, frozen=True):
     """Where a client keeps its configuration."""
 
     default: str  # `~` is the home directory
@@ -69,7 +69,7 @@ Path: TypeAlias = tuple[str, ...]
 class JsonFile(Struct, frozen=True):
     """Values to put into a JSON file that may hold more, and may have comments."""
 
-    folder: Folder
+    folder: ConfigFolder
     name: str
     values: Sequence[tuple[Path, Any]]
 
@@ -77,7 +77,7 @@ class JsonFile(Struct, frozen=True):
 class NewFile(Struct, frozen=True):
     """A file of its own; one that is there already is not touched."""
 
-    folder: Folder
+    folder: ConfigFolder
     name: str
     text: str
 
@@ -90,7 +90,7 @@ class ListItems(Struct, frozen=True):
 class YamlFile(Struct, frozen=True):
     """Entries to put into a YAML file that may hold more, and may have comments."""
 
-    folder: Folder
+    folder: ConfigFolder
     name: str
     text: str  # as a file that holds nothing else
     entries: Mapping[str, str] | ListItems  # strings by their keys, or items of a list
@@ -106,19 +106,19 @@ KeptInFile: TypeAlias = JsonFile | YamlFile | NewFile
 Kept: TypeAlias = KeptInFile | Steps
 
 
-class Launch(Struct, frozen=True, kw_only=True):
+class LaunchPlan(Struct, frozen=True, kw_only=True):
     install: str
-    start: Callable[[Endpoint, str], Start]  # the second: the temporary folder
+    start: Callable[[GatewayAddress, str], StartPlan]  # the second: the temporary folder
     once: str = '-p "What is this project?"'  # arguments that ask one question and print the answer
     aliases: Sequence[str] = ()  # other names of the program
 
 
-class Client(Struct, frozen=True, kw_only=True):
+class ClientProgram(Struct, frozen=True, kw_only=True):
     name: str
     title: str
     wire: Wire = "chat"
-    launch: Launch | None = None
-    keep: Callable[[Endpoint], Kept]
+    launch: LaunchPlan | None = None
+    keep: Callable[[GatewayAddress], Kept]
     then: str  # how to use what is kept
     works: Sequence[str]
     limits: Sequence[str] = ()
@@ -133,7 +133,7 @@ def to_json(value: object) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
-def listed(clients: Mapping[str, Client]) -> str:
+def listed(clients: Mapping[str, ClientProgram]) -> str:
     """Their names and titles, for the help of a command."""
     width = max(map(len, clients))
     return "\n".join(f"      {name:{width}}  {client.title}" for name, client in clients.items())

@@ -11,13 +11,13 @@ from cursor_gateway.cli.clients.base import (
     OWN_TOOLS,
     PROVIDER,
     TITLE,
-    Client,
-    Endpoint,
-    Folder,
+    ClientProgram,
+    ConfigFolder,
+    GatewayAddress,
     JsonFile,
-    Launch,
+    LaunchPlan,
     ListItems,
-    Start,
+    StartPlan,
     YamlFile,
     to_json,
 )
@@ -28,7 +28,7 @@ _SESSIONS = "sessions: the conversation continues in the agent's session"
 # --- Qwen Code ------------------------------------------------------------------------------------------
 
 
-def _qwen_models(endpoint: Endpoint) -> list[dict[str, object]]:
+def _qwen_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
     return [
         {
             "id": model.id,
@@ -47,7 +47,7 @@ _QWEN_UI = {"enableFollowupSuggestions": False}
 _QWEN_MEMORY = {"enableManagedAutoMemory": False, "enableManagedAutoDream": False}
 
 
-def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
+def _start_qwen(endpoint: GatewayAddress, folder: str) -> StartPlan:
     settings = {
         "security": {"auth": {"selectedType": "openai"}},
         "model": {"name": endpoint.model},
@@ -55,13 +55,13 @@ def _start_qwen(endpoint: Endpoint, folder: str) -> Start:
         "ui": _QWEN_UI,
         "memory": _QWEN_MEMORY,
     }
-    return Start(
+    return StartPlan(
         environment={KEY_VARIABLE: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
         files={"settings.json": to_json(settings)},
     )
 
 
-def _keep_qwen(endpoint: Endpoint) -> JsonFile:
+def _keep_qwen(endpoint: GatewayAddress) -> JsonFile:
     values = [
         (("env", KEY_VARIABLE), endpoint.key),
         (("security", "auth", "selectedType"), "openai"),
@@ -70,13 +70,13 @@ def _keep_qwen(endpoint: Endpoint) -> JsonFile:
         *((("ui", name), value) for name, value in _QWEN_UI.items()),
         *((("memory", name), value) for name, value in _QWEN_MEMORY.items()),
     ]
-    return JsonFile(Folder("~/.qwen"), "settings.json", values)
+    return JsonFile(ConfigFolder("~/.qwen"), "settings.json", values)
 
 
-QWEN = Client(
+QWEN = ClientProgram(
     name="qwen",
     title="Qwen Code",
-    launch=Launch(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
+    launch=LaunchPlan(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
     keep=_keep_qwen,
     then="qwen",
     works=(
@@ -94,7 +94,7 @@ QWEN = Client(
 # --- pi -------------------------------------------------------------------------------------------------
 
 
-def _pi_provider(endpoint: Endpoint) -> dict[str, object]:
+def _pi_provider(endpoint: GatewayAddress) -> dict[str, object]:
     free = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
     return {
         "baseUrl": endpoint.openai_url,
@@ -116,24 +116,24 @@ def _pi_provider(endpoint: Endpoint) -> dict[str, object]:
     }
 
 
-def _start_pi(endpoint: Endpoint, folder: str) -> Start:
+def _start_pi(endpoint: GatewayAddress, folder: str) -> StartPlan:
     provider = json.dumps(_pi_provider(endpoint), indent=2)
     extension = f"export default function (pi) {{\n  pi.registerProvider({json.dumps(PROVIDER)}, {provider});\n}}\n"
-    return Start(
+    return StartPlan(
         arguments=("-e", f"{folder}/provider.js", "--provider", PROVIDER, "--model", endpoint.model),
         files={"provider.js": extension},
     )
 
 
-def _keep_pi(endpoint: Endpoint) -> JsonFile:
-    folder = Folder("~/.pi/agent", "PI_CODING_AGENT_DIR")
+def _keep_pi(endpoint: GatewayAddress) -> JsonFile:
+    folder = ConfigFolder("~/.pi/agent", "PI_CODING_AGENT_DIR")
     return JsonFile(folder, "models.json", [(("providers", PROVIDER), _pi_provider(endpoint))])
 
 
-PI = Client(
+PI = ClientProgram(
     name="pi",
     title="pi",
-    launch=Launch(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
+    launch=LaunchPlan(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
     keep=_keep_pi,
     then=f"pi --provider {PROVIDER} --model auto",
     works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
@@ -143,7 +143,7 @@ PI = Client(
 # --- Continue -------------------------------------------------------------------------------------------
 
 
-def _continue_models(endpoint: Endpoint) -> list[dict[str, object]]:
+def _continue_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
     return [
         {
             "name": model.label,
@@ -160,7 +160,7 @@ def _continue_models(endpoint: Endpoint) -> list[dict[str, object]]:
     ]
 
 
-def continue_configuration(endpoint: Endpoint) -> str:
+def continue_configuration(endpoint: GatewayAddress) -> str:
     """YAML, of which JSON is a part."""
     return f"name: {TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{_yaml_list(_continue_models(endpoint), 2)}"
 
@@ -169,21 +169,21 @@ def _yaml_list(items: Sequence[object], indent: int = 0) -> str:
     return "".join(f"{' ' * indent}- {json.dumps(item, ensure_ascii=False)}\n" for item in items)
 
 
-def keep_continue(endpoint: Endpoint) -> YamlFile:
-    folder, text = Folder("~/.continue", "CONTINUE_GLOBAL_DIR"), continue_configuration(endpoint)
+def keep_continue(endpoint: GatewayAddress) -> YamlFile:
+    folder, text = ConfigFolder("~/.continue", "CONTINUE_GLOBAL_DIR"), continue_configuration(endpoint)
     return YamlFile(folder, "config.yaml", text, ListItems("models", _continue_models(endpoint)))
 
 
-def _start_cn(endpoint: Endpoint, folder: str) -> Start:
-    return Start(
+def _start_cn(endpoint: GatewayAddress, folder: str) -> StartPlan:
+    return StartPlan(
         arguments=("--config", f"{folder}/config.yaml"), files={"config.yaml": continue_configuration(endpoint)}
     )
 
 
-CN = Client(
+CN = ClientProgram(
     name="cn",
     title="Continue (command line)",
-    launch=Launch(install="npm install -g @continuedev/cli", start=_start_cn),
+    launch=LaunchPlan(install="npm install -g @continuedev/cli", start=_start_cn),
     keep=keep_continue,
     then="cn",
     works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
@@ -200,7 +200,7 @@ CN = Client(
 _COMPATIBLE = "openai-compatible"
 
 
-def _cline_provider(endpoint: Endpoint) -> dict[str, object]:
+def _cline_provider(endpoint: GatewayAddress) -> dict[str, object]:
     settings = {
         "provider": _COMPATIBLE,
         "apiKey": endpoint.key,
@@ -211,10 +211,10 @@ def _cline_provider(endpoint: Endpoint) -> dict[str, object]:
     return {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
 
 
-def _start_cline(endpoint: Endpoint, folder: str) -> Start:
+def _start_cline(endpoint: GatewayAddress, folder: str) -> StartPlan:
     saved = {_COMPATIBLE: _cline_provider(endpoint)}
     providers = {"version": 1, "lastUsedProvider": _COMPATIBLE, "modes": {}, "providers": saved}
-    return Start(
+    return StartPlan(
         environment={
             "CLINE_PROVIDER_SETTINGS_PATH": f"{folder}/providers.json",
             "CLINE_SESSION_BACKEND_MODE": "local",  # not its background process, which has settings of its own
@@ -223,19 +223,19 @@ def _start_cline(endpoint: Endpoint, folder: str) -> Start:
     )
 
 
-def _keep_cline(endpoint: Endpoint) -> JsonFile:
+def _keep_cline(endpoint: GatewayAddress) -> JsonFile:
     values = [
         (("version",), 1),
         (("lastUsedProvider",), _COMPATIBLE),
         (("providers", _COMPATIBLE), _cline_provider(endpoint)),
     ]
-    return JsonFile(Folder("~/.cline/data/settings"), "providers.json", values)
+    return JsonFile(ConfigFolder("~/.cline/data/settings"), "providers.json", values)
 
 
-CLINE = Client(
+CLINE = ClientProgram(
     name="cline",
     title="Cline (command line)",
-    launch=Launch(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
+    launch=LaunchPlan(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
     keep=_keep_cline,
     then="cline",
     works=(OWN_TOOLS, _SESSIONS),
@@ -253,7 +253,7 @@ def _aider_name(id: str) -> str:
     return f"openai/{id}"
 
 
-def _aider_models(endpoint: Endpoint) -> str:
+def _aider_models(endpoint: GatewayAddress) -> str:
     """It has no tools, and changes files itself, from the answer's text: the agent must only read them."""
     headers = {**endpoint.headers, "x-cursor-mode": "ask"}
     entries = [
@@ -269,7 +269,7 @@ def _aider_models(endpoint: Endpoint) -> str:
     return _yaml_list(entries)
 
 
-def _start_aider(endpoint: Endpoint, folder: str) -> Start:
+def _start_aider(endpoint: GatewayAddress, folder: str) -> StartPlan:
     limits = {
         "max_input_tokens": CONTEXT_TOKENS,
         "max_output_tokens": OUTPUT_TOKENS,
@@ -278,7 +278,7 @@ def _start_aider(endpoint: Endpoint, folder: str) -> Start:
         "litellm_provider": "openai",
         "mode": "chat",
     }
-    return Start(
+    return StartPlan(
         environment={
             "AIDER_MODEL": _aider_name(endpoint.model),
             "AIDER_OPENAI_API_BASE": endpoint.openai_url,
@@ -293,20 +293,22 @@ def _start_aider(endpoint: Endpoint, folder: str) -> Start:
     )
 
 
-def _keep_aider(endpoint: Endpoint) -> YamlFile:
+def _keep_aider(endpoint: GatewayAddress) -> YamlFile:
     values = {
         "model": _aider_name(endpoint.model),
         "openai-api-base": endpoint.openai_url,
         "openai-api-key": endpoint.key,
     }
     lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-    return YamlFile(Folder("~"), ".aider.conf.yml", lines, values)
+    return YamlFile(ConfigFolder("~"), ".aider.conf.yml", lines, values)
 
 
-AIDER = Client(
+AIDER = ClientProgram(
     name="aider",
     title="aider",
-    launch=Launch(install="uv tool install aider-chat", start=_start_aider, once='--message "What is this project?"'),
+    launch=LaunchPlan(
+        install="uv tool install aider-chat", start=_start_aider, once='--message "What is this project?"'
+    ),
     keep=_keep_aider,
     then="aider",
     works=(
@@ -323,7 +325,7 @@ AIDER = Client(
 # --- llm ------------------------------------------------------------------------------------------------
 
 
-def _llm_models(endpoint: Endpoint) -> list[dict[str, object]]:
+def _llm_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
     return [
         {
             "model_id": f"{PROVIDER}/{model.id}",
@@ -339,8 +341,8 @@ def _llm_models(endpoint: Endpoint) -> list[dict[str, object]]:
     ]
 
 
-def _start_llm(endpoint: Endpoint, folder: str) -> Start:
-    return Start(
+def _start_llm(endpoint: GatewayAddress, folder: str) -> StartPlan:
+    return StartPlan(
         environment={"LLM_USER_PATH": folder, "LLM_MODEL": f"{PROVIDER}/{endpoint.model}"},
         files={
             "extra-openai-models.yaml": _yaml_list(_llm_models(endpoint)),
@@ -349,8 +351,8 @@ def _start_llm(endpoint: Endpoint, folder: str) -> Start:
     )
 
 
-def _keep_llm(endpoint: Endpoint) -> YamlFile:
-    folder = Folder(
+def _keep_llm(endpoint: GatewayAddress) -> YamlFile:
+    folder = ConfigFolder(
         "~/.config/io.datasette.llm",
         "LLM_USER_PATH",
         below_config="io.datasette.llm",
@@ -360,10 +362,10 @@ def _keep_llm(endpoint: Endpoint) -> YamlFile:
     return YamlFile(folder, "extra-openai-models.yaml", _yaml_list(models), ListItems("", models))
 
 
-LLM = Client(
+LLM = ClientProgram(
     name="llm",
     title="llm",
-    launch=Launch(install="uv tool install llm", start=_start_llm, once='"What is this project?"'),
+    launch=LaunchPlan(install="uv tool install llm", start=_start_llm, once='"What is this project?"'),
     keep=_keep_llm,
     then=f"llm -m {PROVIDER}/auto",
     works=(

@@ -5,9 +5,9 @@ from cursor_gateway.cli.clients.base import (
     OUTPUT_TOKENS,
     PROVIDER,
     TITLE,
-    Client,
-    Endpoint,
-    Folder,
+    ClientProgram,
+    ConfigFolder,
+    GatewayAddress,
     JsonFile,
     Steps,
 )
@@ -16,7 +16,7 @@ from cursor_gateway.cli.clients.chat_clients import keep_continue
 _TOOLS = "the editor's own tools: the agent requests them, and the editor runs them"
 
 
-def _keep_zed(endpoint: Endpoint) -> JsonFile:
+def _keep_zed(endpoint: GatewayAddress) -> JsonFile:
     capabilities = {"tools": True, "images": True, "parallel_tool_calls": True, "prompt_cache_key": False}
     provider = {
         "api_url": endpoint.openai_url,
@@ -32,11 +32,11 @@ def _keep_zed(endpoint: Endpoint) -> JsonFile:
         ],
     }
     # Zed reads the key from a variable named after the provider: `Cursor` would send CURSOR_API_KEY, Cursor's own key.
-    folder = Folder("~/.config/zed", below_config="zed", macos="~/.config/zed")
+    folder = ConfigFolder("~/.config/zed", below_config="zed", macos="~/.config/zed")
     return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", PROVIDER), provider)])
 
 
-ZED = Client(
+ZED = ClientProgram(
     name="zed",
     title="Zed",
     keep=_keep_zed,
@@ -48,7 +48,7 @@ ZED = Client(
     ),
 )
 
-CONTINUE = Client(
+CONTINUE = ClientProgram(
     name="continue",
     title="Continue (VS Code, JetBrains)",
     keep=keep_continue,
@@ -57,7 +57,7 @@ CONTINUE = Client(
     limits=("The agent's thinking and actions are not shown.", "Not tested with the real editors."),
 )
 
-CLINE_EDITOR = Client(
+CLINE_EDITOR = ClientProgram(
     name="cline-editor",
     title="Cline (VS Code)",
     keep=lambda endpoint: Steps(
@@ -75,7 +75,7 @@ CLINE_EDITOR = Client(
     limits=("Not tested with the real editor.",),
 )
 
-JETBRAINS = Client(
+JETBRAINS = ClientProgram(
     name="jetbrains",
     title="JetBrains AI Assistant",
     keep=lambda endpoint: Steps(
@@ -92,7 +92,7 @@ JETBRAINS = Client(
     limits=("Not tested with the real editor.",),
 )
 
-ANY = Client(
+ANY = ClientProgram(
     name="any",
     title="Any other client",
     keep=lambda endpoint: Steps(

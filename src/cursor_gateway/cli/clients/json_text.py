@@ -1,10 +1,13 @@
-"""Set or remove one value in JSON text. Every other byte stays, including comments and trailing commas."""
+"""Set or remove values in a user's JSON text. Every other byte stays, including comments and trailing commas."""
 
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec import Struct
+
+from cursor_gateway.cli.clients.base import Path
 
 _SKIPPED = re.compile(r"(?:[ \t\r\n]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\.)*+"')
@@ -229,3 +232,50 @@ def _unit(text: str) -> str:
     """One step of indentation, as the text has it."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else "  "
+
+
+# --- several values, and back ------------------------------------------------------------------------
+
+
+EMPTY = "{}\n"
+
+
+class JsonChange(Struct, frozen=True):
+    """What was done at one path, so that it can be undone."""
+
+    path: Path
+    known: int  # how many of its names were there
+    before: str | None  # the value that was there, as it was written
+
+
+def merged(text: str, values: Sequence[tuple[Path, Any]]) -> tuple[str, list[JsonChange]]:
+    """Raises `NotEditable`."""
+    text, changes = text if text.strip() else EMPTY, []
+    for path, value in values:
+        changes.append(JsonChange(path, depth(text, path), raw(text, path)))
+        text = set_value(text, path, value)
+    return text, changes
+
+
+def undone(text: str, changes: Sequence[JsonChange]) -> str:
+    """Of a file that may have changed since. Raises `NotEditable`."""
+    for change in reversed(changes):
+        if change.before is not None:
+            text = set_raw(text, change.path, change.before)
+            continue
+        text = remove_value(text, change.path)
+        for length in range(len(change.path) - 1, change.known, -1):  # objects that were made for it
+            if is_empty(text, change.path[:length]):
+                text = remove_value(text, change.path[:length])
+    return text
+
+
+def nested(values: Sequence[tuple[Path, Any]]) -> dict[str, Any]:
+    """As a file that holds nothing else."""
+    whole: dict[str, Any] = {}
+    for path, value in values:
+        inner = whole
+        for name in path[:-1]:
+            inner = inner.setdefault(name, {})
+        inner[path[-1]] = value
+    return whole

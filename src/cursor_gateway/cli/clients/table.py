@@ -1,10 +1,8 @@
 """All clients, by their names."""
 
 from cursor_gateway.cli.clients.chat_clients import AIDER, CLINE, CN, LLM, PI, QWEN
-from cursor_gateway.cli.clients.claude import CLAUDE
-from cursor_gateway.cli.clients.codex import CODEX
+from cursor_gateway.cli.clients.coding_agents import CLAUDE, CODEX, KILO, OPENCODE
 from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, CONTINUE, JETBRAINS, ZED
-from cursor_gateway.cli.clients.opencode import KILO, OPENCODE
 
 _ALL = (CLAUDE, CODEX, OPENCODE, QWEN, PI, CN, CLINE, AIDER, LLM, KILO, ZED, CONTINUE, CLINE_EDITOR, JETBRAINS, ANY)
 

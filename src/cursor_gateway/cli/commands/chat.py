@@ -212,7 +212,7 @@ async def _chat(command: ChatCommand, settings: Settings) -> int:
 
 
 async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
-    id, folder = None, remote.health.workspace if remote.health else ""
+    id, folder = None, (remote.health and remote.health.workspace) or ""
     if (name := LAST if command.continues else command.conversation) is not None:
         id = await id_of(remote.client, name)
         if (known := await or_none(remote.client.conversation(id))) is not None:

@@ -10,25 +10,24 @@ import click
 from cursor_gateway.cli.assembly.remote import local_gateway, local_url, url_option
 from cursor_gateway.cli.clients.base import (
     NO_KEY,
-    Client,
-    Endpoint,
+    ClientProgram,
+    GatewayAddress,
     JsonFile,
     Kept,
     KeptInFile,
     NewFile,
-    Offered,
+    OfferedModel,
     Steps,
     YamlFile,
     listed,
     to_json,
 )
-from cursor_gateway.cli.clients.json_text import NotEditable
-from cursor_gateway.cli.clients.merging import Change, merged, nested
+from cursor_gateway.cli.clients.json_text import JsonChange, NotEditable, merged, nested
 from cursor_gateway.cli.clients.table import CLIENTS
 from cursor_gateway.cli.clients.yaml_text import Edit, merged_yaml
 from cursor_gateway.cli.commands.models import list_models
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.kept_files import Connection, Connections, KeptFile, path_of
+from cursor_gateway.cli.kept_files import ClientConnection, ClientConnections, KeptFile, path_of
 from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
 from cursor_gateway.settings import Settings
 
@@ -63,7 +62,7 @@ def connect(name: str, config: str | None, url: str | None, write: bool, undo: b
     if write and undo:
         raise click.UsageError("--write and --undo cannot be combined.")
     settings, client = configuration(config).settings, CLIENTS[name]
-    connections = Connections(data_dir(settings))
+    connections = ClientConnections(data_dir(settings))
     if undo:
         _undo(client, connections, settings.api_key)
         return 0
@@ -76,7 +75,7 @@ def connect(name: str, config: str | None, url: str | None, write: bool, undo: b
     return 0
 
 
-async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
+async def _endpoint(settings: Settings, url: str | None) -> GatewayAddress:
     """Where the gateway is; if none runs, where it will be. A named one must run."""
     address = url or settings.url or _local_address(settings)
     try:
@@ -85,10 +84,10 @@ async def _endpoint(settings: Settings, url: str | None) -> Endpoint:
         aside(f"The models are not known, so only the default is listed: {error.message}")
         models = []
     default = next((model.id for model in models if model.is_default), settings.model)
-    return Endpoint(
+    return GatewayAddress(
         url=address.rstrip("/"),
         key=settings.api_key or NO_KEY,
-        models=[Offered(model.id, model.label) for model in models] or [Offered(default, default)],
+        models=[OfferedModel(model.id, model.label) for model in models] or [OfferedModel(default, default)],
         model=default,
     )
 
@@ -111,7 +110,7 @@ def _local_address(settings: Settings) -> str:
 # --- printing -------------------------------------------------------------------------------------------
 
 
-def _print(client: Client, kept: Kept) -> None:
+def _print(client: ClientProgram, kept: Kept) -> None:
     match kept:
         case Steps(lines=lines):
             aside(f"{client.title}:")
@@ -131,7 +130,7 @@ def _text(kept: KeptInFile) -> str:
 # --- writing --------------------------------------------------------------------------------------------
 
 
-def _write(client: Client, kept: Kept, connections: Connections, key: str) -> None:
+def _write(client: ClientProgram, kept: Kept, connections: ClientConnections, key: str) -> None:
     """`key` is what must be kept secret; empty: nothing."""
     if isinstance(kept, Steps):
         _print(client, kept)
@@ -153,13 +152,13 @@ def _write(client: Client, kept: Kept, connections: Connections, key: str) -> No
     backup = file.back_up(base)
     connections.write(
         client.name,
-        Connection(file=str(file.path), before=base, written=after, changes=changes, edits=edits, backup=backup),
+        ClientConnection(file=str(file.path), before=base, written=after, changes=changes, edits=edits, backup=backup),
     )
     file.write(after, has_key=bool(key) and key in after)
     aside(f"Wrote {file.path}{f'; the backup is {backup}' if backup else ''}. Then: {client.then}")
 
 
-def _with(kept: KeptInFile, base: str | None) -> tuple[str, Sequence[Change], Sequence[Edit]]:
+def _with(kept: KeptInFile, base: str | None) -> tuple[str, Sequence[JsonChange], Sequence[Edit]]:
     """The text, and what was done to JSON or to YAML. Raises `NotEditable`."""
     match kept:
         case JsonFile(values=values):
@@ -173,7 +172,7 @@ def _with(kept: KeptInFile, base: str | None) -> tuple[str, Sequence[Change], Se
             raise NotEditable("exists already, and is not merged")
 
 
-def _undo(client: Client, connections: Connections, key: str) -> None:
+def _undo(client: ClientProgram, connections: ClientConnections, key: str) -> None:
     known = connections.read(client.name)
     if known is None:
         raise Trouble(f"{client.title} was not connected with --write, so there is nothing to undo.")

@@ -401,14 +401,14 @@ def show_conversation(conversation: "WholeConversation", console: "Console", las
     from rich.text import Text
 
     from cursor_gateway.render.lines import split_lines
-    from cursor_gateway.render.listing import Listing, Row, plain_rows
+    from cursor_gateway.render.listing import Listing, ListingRow, plain_rows
     from cursor_gateway.render.markdown import AgentMarkdown
     from cursor_gateway.render.terminal import TerminalView
 
     is_plain = not console.is_terminal
     begun = ago(datetime.fromisoformat(conversation.created), datetime.now().astimezone())
     facts = [conversation.id, f"started {begun}", f"in {visible_line(conversation.workspace)}"]
-    title = [Row(Text(), Text(visible_line(conversation.title), "bold underline"))]
+    title = [ListingRow(Text(), Text(visible_line(conversation.title), "bold underline"))]
     console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
     view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
     for number, run in enumerate(conversation.runs[-last:]):
@@ -419,7 +419,7 @@ def show_conversation(conversation: "WholeConversation", console: "Console", las
                 )
                 continue
             lines = split_lines(visible(message.text))
-            prompt = [Row(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
+            prompt = [ListingRow(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
             is_prompt = message.role == "user"
             console.print(Group("", Listing(prompt) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
         if number == 0:  # the view itself adds a line between its parts

@@ -25,7 +25,7 @@ import msgspec
 from cursor_gateway.cli.assembly.local_socket import find_gateway, find_gateways, nearest
 from cursor_gateway.cli.assembly.remote import ask_health, current_or_none, local_url
 from cursor_gateway.cli.commands import findings
-from cursor_gateway.cli.commands.findings import Finding, Folder, Found, Level, summary, worst
+from cursor_gateway.cli.commands.findings import Finding, FolderState, Found, Level, summary, worst
 from cursor_gateway.cli.configuration import check_paths, config, configuration, data_dir, usual_file
 from cursor_gateway.cli.output import write_json
 from cursor_gateway.errors import AgentError, GatewayError, HostExhausted, SettingsError, StoreUnavailable
@@ -84,7 +84,7 @@ def rendered(found: Sequence[Finding]) -> "RenderableType":
     from rich.console import Group
     from rich.text import Text
 
-    from cursor_gateway.render.listing import Listing, Row
+    from cursor_gateway.render.listing import Listing, ListingRow
     from cursor_gateway.render.visible import visible_line
 
     width = max(len(finding.subject) for finding in found) + 2
@@ -93,10 +93,10 @@ def rendered(found: Sequence[Finding]) -> "RenderableType":
         mark, colour = _MARKS[finding.level]
         style = "" if finding.level == "good" else colour
         head = Text.assemble((f"{mark} ", f"bold {colour}"), (finding.subject.ljust(width), "bold"))
-        parts.append(Listing([Row(head, Text(visible_line(finding.found), style))]))
+        parts.append(Listing([ListingRow(head, Text(visible_line(finding.found), style))]))
         if finding.advice:
             arrow = Text(f"{' ' * (width + 2)}→ ", "bold")
-            parts.append(Listing([Row(arrow, Text(visible_line(finding.advice), "bold"))]))
+            parts.append(Listing([ListingRow(arrow, Text(visible_line(finding.advice), "bold"))]))
     return Group(*parts, "", Text(summary(found), f"bold {_MARKS[worst(found)][1]}"))
 
 
@@ -235,7 +235,7 @@ async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str
 
 def _approvals(program: Program, settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.assembly.sources import hook_options
-    from cursor_gateway.sources.cli.hooked_turn import unverified
+    from cursor_gateway.sources.cursor.hooks import unverified
 
     try:
         options = hook_options(settings, environ)
@@ -317,9 +317,9 @@ async def _url(settings: Settings) -> list[Finding]:
         return [findings.of_url(settings.url, None, str(error))]
 
 
-def _folder(path: Path) -> Folder:
+def _folder(path: Path) -> FolderState:
     is_there = path.is_dir()
-    return Folder(str(path), is_there, is_there and os.access(path, os.W_OK | os.X_OK))
+    return FolderState(str(path), is_there, is_there and os.access(path, os.W_OK | os.X_OK))
 
 
 def _workspaces(settings: Settings) -> list[Finding]:
@@ -332,7 +332,7 @@ def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     path = data_dir(settings, environ)
     there = next(above for above in (path, *path.parents) if above.exists())  # what is missing will be made
     writable = there.is_dir() and os.access(there, os.W_OK | os.X_OK)
-    return [findings.of_data(Folder(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
+    return [findings.of_data(FolderState(str(path), path.is_dir(), writable), shutil.disk_usage(there).free)]
 
 
 async def _store(settings: Settings) -> list[Finding]:

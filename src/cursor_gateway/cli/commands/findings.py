@@ -16,7 +16,7 @@ from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.commands.verification import Verified
-    from cursor_gateway.client.calls import Health
+    from cursor_gateway.model.health import Health
 
 Level: TypeAlias = Literal["good", "warning", "broken"]
 
@@ -107,7 +107,7 @@ def of_abilities(program: Program) -> Finding:
 
 def of_tools(program: Program) -> Finding:
     """Whether callers may bring tools of their own."""
-    from cursor_gateway.sources.cursor.confinement import check_confinable
+    from cursor_gateway.sources.cursor.configuration import check_confinable
 
     try:
         check_confinable(program)
@@ -200,13 +200,13 @@ def of_exposure(settings: Settings) -> Finding:
     return Finding("warning", "exposure", state, "keys are sent unencrypted: put a TLS proxy in front of it.")
 
 
-class Folder(Struct, frozen=True):
+class FolderState(Struct, frozen=True):
     path: str
     is_there: bool
     is_writable: bool
 
 
-def of_workspaces(default: Folder, roots: Sequence[Folder]) -> Iterator[Finding]:
+def of_workspaces(default: FolderState, roots: Sequence[FolderState]) -> Iterator[Finding]:
     if not default.is_there:
         state = f"the folder {default.path} does not exist"
         yield Finding("broken", "workspace", state, "create it, or set `workspace` to another.")
@@ -226,7 +226,7 @@ def of_workspaces(default: Folder, roots: Sequence[Folder]) -> Iterator[Finding]
             yield Finding("good", "workspace", f"requests may name folders at or below {root.path}")
 
 
-def of_data(folder: Folder, free: int) -> Finding:
+def of_data(folder: FolderState, free: int) -> Finding:
     room = f"{free / 1024**3:.1f} GB free" if free >= 1024**3 else f"{free // _MEGABYTE} MB free"
     if not folder.is_writable:
         state = f"{folder.path} cannot be written to"

@@ -14,7 +14,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cli.assembly.remote import Remote, current_folder, url_option
-from cursor_gateway.cli.clients.base import NO_KEY, Client, Endpoint, Launch, Offered, Start, listed
+from cursor_gateway.cli.clients.base import (
+    NO_KEY,
+    ClientProgram,
+    GatewayAddress,
+    LaunchPlan,
+    OfferedModel,
+    StartPlan,
+    listed,
+)
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import Trouble, write_text
@@ -76,8 +84,8 @@ def launch(
 
 
 class LaunchOptions(Struct, frozen=True):
-    client: Client
-    how: Launch
+    client: ClientProgram
+    how: LaunchPlan
     program: str
     arguments: Sequence[str]
     folder: str
@@ -85,7 +93,7 @@ class LaunchOptions(Struct, frozen=True):
     model: str | None
 
 
-def _program(client: Client, how: Launch) -> str:
+def _program(client: ClientProgram, how: LaunchPlan) -> str:
     for name in client.programs:
         if (found := shutil.which(name)) is not None:
             return found
@@ -115,7 +123,7 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
         return await _start(options, await _endpoint(remote, options, settings.model))
 
 
-async def _start(options: LaunchOptions, endpoint: Endpoint) -> int:
+async def _start(options: LaunchOptions, endpoint: GatewayAddress) -> int:
     from cursor_gateway.cli.foreground import run_in_foreground
 
     # For this user only. What the client leaves running may still write to it.
@@ -130,7 +138,7 @@ async def _start(options: LaunchOptions, endpoint: Endpoint) -> int:
             raise Trouble(f"{options.program} cannot be started: {error.strerror}; reinstall it.") from None
 
 
-def _environment(start: Start, given: Mapping[str, str]) -> dict[str, str]:
+def _environment(start: StartPlan, given: Mapping[str, str]) -> dict[str, str]:
     changed = {**given, **_without_proxy(given), **start.environment}
     return {name: value for name, value in changed.items() if value is not None}
 
@@ -141,12 +149,12 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": exempt, "no_proxy": exempt}
 
 
-async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> Endpoint:
+async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> GatewayAddress:
     """With the models and the default one, which is `model` if the gateway does not list them."""
     from cursor_gateway.client.failures import CallFailed
     from cursor_gateway.errors import KeyRefused
 
-    offered, default = [Offered(model, model)], model
+    offered, default = [OfferedModel(model, model)], model
     try:
         async with asyncio.timeout(_MODELS_SECONDS):
             entries = await remote.client.models()
@@ -157,11 +165,11 @@ async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> Endpo
     except TimeoutError:
         entries = []
     if entries:
-        offered = [Offered(entry.id, entry.name or entry.id) for entry in entries]
+        offered = [OfferedModel(entry.id, entry.name or entry.id) for entry in entries]
         default = next((entry.id for entry in entries if entry.default), entries[0].id)
     if options.model is not None and options.model not in [model.id for model in offered]:
-        offered.append(Offered(options.model, options.model))
-    return Endpoint(
+        offered.append(OfferedModel(options.model, options.model))
+    return GatewayAddress(
         url=remote.url,
         key=remote.key or NO_KEY,
         models=offered,
@@ -183,10 +191,10 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
         endpoint = None if remote is None else await _endpoint(remote, options, settings.model)
     if endpoint is None:
         gateway = f"a new one on a free port, in {options.folder}; it stops when {options.client.title} exits"
-        endpoint = Endpoint(
+        endpoint = GatewayAddress(
             url="http://127.0.0.1:PORT",
             model=options.model or settings.model,
-            models=[Offered(options.model or settings.model, "…")],
+            models=[OfferedModel(options.model or settings.model, "…")],
             workspace=options.folder,
         )
     else:

@@ -164,7 +164,7 @@ _LOOK_SECONDS = 1.0
 _NEWEST = 100  # conversations that are looked at
 
 
-class Asked(Struct, frozen=True, kw_only=True):
+class AskedPermission(Struct, frozen=True, kw_only=True):
     """A command that needs a decision."""
 
     run_id: str
@@ -198,7 +198,7 @@ async def watch(client: "AsyncClient") -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _decide(client: "AsyncClient", asked: Asked) -> None:
+async def _decide(client: "AsyncClient", asked: AskedPermission) -> None:
     who = f"{asked.client}: " if asked.client else ""
     click.echo(f"\a\n{click.style(visible_line(f'{who}{asked.title}'), bold=True)}  in {visible_line(asked.workspace)}")
     decided = await permit(asked.document_id, asked.request, can_skip=True, is_past=not asked.is_waiting)
@@ -211,7 +211,7 @@ async def _decide(client: "AsyncClient", asked: Asked) -> None:
         aside("Allowed; the run continues." if going_on == asked.run_id else "Allowed; the agent tries again.")
 
 
-async def _asked_now(client: "AsyncClient", seen: set[tuple[str, str]]) -> AsyncIterator[Asked]:
+async def _asked_now(client: "AsyncClient", seen: set[tuple[str, str]]) -> AsyncIterator[AskedPermission]:
     """The newest run of each conversation that waits, the oldest first, without what was seen or decided before."""
     waiting = [entry async for entry in client.conversations(limit=_NEWEST) if entry.is_waiting]
     if not waiting:
@@ -224,7 +224,7 @@ async def _asked_now(client: "AsyncClient", seen: set[tuple[str, str]]) -> Async
             if not isinstance(trace, ToolTrace) or not trace.permission or key in seen or key in decided:
                 continue
             if trace.state == "waiting" or trace.needs_decision:
-                yield Asked(
+                yield AskedPermission(
                     run_id=run.id,
                     document_id=document.id,
                     request=trace.permission,

@@ -32,7 +32,7 @@ _START_AGAIN = 5  # seconds
 Command = Sequence[str]
 
 
-class Service(Struct, frozen=True):
+class ServiceUnit(Struct, frozen=True):
     command: Sequence[str]
     path: str  # the variable PATH: where the agent is, and the programs that it runs
     drain_seconds: float
@@ -53,7 +53,7 @@ class Manager(Struct, frozen=True, kw_only=True):
     log: str  # the command that shows it
 
 
-def systemd(service: Service, environ: Mapping[str, str]) -> Manager:
+def systemd(service: ServiceUnit, environ: Mapping[str, str]) -> Manager:
     base = environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if os.path.isabs(base) else Path("~/.config").expanduser()
     control = ("systemctl", "--user")
@@ -71,7 +71,7 @@ def systemd(service: Service, environ: Mapping[str, str]) -> Manager:
     )
 
 
-def launchd(service: Service, user: int) -> Manager:
+def launchd(service: ServiceUnit, user: int) -> Manager:
     file = Path(f"~/Library/LaunchAgents/{LABEL}.plist").expanduser()
     log = Path(f"~/Library/Logs/{LABEL}.log").expanduser()
     domain = f"gui/{user}"
@@ -89,7 +89,7 @@ def launchd(service: Service, user: int) -> Manager:
     )
 
 
-def unit(service: Service) -> str:
+def unit(service: ServiceUnit) -> str:
     """https://www.freedesktop.org/software/systemd/man/latest/systemd.service.html"""
     words = " ".join(_quoted(word.replace("$", "$$")) for word in service.command)
     return f"""\
@@ -121,7 +121,7 @@ def _quoted(word: str) -> str:
     return f'"{escaped}"'
 
 
-def property_list(service: Service, log: Path) -> str:
+def property_list(service: ServiceUnit, log: Path) -> str:
     """`man launchd.plist`"""
     import plistlib  # with a parser of XML, which only macOS needs
 
@@ -237,7 +237,7 @@ def status(dry_run: bool) -> int:
 # --- the service ----------------------------------------------------------------------------------------
 
 
-def _service(config: str | None, workspace: str | None, loaded: Loaded) -> Service:
+def _service(config: str | None, workspace: str | None, loaded: Loaded) -> ServiceUnit:
     if not loaded.settings.workspace or loaded.origins["workspace"].startswith(PREFIX):
         raise SettingsError(
             "a service has no current folder; name the one in which the agent works with --workspace, "
@@ -246,7 +246,7 @@ def _service(config: str | None, workspace: str | None, loaded: Loaded) -> Servi
         )
     given = [("--config", config), ("--workspace", workspace)]
     options = [word for name, path in given if path for word in (name, str(Path(path).expanduser().absolute()))]
-    return Service([*_program(), "serve", *options], os.environ.get("PATH", ""), loaded.settings.drain_seconds)
+    return ServiceUnit([*_program(), "serve", *options], os.environ.get("PATH", ""), loaded.settings.drain_seconds)
 
 
 def _program() -> list[str]:
@@ -257,8 +257,8 @@ def _program() -> list[str]:
     return [sys.executable, "-m", "cursor_gateway"]
 
 
-def _manager(made: Service | None = None) -> Manager:
-    described = made or Service([], "", 0)  # to remove it and to look at it, its name is enough
+def _manager(made: ServiceUnit | None = None) -> Manager:
+    described = made or ServiceUnit([], "", 0)  # to remove it and to look at it, its name is enough
     return launchd(described, os.getuid()) if sys.platform == "darwin" else systemd(described, os.environ)
 
 

@@ -61,7 +61,7 @@ PROMPTS: Mapping[str, str] = {
 Outcome = Literal["same", "different", "skipped"]
 
 
-class Result(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     check: str
     outcome: Outcome
     found: str
@@ -74,7 +74,7 @@ class Verified(Struct, frozen=True):
     version: str
     platform: str
     date: str
-    results: list[Result]
+    results: list[CheckResult]
 
     @property
     def differences(self) -> list[str]:
@@ -96,7 +96,7 @@ class Verification:
         source: str,
         folder: Path,
         running_agents: Callable[[], int],
-        recording: "Recording",
+        recording: "RawRecording",
         adapt: Callable[[str, str], str] = lambda check, prompt: prompt,
         hooked: "Callable[[], AbstractAsyncContextManager[AsyncClient]] | None" = None,
     ) -> None:
@@ -126,17 +126,17 @@ class Verification:
             "models": self._models,
         }
 
-    async def run(self, check: str) -> Result:
+    async def run(self, check: str) -> CheckResult:
         self._recording.check = check
         try:
             async with asyncio.timeout(_PROMPT_SECONDS):
-                return Result(check, "same", await self.checks()[check]())
+                return CheckResult(check, "same", await self.checks()[check]())
         except Skipped as reason:
-            return Result(check, "skipped", str(reason))
+            return CheckResult(check, "skipped", str(reason))
         except (Different, CallFailed, CannotReach) as error:
-            return Result(check, "different", str(error))
+            return CheckResult(check, "different", str(error))
         except TimeoutError:
-            return Result(check, "different", f"no answer within {_PROMPT_SECONDS:g} s")
+            return CheckResult(check, "different", f"no answer within {_PROMPT_SECONDS:g} s")
 
     # --- the checks ---------------------------------------------------------------------------------
 
@@ -342,7 +342,7 @@ def _short(text: str) -> str:
 # --- what is kept ---------------------------------------------------------------------------------------
 
 
-def verified_now(source: str, version: str, results: list[Result]) -> Verified:
+def verified_now(source: str, version: str, results: list[CheckResult]) -> Verified:
     return Verified(source, version, f"{platform.system()} {platform.machine()}", time.strftime("%Y-%m-%d"), results)
 
 
@@ -375,7 +375,7 @@ def store_verified(data: Path, new: Verified) -> None:
 # --- recordings -----------------------------------------------------------------------------------------
 
 
-class Recording:
+class RawRecording:
     """The output of each agent, in a file named after its check; its arguments beside it."""
 
     def __init__(self, folder: Path) -> None:

@@ -124,15 +124,15 @@ async def verify_source(
 ) -> "Verified":
     """With a gateway of its own, in a temporary folder. Raises a `GatewayError` if that cannot start."""
     from cursor_gateway.cli.assembly.own_gateway import own_gateway
-    from cursor_gateway.cli.commands.verification import Recording, Verification, verified_now
-    from cursor_gateway.sources.descendants import running
+    from cursor_gateway.cli.commands.verification import RawRecording, Verification, verified_now
     from cursor_gateway.sources.process import tapped
+    from cursor_gateway.sources.processes import running
 
     with _scratch() as scratch:
         work = scratch / "work"
         work.mkdir()
         own = _own_settings(settings, source, scratch)
-        recording = Recording(scratch / "raw")
+        recording = RawRecording(scratch / "raw")
         with tapped(recording.tap):
             async with own_gateway(own, str(work)) as gateway:
                 version = version_in(gateway.gateway.service.source.state().detail)
@@ -159,10 +159,10 @@ def _scratch() -> Iterator[Path]:
 async def _with_hooks(own: Settings, work: Path, version: str) -> "AsyncIterator[AsyncClient]":
     """A gateway that uses hooks, as if this version had passed the checks for that."""
     from cursor_gateway.cli.assembly.own_gateway import own_gateway
-    from cursor_gateway.cli.commands.verification import HELD, Result, store_verified, verified_now
+    from cursor_gateway.cli.commands.verification import HELD, CheckResult, store_verified, verified_now
 
     data = Path(own.data_dir).with_name("data-with-hooks")
-    store_verified(data, verified_now("cli", version, [Result("hook", "same", ""), Result(HELD, "same", "")]))
+    store_verified(data, verified_now("cli", version, [CheckResult("hook", "same", ""), CheckResult(HELD, "same", "")]))
     settings = msgspec.structs.replace(own, data_dir=str(data), approvals="hooks")
     async with own_gateway(settings, str(work)) as gateway:
         yield gateway.client

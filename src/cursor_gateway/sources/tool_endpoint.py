@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from cursor_gateway.http1.server import HttpServer
-    from cursor_gateway.sources.tool_server.mcp_server import McpServer
+    from cursor_gateway.sources.tool_server import McpServer
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class ToolEndpoint:
 
     def offer(self, runner: ToolRunner) -> str:
         """The URL for these tools, valid until it is withdrawn. Call `open` first."""
-        from cursor_gateway.sources.tool_server.mcp_server import McpServer
+        from cursor_gateway.sources.tool_server import McpServer
 
         token = secrets.token_urlsafe(32)
         self._servers[token] = McpServer(runner, self._host, self._progress_seconds)
@@ -101,4 +101,4 @@ def _refusal(error: GatewayError) -> "ASGIApp":
 def _load() -> None:
     """Takes most of a second, so it runs in a thread."""
     import cursor_gateway.http1.server
-    import cursor_gateway.sources.tool_server.mcp_server  # noqa: F401
+    import cursor_gateway.sources.tool_server  # noqa: F401

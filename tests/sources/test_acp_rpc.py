@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cursor_gateway.sources.acp.messages import error_text, line_of, message_of
+from cursor_gateway.sources.acp.rpc import error_text, line_of, message_of
 
 
 @pytest.mark.parametrize(

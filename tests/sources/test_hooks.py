@@ -18,10 +18,10 @@ import pytest
 from cursor_gateway.model.agent_events import OtherTool, Plan, Question, ToolStarted
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.sources.cursor import hook_program, hook_server
+from cursor_gateway.sources.cursor import hook_program, hooks
 from cursor_gateway.sources.cursor.approvals import ALLOWED, Approvals
-from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy
-from cursor_gateway.sources.cursor.hook_server import HookServer, asked_call
+from cursor_gateway.sources.cursor.hooks import HookServer, asked_call
+from cursor_gateway.sources.cursor.permissions import AskedCall, Policy
 
 
 def asked(server: HookServer, told: bytes) -> "subprocess.CompletedProcess[bytes]":
@@ -53,9 +53,9 @@ def test_the_program_asks_and_is_answered() -> None:
         assert json.loads(unknown.stdout)["permission"] == "deny"
         broken = await asyncio.to_thread(asked, server, b"nonsense")
         assert (broken.returncode != 0, broken.stdout) == (True, b"")
-        hook_server._MOST_BYTES, most = 10, hook_server._MOST_BYTES
+        hooks._MOST_BYTES, most = 10, hooks._MOST_BYTES
         large = await asyncio.to_thread(asked, server, b" " * 1000)
-        hook_server._MOST_BYTES = most
+        hooks._MOST_BYTES = most
         assert (large.returncode != 0, large.stdout) == (True, b"")
         await server.close()
         await server.close()
@@ -143,7 +143,7 @@ def test_a_sub_agent_that_asks_first_when_its_run_is_over(monkeypatch: pytest.Mo
         server.add("forced", turn(force=True))
         server.remove("careful")
         assert not await is_allowed("late")
-        later = time.monotonic() + hook_server._LATE_SECONDS
+        later = time.monotonic() + hooks._LATE_SECONDS
         monkeypatch.setattr(time, "monotonic", lambda: later)
         assert await is_allowed("of the next run")
 
@@ -202,7 +202,7 @@ def test_a_folder_whose_gateway_has_no_time_to_answer_stays(short_path: Path) ->
         server.bind(str(busy / "socket"))
         server.listen(0)
         first.connect(str(busy / "socket"))
-        hook_server.remove_left_folders(short_path / "own")
+        hooks.remove_left_folders(short_path / "own")
         assert busy.exists()
 
 
@@ -221,7 +221,7 @@ def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypatch: py
         assert [await is_allowed(session) for session in ("careful", "sub", "forced")] == [False, False, True]
         server.add("careful", turn(force=True))  # its next turn
         assert await is_allowed("careful")
-        monkeypatch.setattr(hook_server, "_MOST_OVER", 1)
+        monkeypatch.setattr(hooks, "_MOST_OVER", 1)
         for session in ("careful", "none"):
             server.remove(session)
         assert list(server._over) == ["none"]

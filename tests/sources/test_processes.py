@@ -12,10 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources import descendants, process_groups
-from cursor_gateway.sources.descendants import AGENT, end, end_commands, of_gateway, token
+from cursor_gateway.sources import processes
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.process_groups import Process, Table, process_of, snapshot, start_of
+from cursor_gateway.sources.processes import (
+    AGENT,
+    Process,
+    Table,
+    end,
+    end_commands,
+    of_gateway,
+    process_of,
+    snapshot,
+    start_of,
+    token,
+)
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 SLEEP = "echo $$ >>pids; exec sleep 600"
@@ -45,7 +55,7 @@ def running(*scripts: str, environment: dict[str, str] | None = None) -> Iterato
             process.stdout.close()  # not read to its end: what it has started may keep it open
 
 
-def processes(pids: Sequence[int]) -> Table:
+def processes_of(pids: Sequence[int]) -> Table:
     table = snapshot()
     return {pid: table[pid] for pid in pids if pid in table}
 
@@ -122,9 +132,9 @@ def test_an_end_that_is_cancelled_ends_the_rest_all_the_same(tmp_path: Path) -> 
 _PROGRAM = """
 import asyncio, os, subprocess, sys
 from pathlib import Path
-from cursor_gateway.sources.descendants import adopted, end_commands, subreaper, unnamed
+from cursor_gateway.sources.processes import adopted, end_commands, subreaper, unnamed
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.process_groups import process_of, start_of
+from cursor_gateway.sources.processes import process_of, start_of
 SLEEP = "echo $$ >>pids; exec sleep 600"
 BARE = f"(env -i setsid sh -c '{SLEEP}' &);"
 LIAR = f"(CURSOR_GATEWAY_AGENT=0123456789abcdef.1 setsid sh -c '{SLEEP}' &);"
@@ -213,13 +223,13 @@ def test_an_agent_that_is_just_starting_is_no_orphan(tmp_path: Path) -> None:
     as_subreaper(
         tmp_path,
         """
-from cursor_gateway.sources import descendants
+from cursor_gateway.sources import processes
 first = await go("sleep 600")
 stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)  # as an agent is, before its pid is known
-descendants._own.starting += 1
+processes._own.starting += 1
 await first.end(1)
 assert lives(stranger.pid) and unnamed() == []
-descendants._own.starting -= 1
+processes._own.starting -= 1
 assert [process.pid for process in unnamed()] == [stranger.pid]
 stranger.kill()
 stranger.wait()
@@ -332,8 +342,8 @@ def test_a_kernel_that_does_not_list_children_is_good_enough(tmp_path: Path) -> 
     as_subreaper(
         tmp_path,
         """
-from cursor_gateway.sources import descendants, process_groups
-descendants.children_of = process_groups.children_of = lambda pid, thread: None
+from cursor_gateway.sources import processes
+processes.children_of = processes.children_of = lambda pid, thread: None
 agent = await go(f"{BARE} while ! test -e pids; do sleep 0.01; done")
 (pid,) = await said(1)
 await agent.end(1)
@@ -360,7 +370,7 @@ def test_what_another_gateway_left_is_found_by_group_and_by_variable() -> None:
         assert other not in found
         assert of_gateway("", []) == {}
         end(lambda: of_gateway("0123456789abcdef", [group]))
-        assert processes([*found, other]).keys() == {other}
+        assert processes_of([*found, other]).keys() == {other}
 
 
 @linux
@@ -381,7 +391,7 @@ def test_those_that_end_when_asked_are_not_killed(tmp_path: Path) -> None:
     with running(script) as pids:
         while not (tmp_path / "set").exists():
             time.sleep(0.005)
-        assert end(lambda: processes(pids), 600.0).keys() == set(pids)
+        assert end(lambda: processes_of(pids), 600.0).keys() == set(pids)
         assert (tmp_path / "asked").read_text() == "asked\n"
 
 
@@ -397,19 +407,19 @@ def test_those_that_start_others_all_the_time_are_ended(tmp_path: Path) -> None:
 
 @linux
 def test_what_cannot_be_ended_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descendants, "_LIMIT_SECONDS", 0.05)
-    monkeypatch.setattr(descendants, "signal_process", lambda process, number: None)
+    monkeypatch.setattr(processes, "_LIMIT_SECONDS", 0.05)
+    monkeypatch.setattr(processes, "signal_process", lambda process, number: None)
     with running("exec sleep 600") as pids:
-        assert end(lambda: processes(pids)).keys() == set(pids)
-        assert processes(pids).keys() == set(pids)
+        assert end(lambda: processes_of(pids)).keys() == set(pids)
+        assert processes_of(pids).keys() == set(pids)
 
 
 def test_the_processes_below_others() -> None:
     table = {pid: Process(pid, parent, pid, pid, "1") for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1), (6, 6))}
-    assert set(descendants._below(table, [2])) == {3, 4}
-    assert set(descendants._below(table, [1])) == {2, 3, 4, 5}
-    assert set(descendants._below(table, [6])) == {6}, "a loop, which a snapshot may show, ends"
-    assert set(descendants._with_below(table, [3, 9])) == {3, 4}
+    assert set(processes._below(table, [2])) == {3, 4}
+    assert set(processes._below(table, [1])) == {2, 3, 4, 5}
+    assert set(processes._below(table, [6])) == {6}, "a loop, which a snapshot may show, ends"
+    assert set(processes._with_below(table, [3, 9])) == {3, 4}
 
 
 def test_a_forked_process_has_a_name_of_its_own() -> None:
@@ -424,9 +434,9 @@ def test_a_forked_process_has_a_name_of_its_own() -> None:
 
 
 def test_no_commands_no_scan(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descendants, "may_have_children", lambda pid: False)
-    monkeypatch.setattr(descendants, "adopted", list)
-    monkeypatch.setattr(descendants, "snapshot", lambda: pytest.fail("a scan"))
+    monkeypatch.setattr(processes, "may_have_children", lambda pid: False)
+    monkeypatch.setattr(processes, "adopted", list)
+    monkeypatch.setattr(processes, "snapshot", lambda: pytest.fail("a scan"))
     asyncio.run(end_commands(1, "one", is_alone=lambda: True, seconds=1))
 
 
@@ -439,22 +449,22 @@ def test_what_cannot_be_listed_is_looked_for_again(monkeypatch: pytest.MonkeyPat
             raise OSError(24, "Too many open files")
         return {}
 
-    monkeypatch.setattr(descendants, "_AGAIN_SECONDS", 0)
-    monkeypatch.setattr(descendants._own, "is_subreaper", True)
-    monkeypatch.setattr(descendants, "children_of", lambda pid, thread: None)
-    monkeypatch.setattr(descendants, "snapshot", no_file)
-    agent = descendants.Agent()
+    monkeypatch.setattr(processes, "_AGAIN_SECONDS", 0)
+    monkeypatch.setattr(processes._own, "is_subreaper", True)
+    monkeypatch.setattr(processes, "children_of", lambda pid, thread: None)
+    monkeypatch.setattr(processes, "snapshot", no_file)
+    agent = processes.Agent()
     agent.started(None)
     assert agent.may_have_left_some()
     asyncio.run(agent.end_rest())
     asked.clear()
-    monkeypatch.setattr(descendants, "_LIMIT_SECONDS", -1)
+    monkeypatch.setattr(processes, "_LIMIT_SECONDS", -1)
     with pytest.raises(OSError, match="Too many"):
         asyncio.run(agent.end_rest())
 
 
 def test_without_the_kernels_help_nothing_is_adopted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
-    with descendants.subreaper():
-        assert descendants.adopted() is None
-        assert process_groups.start_of(os.getpid())
+    with processes.subreaper():
+        assert processes.adopted() is None
+        assert processes.start_of(os.getpid())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.sources.sdk.home import make_home, project_folders, write_project_hook
+from cursor_gateway.sources.sdk.bridge import make_home, project_folders, write_project_hook
 
 SOCKET = "/tmp/x y/socket"
 

@@ -1,19 +1,59 @@
-"""Answer the questions of the agent's hook, on a private socket: which calls are allowed."""
+"""The agent's hook, which asks the gateway before each call: its file, the socket that answers, a turn of the CLI."""
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
+import sys
 import tempfile
 import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
-from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Answer, Approvals, denied
-from cursor_gateway.sources.cursor.hook_rules import AskedCall, common_refusal
+from cursor_gateway.errors import AgentMisconfigured
+from cursor_gateway.model.agent_events import AgentEvent, RunStarted
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor import hook_program
+from cursor_gateway.sources.cursor.approvals import ALLOWED, OVER, Approvals, HookAnswer, denied
+from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import HOOKS, configuration_errors
+from cursor_gateway.sources.cursor.permissions import AskedCall, Policy, common_refusal
+from cursor_gateway.sources.private_files import data_of, private_folder, write_private
 from cursor_gateway.wire.payload import Fields
+
+_WAIT_SECONDS = 86_400  # for an answer: without a limit the agent waits for a minute, and then makes the call
+
+
+def hooks_file(socket: str, others: Mapping[str, Any] | None = None) -> bytes:
+    """The gateway's hook, which asks at this socket, and those of another `hooks.json`."""
+    program = os.path.abspath(hook_program.__file__)
+    command = shlex.join([sys.executable, "-I", "-S", program, socket])
+    hook = {"command": command, "timeout": _WAIT_SECONDS, "failClosed": True}
+    hooks = Fields((others or {}).get("hooks")).all
+    before = hooks.get("preToolUse")
+    return msgspec.json.encode(
+        {
+            "version": 1,
+            "hooks": {**hooks, "preToolUse": [hook, *(before if isinstance(before, list) else [])]},
+        }
+    )
+
+
+def read_hooks(path: Path) -> dict[str, Any]:
+    """Another `hooks.json`; empty if there is none, or none that can be read."""
+    try:
+        return Fields(msgspec.json.decode(path.read_bytes())).all
+    except (OSError, msgspec.DecodeError):
+        return {}
+
+
+# --- The socket ------------------------------------------------------------------------------------
 
 _FOLDER = "cursor-gateway-hooks-"  # the beginning of its name
 _NEW_SECONDS = 60.0  # in which a folder may not have its socket yet
@@ -70,7 +110,7 @@ class HookServer:
         while len(self._over) > _MOST_OVER:
             del self._over[next(iter(self._over))]
 
-    async def answer(self, call: AskedCall) -> Answer:
+    async def answer(self, call: AskedCall) -> HookAnswer:
         """The agent waits for it, perhaps for a person. Cancelled if it no longer waits."""
         if (own := self._turns.get(call.conversation)) is not None:
             return await own.answer(call, is_own=True)
@@ -111,7 +151,7 @@ class HookServer:
         finally:
             writer.close()
 
-    async def _answer_while_connected(self, call: AskedCall, reader: asyncio.StreamReader) -> Answer | None:
+    async def _answer_while_connected(self, call: AskedCall, reader: asyncio.StreamReader) -> HookAnswer | None:
         """None: the hook's program was killed, and with it perhaps the agent."""
         loop = asyncio.get_running_loop()
         answering, leaving = loop.create_task(self.answer(call)), loop.create_task(reader.read(1))
@@ -165,3 +205,73 @@ def _is_left(folder: Path, age: float) -> bool:
     except OSError:  # it has no time to answer
         return False
     return False
+
+
+# --- A turn of the CLI: a socket, the agent's configuration, and its events ------------------------
+# The agent's own rules allow every command and every tool of MCP servers, so that only the hook decides. That is safe
+# with a build that waits for its hooks and obeys them, and with no other.
+
+_RULES = ("Shell(*)", "Mcp(*:*)")  # what the hook decides about
+_UNKNOWN = ""  # a session whose id the agent has not reported yet
+
+
+class HookOptions(Struct, frozen=True, kw_only=True):
+    is_verified: Callable[[str], bool]  # whether this version of the agent was seen to obey hooks
+    permissions: Literal["deny", "ask"] = "ask"  # for what no rule allows
+
+
+def unverified(program: Program, options: HookOptions) -> str:
+    """Why this version must not be used, because it might make calls without waiting for the hook; empty if it may."""
+    if options.is_verified(program.version):
+        return ""
+    return (
+        f'`approvals = "hooks"` cannot be used: it is not known whether cursor-agent {program.version} waits for its '
+        "hooks; if it does not, every command would run. Run `cursor-gateway verify --source cli`, or set "
+        '`approvals` to "agent".'
+    )
+
+
+class HookedTurn:
+    """`start` before the agent; `close` must be awaited, after the agent has ended."""
+
+    def __init__(self, turn: Turn, rules: Sequence[str], user_tool: str, options: HookOptions) -> None:
+        """`user_tool` is the name of the tool with which the agent asks its user; empty if it has none."""
+        policy = Policy(
+            force=False,
+            mode=turn.mode,
+            rules=rules,
+            user_tool=user_tool,
+            data=os.path.realpath(data_of(turn.folder)),
+        )
+        person = turn.approver if options.permissions == "ask" else None
+        self.approvals = Approvals(policy, os.path.realpath(turn.workspace), person)
+        self._options, self._server = options, HookServer()
+
+    async def start(self, program: Program) -> None:
+        """Raises a `GatewayError`."""
+        if why := unverified(program, self._options):
+            raise AgentMisconfigured(why)
+        with configuration_errors():
+            await self._server.start()
+        self._server.add(_UNKNOWN, self.approvals)
+
+    def configure(self, original: Path, configuration: str, data: str) -> list[str]:
+        """Adds the hook to the agent's configuration, before those of the user. Returns the rules that the agent needs.
+
+        Raises a `GatewayError`.
+        """
+        content = hooks_file(self._server.socket, read_hooks(original / HOOKS))
+        with configuration_errors(), private_folder(data, configuration) as folder:
+            write_private(folder, HOOKS, content)
+        return list(_RULES)
+
+    def passed(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
+        """The agent's events, after those of its questions."""
+        for event in events:
+            if isinstance(event, RunStarted):
+                self._server.rename(_UNKNOWN, event.session_id)
+        return self.approvals.passed(events)
+
+    async def close(self) -> None:
+        self.approvals.close()
+        await self._server.close()
