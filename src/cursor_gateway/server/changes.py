@@ -22,8 +22,8 @@ from cursor_gateway.model.changes import (
     ReviewRequest,
 )
 from cursor_gateway.model.documents import CodeBlockDocument, CodeBlockMetadata, Document, FileEditDocument
+from cursor_gateway.runs.handle import response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.bodies import json_response, read_body, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
@@ -63,7 +63,7 @@ class ChangeEndpoints:
             return await renderings.run_for(
                 request, lambda: json_response(_coloured(patch.decode("utf-8", "replace"), language, renderings))
             )
-        listed = await while_connected(request, self._service.review(conversation, ListRequest(chat_id)))
+        listed = await while_connected(request, self._service.host.review(conversation, ListRequest(chat_id)))
         assert isinstance(listed, ListedChanges)
         edited = await self._edited(conversation, request.state.owner, chat_id, listed)
         if not edited:
@@ -79,7 +79,7 @@ class ChangeEndpoints:
         if not context.isdecimal() or len(context) > 8:
             raise InvalidRequest("`context` must be a number of lines.", param="context")
         wanted = PatchRequest(chat_id, query.get("path") or None, int(context), query.get("open") == "true")
-        patch = await while_connected(request, self._service.review(conversation, wanted))
+        patch = await while_connected(request, self._service.host.review(conversation, wanted))
         assert isinstance(patch, Patch)
         return patch.data
 
@@ -102,7 +102,7 @@ class ChangeEndpoints:
         runs = await self._service.store.runs_of(conversation.id, conversation.owner)
         if any(run.state == "running" for run in runs):
             raise ConversationBusy("The agent is still working in this conversation; try again when it is done.")
-        return json_response(await self._service.review(conversation, wanted))
+        return json_response(await self._service.host.review(conversation, wanted))
 
     async def _edited(
         self, conversation: ConversationRecord, owner: str, chat_id: str | None, listed: ListedChanges
@@ -155,13 +155,13 @@ class WorkspaceEndpoints:
         """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
         workspace, query = request.query_params.get("workspace") or None, request.query_params.get("q", "")
         owner = request.state.owner
-        found = await while_connected(request, self._service.files(owner, workspace, query, _MOST))
+        found = await while_connected(request, self._service.host.files(owner, workspace, query, _MOST))
         return json_response(WorkspaceFiles(found))
 
     async def folders(self, request: Request) -> Response:
         """`q` is the beginning of a path."""
         query = request.query_params.get("q", "")
-        found = await while_connected(request, self._service.folders(request.state.owner, query, _MOST))
+        found = await while_connected(request, self._service.host.folders(request.state.owner, query, _MOST))
         return json_response(WorkspaceFolders(found))
 
 

@@ -14,9 +14,8 @@ from cursor_gateway.dialects.base import SSE, Dialect, Encoder, StreamForm
 from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.handle import RunHandle, answered_response_of, prompt_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import answered_response_of, prompt_of
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
