@@ -126,6 +126,7 @@ def test_the_schema_of_a_request() -> None:
 
 def test_what_is_no_longer_referred_to_is_left_out() -> None:
     assert set(api.read_schemas([Paint], exact={"Paint.colour": api.TEXT})) == {"Paint"}
+    assert set(api.read_schemas([Paint, Paint], exact={"Paint.colour": api.ref("Elsewhere")})) == {"Paint"}
 
 
 def test_a_field_without_a_sentence_has_that_of_its_value() -> None:

@@ -22,7 +22,7 @@ from cursor_gateway.dialects.deltas import (
 )
 from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.dialects.responses.output import GrowingItem, Output, ResponseHead
-from cursor_gateway.dialects.responses.shapes import ItemEvent, ResponseEvent
+from cursor_gateway.dialects.responses.shapes import ResponseEvent
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -175,15 +175,13 @@ class ResponseStream(ReplyState, EventEncoder):
             return b""
         if event.type == "response.output_item.done":
             item = msgspec.Raw(_encode(event.item))
-            self._output.keep_encoded(event.output_index, item)
+            self._output.keep_encoded(event.output_index or 0, item)
             event = replace(event, item=item)
         # Not `frame`: JSON and the names of events have no line ends, and the data may be megabytes.
         return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
     def _is_known(self, event: ResponseEvent) -> bool:
-        if isinstance(event, ItemEvent):
-            return event.item.id in self._known
-        return getattr(event, "item_id", "") in self._known
+        return (event.item_id or getattr(event.item, "id", "")) in self._known
 
 
 class ResponseFold(ReplyState):

@@ -17,6 +17,7 @@ from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.conversation import pack_summary
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import (
+    EventName,
     OpenPage,
     Prefix,
     ResponseEvent,
@@ -135,6 +136,8 @@ def _results(output: str) -> dict[str, str]:
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
+_CONTENT: dict[str, Any] = {"content_index": 0}  # each item has one part
+_SUMMARY_PART: dict[str, Any] = {"summary_index": 0}
 _LONGEST_OUTPUT = 10_000  # characters of what an action gave: a response has each item twice, and clients send it back
 
 
@@ -228,8 +231,8 @@ class Output:
         self._next = 2
         response = replace(self.response(), output=())
         return [
-            shapes.StateChanged(type="response.created", sequence_number=0, response=response),
-            shapes.StateChanged(type="response.in_progress", sequence_number=1, response=response),
+            ResponseEvent(type="response.created", sequence_number=0, response=response),
+            ResponseEvent(type="response.in_progress", sequence_number=1, response=response),
         ]
 
     def grow(self, text: str) -> int:
@@ -250,9 +253,9 @@ class Output:
             item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
             self._open, self.open_item, self.item_id = _Open(item, []), "message", item.id
             events.append(self._added(item))
-            part = shapes.OutputText(text="")
-            events.append(shapes.PartEvent(type="response.content_part.added", part=part, **self._next_at()))
-        return [*events, shapes.OutputTextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
+            events.append(self._event("response.content_part.added", **_CONTENT, part=shapes.OutputText(text="")))
+        self._pieces(text)
+        return [*events, self._event("response.output_text.delta", **_CONTENT, delta=text, logprobs=())]
 
     def think(self, text: str) -> list[ResponseEvent]:
         events: list[ResponseEvent] = []
@@ -265,9 +268,10 @@ class Output:
             item = shapes.ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
             self._open, self.open_item, self.item_id = _Open(item, []), "reasoning", id
             events.append(self._added(item))
-            part, place = shapes.SummaryText(text=""), self._next_at()
-            events.append(shapes.SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
-        return [*events, shapes.SummaryDelta(sequence_number=self.grow(text), delta=text, **self._at())]
+            part = shapes.SummaryText(text="")
+            events.append(self._event("response.reasoning_summary_part.added", **_SUMMARY_PART, part=part))
+        self._pieces(text)
+        return [*events, self._event("response.reasoning_summary_text.delta", **_SUMMARY_PART, delta=text)]
 
     def close(self) -> list[ResponseEvent]:
         """Ends the item that is open."""
@@ -279,21 +283,17 @@ class Output:
         match item:
             case shapes.MessageItem(content=content):
                 (part,) = content
+                added: EventName = "response.output_text.annotation.added"
                 events = [
-                    shapes.AnnotationAdded(annotation_index=place, annotation=one, **self._next_at())
+                    self._event(added, **_CONTENT, annotation_index=place, annotation=one)
                     for place, one in enumerate(part.annotations)
                 ]
-                events += [
-                    shapes.TextDone(text=part.text, **self._next_at()),
-                    shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at()),
-                ]
+                events += self._text_done(part)
             case shapes.ReasoningItem(summary=summaries):
                 (summary,) = summaries
                 events = [
-                    shapes.SummaryDone(text=summary.text, **self._next_at()),
-                    shapes.SummaryPartEvent(
-                        type="response.reasoning_summary_part.done", part=summary, **self._next_at()
-                    ),
+                    self._event("response.reasoning_summary_text.done", **_SUMMARY_PART, text=summary.text),
+                    self._event("response.reasoning_summary_part.done", **_SUMMARY_PART, part=summary),
                 ]
         self._open = self.open_item = None
         return [*events, self._finished(item)]
@@ -322,10 +322,10 @@ class Output:
     def end(self, end: Ended, duration_ms: int = 0) -> list[ResponseEvent]:
         events = self.close()
         self._end, self._duration = end, duration_ms // 1000
-        name: shapes.LastEvent = "response.incomplete" if end.reason == "length" else "response.completed"
+        name: EventName = "response.incomplete" if end.reason == "length" else "response.completed"
         if end.failure is not None:
             name = "response.failed"
-        return [*events, shapes.StateChanged(type=name, response=self.response(), sequence_number=self._number())]
+        return [*events, ResponseEvent(type=name, response=self.response(), sequence_number=self._number())]
 
     def compact(self, summary: str) -> list[ResponseEvent]:
         """The only item of a response that compacts a conversation."""
@@ -347,7 +347,9 @@ class Output:
                 return [
                     self._added(replace(item, arguments="", status="in_progress")),
                     *self._deltas("response.function_call_arguments.delta", item.arguments, item.id),
-                    shapes.FunctionArgumentsDone(name=item.name, arguments=item.arguments, **self._next_at(item.id)),
+                    self._event(
+                        "response.function_call_arguments.done", item.id, name=item.name, arguments=item.arguments
+                    ),
                     self._finished(item),
                 ]
             case "custom":
@@ -356,7 +358,7 @@ class Output:
                 return [
                     self._added(replace(custom, input="", status="in_progress")),
                     *self._deltas("response.custom_tool_call_input.delta", text, custom.id),
-                    shapes.CustomInputDone(input=text, **self._next_at(custom.id)),
+                    self._event("response.custom_tool_call_input.done", custom.id, input=text),
                     self._finished(custom),
                 ]
 
@@ -367,10 +369,9 @@ class Output:
         item = shapes.MessageItem(id=self._id("msg"), status="completed", content=(part,), phase="commentary")
         return [
             self._added(replace(item, status="in_progress", content=())),
-            shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
-            shapes.OutputTextDelta(delta=text, **self._next_at(item.id)),
-            shapes.TextDone(text=text, **self._next_at(item.id)),
-            shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
+            self._event("response.content_part.added", item.id, **_CONTENT, part=empty),
+            self._event("response.output_text.delta", item.id, **_CONTENT, delta=text, logprobs=()),
+            *self._text_done(part, item.id),
             self._finished(item),
         ]
 
@@ -387,13 +388,10 @@ class Output:
         )
         return [
             self._added(replace(item, status="in_progress", arguments="", output=None, error=None)),
-            shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)),
+            self._event("response.mcp_call.in_progress", item.id),
             *self._deltas("response.mcp_call_arguments.delta", arguments, item.id),
-            shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id)),
-            shapes.CallProgress(
-                type="response.mcp_call.completed" if action.error is None else "response.mcp_call.failed",
-                **self._next_at(item.id),
-            ),
+            self._event("response.mcp_call_arguments.done", item.id, arguments=arguments),
+            self._event("response.mcp_call.completed" if action.error is None else "response.mcp_call.failed", item.id),
             self._finished(item),
         ]
 
@@ -402,16 +400,22 @@ class Output:
         item = shapes.WebSearchCallItem(id=self._id("ws"), status=status, action=action)
         events = [
             self._added(replace(item, status="in_progress")),
-            shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)),
-            shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)),
+            self._event("response.web_search_call.in_progress", item.id),
+            self._event("response.web_search_call.searching", item.id),
         ]
         if error is None:
-            events.append(shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
+            events.append(self._event("response.web_search_call.completed", item.id))
         return [*events, self._finished(item)]
 
-    def _deltas(self, name: shapes.ArgumentsEvent, text: str, id: str) -> list[shapes.ArgumentsDelta]:
+    def _text_done(self, part: shapes.OutputText, id: str = "") -> list[ResponseEvent]:
+        return [
+            self._event("response.output_text.done", id, **_CONTENT, text=part.text, logprobs=()),
+            self._event("response.content_part.done", id, **_CONTENT, part=part),
+        ]
+
+    def _deltas(self, name: EventName, text: str, id: str) -> list[ResponseEvent]:
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
-        return [shapes.ArgumentsDelta(type=name, delta=piece, **self._next_at(id)) for piece in pieces]
+        return [self._event(name, id, delta=piece) for piece in pieces]
 
     def _done(self, opened: _Open) -> shapes.MessageItem | shapes.ReasoningItem:
         text = "".join(opened.pieces)
@@ -436,21 +440,27 @@ class Output:
     def _id(self, prefix: Prefix) -> str:
         return item_id(prefix, self._head.run_id, self._head.after, self.index)
 
-    def _at(self, id: str = "") -> dict[str, Any]:
-        return {"item_id": id or self.item_id, "output_index": self.index}
+    def _event(self, type: EventName, id: str = "", /, **fields: Any) -> ResponseEvent:
+        """About an item: the open one, or that of this id."""
+        return ResponseEvent(
+            type=type,
+            sequence_number=self._number(),
+            item_id=id or self.item_id,
+            output_index=self.index,
+            **fields,
+        )
 
-    def _next_at(self, id: str = "") -> dict[str, Any]:
-        return {"sequence_number": self._number(), **self._at(id)}
+    def _pieces(self, text: str) -> None:
+        assert self._open is not None
+        self._open.pieces.append(text)
 
     def _added(self, item: shapes.OutputItem) -> ResponseEvent:
-        return shapes.ItemEvent(
-            type="response.output_item.added", sequence_number=self._number(), output_index=self.index, item=item
-        )
+        name: EventName = "response.output_item.added"
+        return ResponseEvent(type=name, sequence_number=self._number(), output_index=self.index, item=item)
 
     def _finished(self, item: shapes.OutputItem) -> ResponseEvent:
-        event = shapes.ItemEvent(
-            type="response.output_item.done", sequence_number=self._number(), output_index=self.index, item=item
-        )
+        name: EventName = "response.output_item.done"
+        event = ResponseEvent(type=name, sequence_number=self._number(), output_index=self.index, item=item)
         self._items.append(item)
         self.index, self.item_id = self.index + 1, item.id
         return event

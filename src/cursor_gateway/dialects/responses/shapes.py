@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.errors import Errors, encode_error, for_retrying_clients
@@ -277,130 +277,58 @@ class ResponseCompaction(Struct, frozen=True, kw_only=True):
 # --- events -----------------------------------------------------------------------------------------
 
 
-LastEvent: TypeAlias = Literal["response.completed", "response.incomplete", "response.failed"]
-ArgumentsEvent: TypeAlias = Literal[
+EventName: TypeAlias = Literal[
+    "response.created",
+    "response.in_progress",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.output_text.delta",
+    "response.output_text.annotation.added",
+    "response.output_text.done",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary_text.done",
     "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
     "response.custom_tool_call_input.delta",
+    "response.custom_tool_call_input.done",
+    "response.mcp_call.in_progress",
+    "response.mcp_call.completed",
+    "response.mcp_call.failed",
     "response.mcp_call_arguments.delta",
+    "response.mcp_call_arguments.done",
+    "response.web_search_call.in_progress",
+    "response.web_search_call.searching",
+    "response.web_search_call.completed",
 ]
 
 
-class _Event(Struct, frozen=True, kw_only=True):
-    type: str  # the name of the event
+class ResponseEvent(Struct, frozen=True, kw_only=True):
+    """Any event: its name says which of the fields it has."""
+
+    type: EventName
     sequence_number: int
-
-
-class StateChanged(_Event, frozen=True, kw_only=True):
-    type: Literal["response.created", "response.in_progress"] | LastEvent
-    response: Response
-
-
-class ItemEvent(_Event, frozen=True, kw_only=True):
-    type: Literal["response.output_item.added", "response.output_item.done"]
-    output_index: int
-    item: OutputItem
-
-
-class _InItem(_Event, frozen=True, kw_only=True):
-    item_id: str
-    output_index: int
-
-
-class PartEvent(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.content_part.added", "response.content_part.done"]
-    content_index: int = 0
-    part: OutputText
-
-
-class OutputTextDelta(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.delta"] = "response.output_text.delta"
-    content_index: int = 0
-    delta: str
-    logprobs: tuple[()] = ()
-
-
-class AnnotationAdded(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
-    content_index: int = 0
-    annotation_index: int
-    annotation: UrlCitation
-
-
-class TextDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.done"] = "response.output_text.done"
-    content_index: int = 0
-    text: str
-    logprobs: tuple[()] = ()
-
-
-class SummaryPartEvent(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_part.added", "response.reasoning_summary_part.done"]
-    summary_index: int = 0
-    part: SummaryText
-
-
-class SummaryDelta(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
-    summary_index: int = 0
-    delta: str
-
-
-class SummaryDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
-    summary_index: int = 0
-    text: str
-
-
-class ArgumentsDelta(_InItem, frozen=True, kw_only=True):
-    type: ArgumentsEvent
-    delta: str
-
-
-class FunctionArgumentsDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
-    name: str
-    arguments: str
-
-
-class CustomInputDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
-    input: str
-
-
-class McpArgumentsDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
-    arguments: str
-
-
-class CallProgress(_InItem, frozen=True, kw_only=True):
-    """Of one of the agent's own actions."""
-
-    type: Literal[
-        "response.mcp_call.in_progress",
-        "response.mcp_call.completed",
-        "response.mcp_call.failed",
-        "response.web_search_call.in_progress",
-        "response.web_search_call.searching",
-        "response.web_search_call.completed",
-    ]
-
-
-ResponseEvent: TypeAlias = (
-    StateChanged
-    | ItemEvent
-    | PartEvent
-    | OutputTextDelta
-    | AnnotationAdded
-    | TextDone
-    | SummaryPartEvent
-    | SummaryDelta
-    | SummaryDone
-    | ArgumentsDelta
-    | FunctionArgumentsDone
-    | CustomInputDone
-    | McpArgumentsDone
-    | CallProgress
-)
+    response: Response | UnsetType = UNSET
+    item_id: str | UnsetType = UNSET
+    output_index: int | UnsetType = UNSET
+    item: OutputItem | Raw | UnsetType = UNSET
+    content_index: int | UnsetType = UNSET
+    summary_index: int | UnsetType = UNSET
+    part: OutputText | SummaryText | UnsetType = UNSET
+    annotation_index: int | UnsetType = UNSET
+    annotation: UrlCitation | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+    input: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    delta: str | UnsetType = UNSET
+    logprobs: tuple[()] | UnsetType = UNSET
 
 
 # --- ids --------------------------------------------------------------------------------------------
