@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.documents.request import (
     answers_of,
     offer_of,
@@ -45,6 +44,7 @@ from cursor_gateway.dialects.responses.shapes import (
 from cursor_gateway.dialects.responses.toolbox import read_tools
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
 from cursor_gateway.model.agent_events import Action, Outcome
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,

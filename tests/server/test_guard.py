@@ -20,10 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import KeyRing, hash_key, new_key
+from cursor_gateway.server.app import Routes
 from cursor_gateway.server.guard import Guard
-from cursor_gateway.server.logs import Log
 from cursor_gateway.server.metrics import Metrics
-from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import OWNER
 
@@ -620,7 +619,7 @@ def test_while_the_keys_of_the_database_are_unknown_a_client_is_told_to_retry() 
 
 def test_a_fault_names_no_token_of_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
     logged: list[str] = []
-    monkeypatch.setattr(Log, "error", lambda *_, **fields: logged.append(fields["path"]))
+    monkeypatch.setattr(StructuredLog, "error", lambda *_, **fields: logged.append(fields["path"]))
     for path in ("/shared/secret-token", "/v1/models"):
         assert ask(HOST, path=path, app=failing).status == 500
     assert logged == ["/shared/…", "/v1/models"]

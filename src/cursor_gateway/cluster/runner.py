@@ -327,10 +327,10 @@ class Runner:
     def _watch(self, run_id: str, front: str) -> None:
         self._fronts.setdefault(run_id, set()).add(front)
 
-    def _written(self, run_id: str, last: int) -> None:
+    def _written(self, run_id: str, is_more: bool) -> None:
         """After a commit."""
         for front in self._fronts.get(run_id, ()):
-            self._cluster.hints.send(front, Hint("run", [run_id]))
+            self._cluster.hints.send(front, Hint("run", [run_id]), may_wait=is_more)
 
     async def _count(self) -> None:
         by_id = {run.id: run for run in self._runs.all}

@@ -293,7 +293,7 @@ class Run(RunHandle):
                         self.first_event_at = machine.heard_at
                     self.is_storing = True
                     try:
-                        await self._flush()
+                        await self._flush_what_was_said(is_first=is_first)
                     finally:
                         self.is_storing = False
                     if is_first:
@@ -351,15 +351,22 @@ class Run(RunHandle):
         if any(isinstance(command, Append) for command in commands):
             self.flush_soon()
 
-    def flush_soon(self) -> None:
+    def flush_soon(self, *, is_paced: bool = False) -> None:
         """Shows what was added to the log, for callers that cannot wait."""
         if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
-    async def _flush(self) -> None:
+    async def _flush_what_was_said(self, *, is_first: bool) -> None:
+        """A log that has a pace is flushed meanwhile, unless much waits for that."""
+        if self.log.is_paced and not is_first and self.log.waiting < _MOST_WAITING:
+            self.flush_soon(is_paced=True)
+        else:
+            await self._flush()
+
+    async def _flush(self, *, is_paced: bool = False) -> None:
         """What is reported here, is reported before readers see what was flushed: they run later."""
         log = self.log
-        await log.flush()
+        await log.flush(is_paced=is_paced)
         bug, fenced, log.bug, log.fenced = log.bug, log.fenced, None, None
         if log.done is not None and self._when_done is not None:
             when_done, self._when_done = self._when_done, None
@@ -525,4 +532,5 @@ class Run(RunHandle):
             self._take(self.machine.readers_left(self.log.read_up_to, reconnect_seconds))
 
 
+_MOST_WAITING = 256  # events that are not stored yet, until the agent waits
 _FAULT = GatewayFault("Internal error; the gateway's log has the details under this request's id.")

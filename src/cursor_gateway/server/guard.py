@@ -31,12 +31,12 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.keys import LOCAL_OWNER, KeyRing
 from cursor_gateway.runs.shares import Rate
-from cursor_gateway.server.logs import Log
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback
 from cursor_gateway.store.base import OWNER
 
-_log = Log()
+_log = StructuredLog()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 # Without a key: they reveal nothing and start nothing.

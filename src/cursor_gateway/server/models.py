@@ -41,7 +41,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(description="An assumption.")] = 64_000
 
 
-class TruncationPolicy(Struct, frozen=True):
+class CodexTruncationPolicy(Struct, frozen=True):
     """How Codex shortens the output of tools."""
 
     mode: Annotated[Literal["bytes"], Meta(description="The unit of the limit.")] = "bytes"
@@ -66,7 +66,7 @@ class CodexModel(Struct, frozen=True, kw_only=True):
     support_verbosity: Annotated[bool, Meta(description="Always false.")] = False
     default_verbosity: None = None
     apply_patch_tool_type: None = None
-    truncation_policy: TruncationPolicy = TruncationPolicy()
+    truncation_policy: CodexTruncationPolicy = CodexTruncationPolicy()
     context_window: Annotated[int, Meta(description="Tokens (an assumption).")] = _WINDOW
     experimental_supported_tools: Annotated[list[str], Meta(description="Always empty.")] = []
     input_modalities: Annotated[tuple[str, ...], Meta(description="The supported inputs.")] = ("text", "image")

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.dialects.base import SSE, Encoder, Form, RunView
+from cursor_gateway.dialects.base import SSE, Encoder, RunView, StreamForm
 from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, RunCancelled
@@ -43,7 +43,7 @@ _SHORT = 1024  # bytes, about, of an event without a text
 _RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
 
-def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def stream_headers(form: StreamForm, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     headers = {
         "content-type": form.media_type,
         "cache-control": "no-cache, no-transform",
@@ -87,7 +87,7 @@ class EventStream:
         self,
         run: RunHandle,
         encoder: Encoder,
-        form: Form,
+        form: StreamForm,
         reading: Reading,
         *,
         after: int = 0,

@@ -172,9 +172,9 @@ def _open_page(url: str) -> None:
     import webbrowser
 
     if not webbrowser.open(url):
-        from cursor_gateway.server.logs import Log
+        from cursor_gateway.server.logs import StructuredLog
 
-        Log().warning("no browser found", effect=f"open {url} yourself")
+        StructuredLog().warning("no browser found", effect=f"open {url} yourself")
 
 
 # --- what people see when it has started -------------------------------------------------------------
