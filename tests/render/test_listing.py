@@ -5,7 +5,6 @@ from io import StringIO
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
     ListingRow,
@@ -16,6 +15,7 @@ from cursor_gateway.render.listing import (
     numbered_rows,
     plain_rows,
 )
+from cursor_gateway.render.looks import split_lines
 from cursor_gateway.render.terminal import make_console
 from tests.render.screen import screen
 

@@ -29,9 +29,8 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.render.lines import changes, split_lines
+from cursor_gateway.render.looks import OPERATIONS, answer_to, changes, duration, line_range, split_lines, thinking
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
-from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range, thinking
 from cursor_gateway.stages.summary import main_argument
 
 _DETAILS = 20  # lines of an error's details

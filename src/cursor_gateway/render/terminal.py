@@ -35,6 +35,7 @@ from cursor_gateway.model.documents import (
     ToolCallDocument,
 )
 from cursor_gateway.render.cards import (
+    Checklist,
     Headline,
     card,
     closing,
@@ -43,11 +44,9 @@ from cursor_gateway.render.cards import (
     thinking,
     tool_line,
 )
-from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.lines import split_lines
-from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
+from cursor_gateway.render.listing import AgentMarkdown, Listing, code_rows, finished_blocks, numbered_rows
 from cursor_gateway.render.live_region import LiveRegion
-from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
+from cursor_gateway.render.looks import split_lines
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
 

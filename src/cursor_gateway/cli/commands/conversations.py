@@ -400,9 +400,8 @@ def show_conversation(conversation: "WholeConversation", console: "Console", las
     from rich.console import Group
     from rich.text import Text
 
-    from cursor_gateway.render.lines import split_lines
-    from cursor_gateway.render.listing import Listing, ListingRow, plain_rows
-    from cursor_gateway.render.markdown import AgentMarkdown
+    from cursor_gateway.render.listing import AgentMarkdown, Listing, ListingRow, plain_rows
+    from cursor_gateway.render.looks import split_lines
     from cursor_gateway.render.terminal import TerminalView
 
     is_plain = not console.is_terminal
