@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.looks import changes, split_lines
+from cursor_gateway.render.looks import line_runs, split_lines
 from cursor_gateway.render.visible import visible
 
 # --- lines beside their gutters ----------------------------------------------------------------------
@@ -89,26 +89,25 @@ def change(diff: Diff) -> DiffSummary:
     rows: list[ListingRow] = []
     added = removed = 0
 
-    def add(number: int, sign: str, line: str, style: str) -> None:
-        gutter = Text.assemble((f"  {number:>{digits}} ", "dim"), (f"{sign} ", style))
-        rows.append(ListingRow(gutter, Text(line, style)))
+    def row(number: int, sign: str, line: str, style: str) -> ListingRow:
+        gutter = Text.assemble((f"  {diff.start_line + number:>{digits}} ", "dim"), (f"{sign} ", style))
+        return ListingRow(gutter, Text(line, style))
 
-    shown = 0  # old lines so far
-    for group in changes(old, new):
-        if hidden := group[0][1] - shown:
-            rows.append(note_row(f"⋮ {hidden} unchanged line{'s' if hidden > 1 else ''}"))
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                for number in range(new_start, new_end):
-                    add(diff.start_line + number, " ", new[number], "")
-                continue
-            for number in range(old_start, old_end):
-                add(diff.start_line + number, "-", old[number], "red")
-            for number in range(new_start, new_end):
-                add(diff.start_line + number, "+", new[number], "green")
-            removed += old_end - old_start
-            added += new_end - new_start
-        shown = group[-1][2]
+    for run in line_runs(old, new):
+        match run.sign:
+            case "⋮" if run.old.stop < len(old):  # the rest is not mentioned
+                hidden = len(run.old)
+                rows.append(note_row(f"⋮ {hidden} unchanged line{'s' if hidden > 1 else ''}"))
+            case "⋮":
+                pass
+            case "-":
+                rows += (row(number, "-", old[number], "red") for number in run.old)
+                removed += len(run.old)
+            case "+":
+                rows += (row(number, "+", new[number], "green") for number in run.new)
+                added += len(run.new)
+            case " ":
+                rows += (row(number, " ", new[number], "") for number in run.new)
     return DiffSummary(added, removed, rows)
 
 

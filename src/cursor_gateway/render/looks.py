@@ -1,7 +1,7 @@
 """What all views have in common: words for figures and answers, the state of to-dos, changed lines."""
 
-from collections.abc import Mapping
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
@@ -115,7 +115,15 @@ def waits_for(todo: Todo, todos: Mapping[str, Todo]) -> str:
 
 _COMPARED = 200_000  # lines; beyond that comparing them takes too long
 
-Opcode: TypeAlias = tuple[str, int, int, int, int]  # as in difflib
+Sign: TypeAlias = Literal["+", "-", " ", "⋮"]  # added, removed, the same, the same and not shown
+
+
+class LineRun(NamedTuple):
+    """Lines that follow each other and share a sign, by their numbers in the old and the new text, from 0."""
+
+    sign: Sign
+    old: range
+    new: range
 
 
 def split_lines(text: str) -> list[str]:
@@ -123,24 +131,30 @@ def split_lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def changes(old: list[str], new: list[str], *, compares: bool = True) -> list[list[Opcode]]:
-    """In groups, each with its context. Without comparing, all old lines come before all new ones."""
-    if not compares or len(old) + len(new) > _COMPARED:
-        return [[("replace", 0, len(old), 0, len(new))]]
-    return [_opcodes(group, len(old)) for group in grouped(hunks_between(old, new), CONTEXT)]
+def line_runs(old: list[str], new: list[str], *, compares: bool = True) -> Iterator[LineRun]:
+    """Changes with their context. Without comparing, all old lines come before all new ones."""
+    is_compared = compares and len(old) + len(new) <= _COMPARED
+    if is_compared:
+        groups = grouped(hunks_between(old, new), CONTEXT)
+    else:
+        groups = [[Hunk(0, len(old), 0, len(new))]] if old or new else []
+    old_at = new_at = 0
 
+    def same(sign: Sign, until: int) -> Iterator[LineRun]:
+        nonlocal old_at, new_at
+        if (count := until - old_at) > 0:
+            yield LineRun(sign, range(old_at, until), range(new_at, new_at + count))
+            old_at, new_at = until, new_at + count
 
-def _opcodes(group: list[Hunk], length: int) -> list[Opcode]:
-    """With the equal lines around and between the hunks."""
-    codes: list[Opcode] = []
-    old_at = max(group[0].old_start - CONTEXT, 0)
-    new_at = 0
-    for hunk in group:
-        if hunk.old_start > old_at:
-            codes.append(("equal", old_at, hunk.old_start, hunk.new_start - (hunk.old_start - old_at), hunk.new_start))
-        tag = "replace" if hunk.added and hunk.removed else "insert" if hunk.added else "delete"
-        codes.append((tag, hunk.old_start, hunk.old_end, hunk.new_start, hunk.new_end))
-        old_at, new_at = hunk.old_end, hunk.new_end
-    if (end := min(old_at + CONTEXT, length)) > old_at:
-        codes.append(("equal", old_at, end, new_at, new_at + end - old_at))
-    return codes
+    for group in groups:
+        yield from same("⋮", group[0].old_start - CONTEXT)
+        for hunk in group:
+            yield from same(" ", hunk.old_start)
+            if hunk.removed:
+                yield LineRun("-", range(hunk.old_start, hunk.old_end), range(new_at, new_at))
+            if hunk.added:
+                yield LineRun("+", range(hunk.old_end, hunk.old_end), range(hunk.new_start, hunk.new_end))
+            old_at, new_at = hunk.old_end, hunk.new_end
+        yield from same(" ", min(old_at + CONTEXT, len(old)))
+    if groups:
+        yield from same("⋮", len(old))

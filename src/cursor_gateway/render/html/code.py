@@ -6,13 +6,13 @@ from colorsys import rgb_to_hls
 from functools import cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Struct
 
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.pieces import count, exact, exact_line
-from cursor_gateway.render.looks import changes, split_lines
+from cursor_gateway.render.looks import Sign, line_runs, split_lines
 from cursor_gateway.render.visible import SEQUENCES, visible
 
 if TYPE_CHECKING:
@@ -140,10 +140,10 @@ def _lexer(language: str) -> "Lexer | None":
 # --- changes, as unified diffs with line numbers -----------------------------------------------------
 
 
-Sign: TypeAlias = Literal["+", "−", " ", "⋮"]
+_SHOWN_SIGNS = {"-": "−"}
 _TAGS: dict[Sign, tuple[str, str]] = {
     "+": ("<ins>", "</ins>"),
-    "−": ("<del>", "</del>"),
+    "-": ("<del>", "</del>"),
     " ": ("<span>", "</span>"),
     "⋮": ('<span class="gap">', "</span>"),
 }
@@ -185,29 +185,24 @@ def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
     old_text, new_text = visible(diff.old_string), visible(diff.new_string)
     old, new = split_lines(old_text), split_lines(new_text)
     old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
-    first = diff.start_line
-    shown = 0  # old lines so far
-    for group in changes(old, new, compares=compares):
-        if hidden := group[0][1] - shown:
-            yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                yield _Run(" ", first + old_start, first + new_start, new_html[new_start:new_end])
-                continue
-            if old_end > old_start:
-                yield _Run("−", first + old_start, None, old_html[old_start:old_end])
-            if new_end > new_start:
-                yield _Run("+", None, first + new_start, new_html[new_start:new_end])
-        shown = group[-1][2]
-    if shown and (hidden := len(old) - shown):
-        yield _Run("⋮", None, None, [count(hidden, "unchanged line")])
+    for sign, of_old, of_new in line_runs(old, new, compares=compares):
+        first_old, first_new = diff.start_line + of_old.start, diff.start_line + of_new.start
+        match sign:
+            case "⋮":
+                yield _Run(sign, None, None, [count(len(of_old), "unchanged line")])
+            case " ":
+                yield _Run(sign, first_old, first_new, new_html[of_new.start : of_new.stop])
+            case "-":
+                yield _Run(sign, first_old, None, old_html[of_old.start : of_old.stop])
+            case "+":
+                yield _Run(sign, None, first_new, new_html[of_new.start : of_new.stop])
 
 
 def _change(runs: list[_Run], *, creates: bool = False) -> LineChange:
-    added, removed = (sum(len(run.lines) for run in runs if run.sign == sign) for sign in ("+", "−"))
+    added, removed = (sum(len(run.lines) for run in runs if run.sign == sign) for sign in ("+", "-"))
     old_numbers = [] if creates else [_column(_line_numbers(run.old, len(run.lines)) for run in runs)]
     new_numbers = _column(_line_numbers(run.new, len(run.lines)) for run in runs)
-    signs = _column(f"{run.sign}\n" * len(run.lines) for run in runs)
+    signs = _column(f"{_SHOWN_SIGNS.get(run.sign, run.sign)}\n" * len(run.lines) for run in runs)
     html = (
         '<div class="listing diff" tabindex="0">'
         f'<div class="gutter" aria-hidden="true">{"".join([*old_numbers, new_numbers, signs])}</div>'
