@@ -79,17 +79,17 @@ MUTATIONS: tuple[Mutation, ...] = (
     ),
     Mutation(
         rule="an event is shown after the commit",
-        changes=(Change("runs/journal.py", "return [] if self._is_lost else events", "return events"),),
+        changes=(Change("runs/log.py", "return not self._is_lost\n", "return True\n"),),
         kinds=("lost beats",),
     ),
     Mutation(
         rule="what the database did not accept is sent again",
         changes=(
             Change(
-                "runs/journal.py",
+                "runs/log.py",
                 "        except StoreUnavailable:\n            self._put_off()\n            return False\n"
                 "        except Exception as error:",
-                "        except StoreUnavailable:\n            self._waiting = self._waiting[-1:]\n"
+                "        except StoreUnavailable:\n            del self.events[self.stored - self.dropped : -1]\n"
                 "            self._put_off()\n            return False\n        except Exception as error:",
             ),
         ),

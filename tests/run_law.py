@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cursor_gateway.model.document_events import DocumentEvent
-    from cursor_gateway.runs.event_log import EventLog
+    from cursor_gateway.runs.log import LiveLog
     from cursor_gateway.runs.machine import RunMachine
     from cursor_gateway.runs.run import Run
     from cursor_gateway.stages.assembler import Assembler
@@ -32,12 +32,12 @@ def install() -> None:
     """Wraps the log and the run; once, and only if they are loaded."""
     if _replaced or "cursor_gateway.runs.run" not in sys.modules:
         return
-    from cursor_gateway.runs.event_log import EventLog
+    from cursor_gateway.runs.log import LiveLog
     from cursor_gateway.runs.run import Run
 
-    add, begin = EventLog.add, Run.__init__
+    add, begin = LiveLog.add, Run.__init__
 
-    def checked_add(log: "EventLog", events: "Sequence[DocumentEvent]") -> None:
+    def checked_add(log: "LiveLog", events: "Sequence[DocumentEvent]") -> None:
         follower = _follower(log)
         add(log, events)
         follower.follow(log.state, events)
@@ -46,7 +46,7 @@ def install() -> None:
         begin(run, *arguments, **options)
         _follower(run.log).machine = run.machine
 
-    _replaced.extend([(EventLog, "add", add), (Run, "__init__", begin)])
+    _replaced.extend([(LiveLog, "add", add), (Run, "__init__", begin)])
     for (owner, name, _), checked in zip(_replaced, (checked_add, checked_begin), strict=True):
         setattr(owner, name, checked)
 
@@ -63,7 +63,7 @@ def suspended() -> Iterator[None]:
         install()
 
 
-def _follower(log: "EventLog") -> "Follower":
+def _follower(log: "LiveLog") -> "Follower":
     follower: Follower | None = log.__dict__.get("follower")
     if follower is None:
         follower = log.__dict__["follower"] = Follower(log.state)

@@ -9,7 +9,6 @@ from hypothesis import given
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, DocumentStarted
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.machine import RunMachine, WaitLimits
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.stages.assembler import Assembler
@@ -17,7 +16,7 @@ from cursor_gateway.stages.run_state import RunState
 from tests.laws.agent import Recording
 from tests.laws.strategies import agent_events, recordings, runs
 from tests.run_law import Follower
-from tests.runs.scripted import UnstoredJournal, info
+from tests.runs.scripted import UnstoredLog, info
 from tests.scenarios.golden import Scenario, scenarios
 from tests.strategies import examples
 
@@ -59,7 +58,7 @@ def test_it_holds_for_events_in_any_order(events: list[AgentEvent], run: RunInfo
 
 def test_a_log_that_does_not_fold_to_the_state_is_found() -> None:
     async def live() -> None:
-        log = EventLog(UnstoredJournal())
+        log = UnstoredLog()
         log.add([DocumentStarted("doc_001", "text", 1)])
         log.state.said.append("Nobody said this.")
         with pytest.raises(AssertionError, match="does not fold"):

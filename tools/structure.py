@@ -18,7 +18,7 @@ _LIMITS = Path(__file__).with_suffix(".toml")
 
 # The objects of one run while it is driven.
 _LIVE_RUN = (
-    *("Run", "RunHandle", "RunMachine", "EventLog", "Journal", "Readers", "Wakeups", "OpenCalls"),
+    *("Run", "RunHandle", "RunMachine", "Log", "LiveLog", "OpenCalls"),
     *("CallerTools", "Questions", "UsageTotal", "RunState"),
 )
 

@@ -329,7 +329,8 @@ def test_the_status_line_has_the_agents_figures_and_marks_estimates(reports: boo
         (["claude-opus-4-8[context=1m,effort=high]"], " of 1M"),
         (["sonnet-5", "Claude Sonnet 5 1M Thinking"], " of 1M"),
         (["gpt-5.4", "GPT-5.4 272k"], " of 272K"),
-        (["gpt-4.1m", "Composer 2.5 Fast", "o3-1m"], ""),
+        (["grok-4.7-256k"], " of 256K"),
+        (["gpt-4.1m", "Composer 2.5 Fast", "qwen3-30b"], ""),
         ([], ""),
     ],
 )

@@ -72,11 +72,11 @@ def test_a_lost_hint_is_made_up_for_while_others_come(monkeypatch: pytest.Monkey
         hub.start()
         await asyncio.sleep(0.05)
         cluster.events["quiet"] = 3  # and no hint says so
-        while quiet.log.count < 3:
+        while quiet.count < 3:
             cluster.events["busy"] += 1
             hub.hinted(["busy"])
             await asyncio.sleep(0.01)
-        assert busy.log.count > 0
+        assert busy.count > 0
         await hub.close()
 
     _run(test())
@@ -94,7 +94,7 @@ def test_who_comes_back_finds_what_it_was_shown_elsewhere(monkeypatch: pytest.Mo
         hub.start()
         cluster.events["run"] = 7
         await hub.catch_up(watched, 7)
-        assert watched.log.count == 7
+        assert watched.count == 7
         run = RemoteRun(watched, lambda *_: None, cast(Any, None))
         assert (run.count, run.added) == (7, 7)  # or the client would be refused
         cluster.is_away = True
@@ -118,7 +118,7 @@ def test_one_whose_end_is_damaged_does_not_keep_others_from_being_read() -> None
         cluster = Ended()
         cluster.events = {"damaged": 5, "plain": 3}
         hub = Hub(cast(ClusterStore, cluster), cast(Store, Damaged()), "me")
-        damaged, plain = hub.watch(_record("damaged")).log, hub.watch(_record("plain")).log
+        damaged, plain = hub.watch(_record("damaged")), hub.watch(_record("plain"))
         await hub._look([damaged, plain])
         assert (damaged.is_deleted, plain.count) == (True, 3)
 

@@ -86,7 +86,7 @@ async def _ask(serving: Any) -> None:
     with run.reader() as reader:
         while not reader.at_end:
             await reader.next()
-    await until(lambda: run.readers.count == 0)
+    await until(lambda: run.log.readers == 0)
 
 
 def _kind(statement: str) -> str:

@@ -12,7 +12,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarte
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
 from cursor_gateway.sources.base import Model, SourceState, Turn
@@ -162,7 +162,7 @@ def turn(id: str = "chat_1", session_id: str | None = None) -> Turn:
     return Turn(run_id=id, prompt="Say it.", model="auto", workspace="/w", folder="/f", session_id=session_id)
 
 
-class UnstoredJournal(Journal):
+class UnstoredLog(LiveLog):
     """Takes everything, and stores nothing."""
 
     def __init__(self, idempotency: Idempotency | None = None) -> None:
@@ -172,15 +172,16 @@ class UnstoredJournal(Journal):
     def is_complete(self) -> bool:
         return True
 
-    async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
-        return events
+    async def try_again(self) -> bool:
+        self.stored = self.state.count
+        return True
 
     async def entered(self) -> None:
         pass
 
 
 def new_run(id: str = "chat_1", owner: str = "me", session_id: str | None = None) -> Run:
-    run = Run(info(id), owner, UnstoredJournal())
+    run = Run(info(id), owner, UnstoredLog())
     run.machine.session_id = session_id
     return run
 
@@ -193,10 +194,12 @@ def folded(run: Run) -> ChatResponse | None:
     return transcript.response()
 
 
-async def write(journal: Journal, events: list[DocumentEvent]) -> list[DocumentEvent]:
-    journal.state.push_all(events)
-    journal.add(events)
-    return await journal.store(events)
+async def write(log: LiveLog, events: Sequence[DocumentEvent]) -> list[DocumentEvent]:
+    """What readers see of them."""
+    before = log.count
+    log.add(events)
+    await log.flush()
+    return await log.after(before)
 
 
 async def turns_of_the_loop(count: int = 5) -> None:

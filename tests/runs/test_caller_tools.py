@@ -6,11 +6,11 @@ import pytest
 
 from cursor_gateway.model.agent_events import AgentEvent, Command, Outcome, ToolEnded, ToolStarted
 from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
-from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done, source_text
+from cursor_gateway.model.document_events import DocumentEnded, Done, source_text
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.run import Run
@@ -21,7 +21,7 @@ from tests.runs.scripted import (
     STARTED,
     Loop,
     ScriptedSource,
-    UnstoredJournal,
+    UnstoredLog,
     forever,
     info,
     say,
@@ -38,11 +38,11 @@ EVENTS: list[AgentEvent] = [
 ]
 
 
-def with_tools(journal: Journal | None = None) -> Run:
+def with_tools(log: LiveLog | None = None) -> Run:
     calls = OpenCalls()
     caller = CallerTools(Offer(tools=[Tool("weather")]), calls, run_id="chat_1")
     waits = WaitLimits(quiet_seconds=0.01)
-    return Run(info(), "me", journal or UnstoredJournal(), waits=waits, calls=calls, caller=caller)
+    return Run(info(), "me", log or UnstoredLog(), waits=waits, calls=calls, caller=caller)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -72,16 +72,16 @@ def test_a_command_that_ran_here_fails_the_run(loop: Loop, reads: list[list[Agen
     loop(live())
 
 
-class SlowJournal(UnstoredJournal):
+class SlowLog(UnstoredLog):
     """Takes nothing until it may."""
 
     def __init__(self, may_store: asyncio.Event) -> None:
         super().__init__()
         self._may_store = may_store
 
-    async def store(self, events: list[DocumentEvent]) -> list[DocumentEvent]:
+    async def try_again(self) -> bool:
         await self._may_store.wait()
-        return events
+        return await super().try_again()
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -90,7 +90,7 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
 
     async def live() -> None:
         may_store = asyncio.Event()
-        run = with_tools(SlowJournal(may_store))
+        run = with_tools(SlowLog(may_store))
         source = ScriptedSource([[STARTED], say("One. "), say("Two."), forever()])
         run.start(turn(), source, ENDLESS, (), lambda: None)
         while not run.is_storing:

@@ -16,11 +16,11 @@ from cursor_gateway.errors import (
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, UserMessage
 from cursor_gateway.runs.continuing import Continued, Continuing
+from cursor_gateway.runs.handle import StoredRun
 from cursor_gateway.runs.repeats import Deliveries
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import delete_answer
-from cursor_gateway.runs.stored_run import StoredRun
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, Step, Until, say, true
 from tests.runs.test_service import ANSWERS, Place, lived
 

@@ -9,13 +9,13 @@ import pytest
 from cursor_gateway.errors import InvalidRequest, NotFound, RunCancelled, StoreUnavailable
 from cursor_gateway.model.agent_events import RunFinished, TextDelta
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, UserMessage
-from cursor_gateway.prompting.fingerprints import Scope, fingerprint
+from cursor_gateway.prompting.fingerprints import Scope
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import NewMessage, NewRun
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import at_once, info, new_run, write
+from tests.runs.scripted import at_once, info, new_run
 from tests.store.blocking import blocking
 
 SCOPE = Scope(owner="me", workspace="/w", mode="agent")
@@ -51,14 +51,14 @@ def said(
         messages=[NewMessage("user", asked)],
         started_ms=0,
     )
-    journal = Journal(store, new, lambda: 0)
-    journal.session_id = session_id
+    log = LiveLog(store, new, lambda: 0)
+    log.session_id = session_id
     scope = Scope(owner=owner, workspace="/w", mode="agent")
-    journal.fingerprint = lambda answer: fingerprint(scope, [UserMessage(asked), AssistantMessage(answer)])
-    assert at_once(journal.begin()) is None
+    log.quoted = Quoted(scope, [UserMessage(asked)])
+    assert at_once(log.begin()) is None
     assembler = Assembler(info(run_id, id))
-    at_once(write(journal, [*assembler.push(TextDelta("1")), *assembler.push(RunFinished())]))
-    assert journal.is_complete
+    log.add([*assembler.push(TextDelta("1")), *assembler.push(RunFinished())])
+    assert at_once(log.try_again())
 
 
 # --- by name --------------------------------------------------------------------------------------------

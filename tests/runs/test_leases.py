@@ -23,7 +23,7 @@ from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, Step, Until, forever, say, true
 from tests.runs.suspending import suspending
-from tests.runs.test_journal import Flaky
+from tests.runs.test_log import Flaky
 
 ANSWERS: list[Step] = [[STARTED], say("All"), [FINISHED]]
 WRAPPERS = [lambda store: store, suspending]

@@ -17,7 +17,7 @@ from tests.runs.scripted import (
     Loop,
     ScriptedSource,
     Step,
-    UnstoredJournal,
+    UnstoredLog,
     Until,
     Watcher,
     forever,
@@ -219,7 +219,7 @@ def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> Non
     async def live() -> None:
         goes = asyncio.Event()
         runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run = Run(info("chat_1"), "me", UnstoredJournal(Idempotency("key", "hash")))
+        run = Run(info("chat_1"), "me", UnstoredLog(Idempotency("key", "hash")))
         runs.start(run, turn(run.id))
         assert runs.find_by_idempotency("me", "key") is run
         assert runs.find_by_idempotency("me", "another") is None
@@ -230,7 +230,7 @@ def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> Non
     asyncio.run(live())
 
 
-class LateJournal(UnstoredJournal):
+class LateLog(UnstoredLog):
     """Of a run that the store takes only after so many tries."""
 
     def __init__(self, tries: int) -> None:
@@ -242,15 +242,15 @@ class LateJournal(UnstoredJournal):
         return self.tries <= 0
 
     async def try_again(self) -> bool:
-        self.tries -= 1
+        self.tries -= self.done is not None
         return self.is_complete
 
 
-def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateJournal]:
-    journal = LateJournal(tries)
-    run = Run(info(id), "me", journal)
+def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateLog]:
+    log = LateLog(tries)
+    run = Run(info(id), "me", log)
     runs.start(run, turn(run.id))
-    return run, journal
+    return run, log
 
 
 def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,10 +282,10 @@ def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -
 def test_closing_offers_them_once_more(tries: int) -> None:
     async def live() -> None:
         runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run, journal = unstored(runs, "chat_1", tries)
+        run, log = unstored(runs, "chat_1", tries)
         await run.gone()
         await runs.close(0)
-        assert journal.tries == tries - 1
+        assert log.tries == tries - 1
 
     asyncio.run(live())
 

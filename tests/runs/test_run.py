@@ -22,7 +22,7 @@ from tests.runs.scripted import (
     Loop,
     ScriptedSource,
     Step,
-    UnstoredJournal,
+    UnstoredLog,
     Until,
     Watcher,
     folded,
@@ -168,7 +168,7 @@ def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
 
     async def live() -> None:
         watch, watcher, source = Mistaken(), Watcher(), ScriptedSource([say("All"), [FINISHED]])
-        run = Run(info(), "me", UnstoredJournal(), watch=watch)
+        run = Run(info(), "me", UnstoredLog(), watch=watch)
         begin(run, source, watcher)
         await run.gone()
         assert (watch.begun, source.turns, code(run)) == (1, [], "internal_error")
@@ -524,7 +524,7 @@ def test_waiting_for_the_end_is_not_reading() -> None:
         begin(run, ScriptedSource([say("Half"), forever()]))
         waits = asyncio.ensure_future(run.finished())
         await turns_of_the_loop()
-        assert run.readers.count == 0
+        assert run.log.readers == 0
         run.stop(STOP)
         assert (await waits).failure == STOP.failure()
 
@@ -564,14 +564,14 @@ def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
         run = new_run()
         begin(run, ScriptedSource([forever()]))
         with run.reader() as reader:
-            assert run.readers.count == 1
+            assert run.log.readers == 1
             reads = asyncio.ensure_future(reader.next())
             await turns_of_the_loop()
             reader.leave()
             assert await reads == []
             assert await reader.next() == []  # and does not wait again
             assert not reader.at_end
-        assert (run.readers.count, run.log._wakeups._waiting) == (0, set())
+        assert (run.log.readers, run.log._waiting) == (0, set())
         await run.abandon()
 
     asyncio.run(live())
@@ -600,10 +600,10 @@ def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
         begin(run, ScriptedSource([forever()]))
         reads = asyncio.ensure_future(run.reader().next(1e6))
         await turns_of_the_loop()
-        assert len(run.log._wakeups._waiting) == 1
+        assert len(run.log._waiting) == 1
         reads.cancel()
         await asyncio.wait([reads])
-        assert run.log._wakeups._waiting == set()
+        assert run.log._waiting == set()
         await run.abandon()
 
     asyncio.run(live())
@@ -614,7 +614,7 @@ def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
         run = new_run()
         begin(run, ScriptedSource([forever()]))
         assert await run.reader().next(0.001) == []
-        assert run.log._wakeups._waiting == set()
+        assert run.log._waiting == set()
         await run.abandon()
 
     asyncio.run(live())
@@ -707,7 +707,7 @@ def test_every_reader_sees_each_event_from_its_place_on_once_and_in_order(
         for reading in readings:
             rest = run.log.events[reading.after :]
             assert reading.seen == (rest[: len(reading.seen)] if reading.reader.has_left else rest)
-        assert (run.readers.count, run.log._wakeups._waiting) == (0, set())
+        assert (run.log.readers, run.log._waiting) == (0, set())
 
     loop(live())
 

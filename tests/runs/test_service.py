@@ -36,13 +36,12 @@ from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.handle import RunHandle, StoredRun
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest
 from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -457,7 +456,7 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("order", "error"),
     [
-        ({"model": "gpt-9"}, ModelUnavailable),
+        ({"model": "grok-99"}, ModelUnavailable),
         ({"model": "--force"}, ModelUnavailable),
         ({"model": "a\0b"}, ModelUnavailable),
         ({"model": "a\nb"}, ModelUnavailable),

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.document_events import DocumentEvent
-from cursor_gateway.runs import stored_run as past
-from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.stored_run import StoredRun
+from cursor_gateway.runs import log as module
+from cursor_gateway.runs.handle import StoredRun
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.sqlite.store import SqliteStore
-from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop, write
+from tests.runs.scripted import FINISHED, at_once, info, say, turns_of_the_loop
 from tests.store.blocking import blocking
 from tests.store.making import ME, new_run
 from tests.strategies import examples
@@ -28,11 +28,12 @@ class Elsewhere:
     """A gateway of another process that drives a run."""
 
     def __init__(self, store: SqliteStore) -> None:
-        self._journal = Journal(store, new_run(), lambda: 0)
-        assert at_once(self._journal.begin()) is None
+        self._log = LiveLog(store, new_run(), lambda: 0)
+        assert at_once(self._log.begin()) is None
 
     def says(self, *events: DocumentEvent) -> None:
-        at_once(write(self._journal, [*events]))
+        self._log.add(events)
+        assert at_once(self._log.try_again())
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
 
 @pytest.fixture(autouse=True)
 def looks_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 0.001)
 
 
 async def found(store: SqliteStore) -> StoredRun:
@@ -63,12 +64,12 @@ def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: in
         assert run.done == SAID[-1]
         seen: list[DocumentEvent] = []
         with run.reader(after) as reader:
-            assert run.readers.count == 1
+            assert run.log.readers == 1
             while not reader.at_end:
                 seen += await reader.next()
             assert await reader.next() == []
         assert seen == SAID[after:]
-        assert run.readers.count == 0
+        assert run.log.readers == 0
         run.stop(RunCancelled("It has ended."))
         assert run.done == SAID[-1]
 
@@ -85,10 +86,7 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
 
     async def read(after: int) -> list[DocumentEvent]:
         run = await found(store)
-        seen: list[DocumentEvent] = []
-        reader = run.reader(after)
-        while not reader.at_end:
-            seen += await reader.next()
+        seen = [event async for events in run.reader(after) for event in events]
         assert run.done == SAID[-1]
         return seen
 
@@ -108,7 +106,7 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
             assert await reading == SAID[after:]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(past, "_POLL_SECONDS", 0.001)
+        patch.setattr(module, "_POLL_SECONDS", 0.001)
         asyncio.run(live())
     blocking(store).close()
 
@@ -129,7 +127,7 @@ def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> No
 
 
 def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past, "_POLL_SECONDS", 1e6)
+    monkeypatch.setattr(module, "_POLL_SECONDS", 1e6)
     Elsewhere(store)
 
     async def live() -> None:

@@ -10,7 +10,7 @@ from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Observer, Run
 from cursor_gateway.sources.base import Source, SourceState, Turn
-from tests.runs.scripted import UnstoredJournal
+from tests.runs.scripted import UnstoredLog
 
 PROMPT = "the secret prompt"
 
@@ -33,7 +33,7 @@ class _Scripted:
 
 def new_run() -> Run:
     info = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z")
-    return Run(info, "laptop", UnstoredJournal(), "req_1")
+    return Run(info, "laptop", UnstoredLog(), "req_1")
 
 
 def observed(

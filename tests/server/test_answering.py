@@ -13,7 +13,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, ClarificationOpt
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.run import Run
 from tests.gateways import RunningGateway
-from tests.runs.scripted import ENDLESS, STARTED, ScriptedSource, UnstoredJournal, forever, info, turn
+from tests.runs.scripted import ENDLESS, STARTED, ScriptedSource, UnstoredLog, forever, info, turn
 from tests.server.conftest import Json, chat, invocations, sse, unique
 
 FILE = ClarificationQuestion(
@@ -131,7 +131,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 def asking(answer_seconds: float = 600) -> Run:
     """A run whose agent works."""
-    run = Run(info(), "me", UnstoredJournal(), waits=WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0))
+    run = Run(info(), "me", UnstoredLog(), waits=WaitLimits(answer_seconds=answer_seconds, quiet_seconds=0))
     run.start(turn(), ScriptedSource([[STARTED], forever()]), ENDLESS, (), lambda: None)
     return run
 

@@ -265,7 +265,7 @@ def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) 
         done = await run.finished()
         assert done.failure is not None
         assert done.failure.code == "cancelled"
-        assert (run.readers.count, open_streams(asked)) == (0, 0)
+        assert (run.log.readers, open_streams(asked)) == (0, 0)
 
     loop(live())
 
@@ -292,11 +292,11 @@ def test_the_last_reader_decides() -> None:
         asked = reading()
         one, two = first.ask(sse(run, asked)), second.ask(sse(run, asked))
         await turns_of_the_loop()
-        assert (run.readers.count, open_streams(asked)) == (2, 2)
+        assert (run.log.readers, open_streams(asked)) == (2, 2)
         first.leaves.set()
         await one
         await turns_of_the_loop()
-        assert (run.is_ending, run.readers.count) == (False, 1)
+        assert (run.is_ending, run.log.readers) == (False, 1)
         second.leaves.set()
         await two
         assert run.is_ending
@@ -370,7 +370,7 @@ def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
         asking.cancel()
         await asyncio.wait([asking])
         await run.gone()
-        assert (run.is_ending, run.readers.count, open_streams(asked)) == (True, 0, 0)
+        assert (run.is_ending, run.log.readers, open_streams(asked)) == (True, 0, 0)
 
     loop(live())
 

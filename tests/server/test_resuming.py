@@ -35,7 +35,7 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs import journal as journal_module
+from cursor_gateway.runs import log as log_module
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.registry import Runs
@@ -324,11 +324,11 @@ def test_every_reader_has_the_same_in_the_end(
             assert got.fold() == whole[got.dialect].fold()
         for early in seen:
             assert early == answer or is_beginning(early, answer)
-        assert (len(site.source.turns), run.readers.count) == (1, 0)
+        assert (len(site.source.turns), run.log.readers) == (1, 0)
         assert kept > 5 or len(run.log.events) <= max(2 * kept + 50, 60)
 
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(journal_module, "_KEPT_EVENTS", kept)
+        patch.setattr(log_module, "_KEPT_EVENTS", kept)
         asyncio.run(live(Path(folder)))
 
 
@@ -347,7 +347,7 @@ def is_beginning(early: Json, answer: Json) -> bool:
 
 
 def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp_path: Path) -> None:
-    count = 6 * journal_module._KEPT_EVENTS
+    count = 6 * log_module._KEPT_EVENTS
 
     async def live() -> None:
         script: list[tuple[Sequence[AgentEvent], int]] = [([STARTED], 0)]
@@ -357,7 +357,7 @@ def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp
         slow = [asyncio.ensure_future(site.read(run.id, Habits(dialect, pause=400))) for dialect in READS]
         await run.gone()
         assert run.log.dropped > 0
-        assert len(run.log.events) <= journal_module._KEPT_EVENTS + 64
+        assert len(run.log.events) <= log_module._KEPT_EVENTS + 64
         assert not any(reading.done() for reading in slow)
         answer = await site.snapshot(run.id)
         assert answer["documents"][0]["content"] == "".join(f"{number} " for number in range(count))
@@ -371,7 +371,7 @@ def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp
 
 def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_path: Path) -> None:
     """So many events at once that those a waiting reader needs next stand in the store when it wakes."""
-    count = 3 * journal_module._KEPT_EVENTS
+    count = 3 * log_module._KEPT_EVENTS
 
     async def live() -> None:
         flood = say(*(f"{number} " for number in range(count)))

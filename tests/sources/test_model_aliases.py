@@ -1,4 +1,4 @@
-"""Every name of Claude's, and the older ones of OpenAI's, stand for a model of Cursor's."""
+"""Every name of a Claude, GPT or Gemini model stands for a model of Cursor's."""
 
 import pytest
 
@@ -46,6 +46,16 @@ MODELS = [Model(id, id) for id in IDS]
         ("gpt-4.1-nano", "gpt-6-nano"),
         ("o3", "o3"),  # a base name
         ("o1", "auto"),
+        ("o4-mini", "gpt-5-mini"),
+        ("gpt-35-turbo", "gpt-5.1-codex"),  # Azure's spelling
+        ("gpt-35-turbo-16k", "gpt-5.1-codex"),
+        ("gpt-4-32k", "gpt-5.1-codex"),
+        ("gpt-5", "gpt-5"),  # a base name
+        ("gpt-5-mini", "gpt-5-mini"),
+        ("gpt-7-pro", "gpt-5.1-codex"),
+        ("gpt-oss-120b", "gpt-5.1-codex"),
+        ("gemini-2.5-pro", "gemini-9-pro"),
+        ("gemini-2.5-flash", "gemini-9-pro"),
     ],
 )
 def test_a_name_stands_for_a_model(name: str, expected: str) -> None:
@@ -63,10 +73,17 @@ def test_a_name_of_its_own_comes_before_its_family() -> None:
 
 
 def test_without_a_list_it_is_auto() -> None:
-    assert resolve("claude-opus-5-5", ALIASES, []) == "auto"
+    for name in ("claude-opus-5-5", "gpt-35-turbo", "chatgpt-4o-latest", "o3"):
+        assert resolve(name, ALIASES, []) == "auto"
 
 
-@pytest.mark.parametrize("name", ["gpt-5-mini", "gpt-5", "gpt-40", "o2", "o10", "auto", "claude"])
+@pytest.mark.parametrize("name", ["gpt-5.3-codex-low", "gemini-3-pro"])
+def test_without_a_list_what_may_be_cursors_own_is_left_to_the_agent(name: str) -> None:
+    assert is_alias(name, ALIASES)
+    assert resolve(name, ALIASES, []) == name
+
+
+@pytest.mark.parametrize("name", ["gpt", "gpt5", "gemini", "o2", "o10", "auto", "claude", "composer-2", "grok-4"])
 def test_other_names_are_no_aliases(name: str) -> None:
     assert not is_alias(name, ALIASES)
 

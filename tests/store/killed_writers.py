@@ -20,10 +20,9 @@ from typing import Any, TypeAlias
 from msgspec.structs import replace
 
 from cursor_gateway.model.document_events import DocumentEvent, Done
-from cursor_gateway.runs import event_log, journal
-from cursor_gateway.runs.event_log import EventLog
-from cursor_gateway.runs.journal import Journal
-from cursor_gateway.runs.readers import Readers
+from cursor_gateway.runs import log
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store import sql as values
@@ -34,7 +33,7 @@ from tests.store.blocking import Database
 from tests.store.making import ME, new_run
 
 RUNS = ("a", "b", "c", "d")
-STORING = (event_log, journal, store, run_files, moving, writing, values, connections)
+STORING = (log, store, run_files, moving, writing, values, connections)
 MODULES = {module.__file__ for module in STORING}
 
 
@@ -61,17 +60,17 @@ async def live(folder: Path, result: Callable[[str], None], *, leaves: bool = Fa
     halfway and two that have ended."""
     opened = SqliteStore(folder)
     new = {run: replace(new_run(run, f"conv_{run}"), is_first=run in "bd") for run in RUNS}
-    journals = {run: Journal(opened, new[run], lambda: 1000) for run in RUNS}
-    logs = {run: EventLog(journals[run]) for run in RUNS}
+    logs = {run: LiveLog(opened, new[run], lambda: 1000) for run in RUNS}
     for run in RUNS[:2]:  # the others begin with their first events
-        await journals[run].begin()
+        await logs[run].begin()
 
     async def write(run: str) -> None:
         for event in events_of(run)[: -2 if leaves and run in "ab" else None]:
-            await logs[run].append([event])
+            logs[run].add([event])
+            await logs[run].flush()
 
     async def read(run: str) -> None:
-        reader = Readers(logs[run]).reader()
+        reader = RunHandle(info(run), ME, logs[run]).reader()
         while not reader.at_end:
             await reader.next()
             result(f"{run} {reader.place}\n")

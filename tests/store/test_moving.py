@@ -41,7 +41,8 @@ def first(run: str = "run", conversation: str = "conv") -> NewRun:
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(file.name for file in (folder / "runs").iterdir() if not file.name.startswith("."))
+    """Without the empty ones, which are for the next runs."""
+    return sorted(file.name for file in (folder / "runs").iterdir() if file.stat().st_size)
 
 
 def in_database(folder: Path, table: str = "runs") -> int:
@@ -49,8 +50,8 @@ def in_database(folder: Path, table: str = "runs") -> int:
         return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
 
 
-def ended(store: Database, run: str = "run", conversation: str = "conv") -> None:
-    assert isinstance(store.begin_run(first(run, conversation), deltas(1)), Stored)
+def ended(store: Database, run: str = "run", conversation: str = "conv", request: bytes = b"") -> None:
+    assert isinstance(store.begin_run(replace(first(run, conversation), request=request), deltas(1)), Stored)
     assert isinstance(store.append(lease(run), 2, [Done(envelope(run))], run_end(run)), Stored)
 
 
@@ -285,13 +286,21 @@ def test_while_the_database_is_locked_runs_are_stored_and_moved_later(store: Dat
     ended(store, "before", "before")
     assert store.run("before", ME) is not None
     with locked(tmp_path):
-        ended(store)
-        with pytest.raises(StoreUnavailable, match="locked"):
-            store.run("run", ME)  # else it would seem not to exist
+        ended(store, request=b"asked")
+        found, events = store.run("run", ME), store.events("run", ME).events
+        assert (events, store.events("run", ME, after=1).events) == ([*deltas(1), Done(envelope())], [Done(envelope())])
+        assert store.kept_request("run", ME, 0) == b"asked"
+        for refused in (
+            lambda: store.run("run", "you"),  # else it would seem not to exist
+            lambda: store.events("run", "you"),
+            lambda: store.kept_request("run", ME, 1),
+        ):
+            with pytest.raises(StoreUnavailable, match="locked"):
+                refused()
         with pytest.raises(StoreUnavailable, match="locked"):
             store.conversation("conv", ME)
         assert [found.conversation.id for found in store.conversations(ME).found] == ["before"]
-    assert store.run("run", ME).state == "completed"
+    assert store.run("run", ME) == found
     assert files(tmp_path) == []
 
 
@@ -352,8 +361,7 @@ def test_the_file_of_a_run_that_was_moved_is_used_again(store: Database, tmp_pat
     assert store.events("two", ME).events == deltas(1)
     ended(store, "three", "three")
     store._files.settle()
-    for file in (tmp_path / "runs").glob(".spare*"):
-        file.unlink()
+    (tmp_path / "runs/three.ndjson").unlink()
     assert isinstance(store.begin_run(first("four", "four"), deltas(1)), Stored)
     store.close()
     assert sorted(file.name for file in (tmp_path / "runs").iterdir()) == ["four.ndjson", "two.ndjson"]

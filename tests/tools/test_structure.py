@@ -10,9 +10,9 @@ from tools import structure
 FILES = {
     "store/base.py": "class Store:\n    def one(self): ...\n\n    def _own(self): ...\n",
     "store/cluster.py": "class ClusterStore:\n    async def two(self): ...\n    async def three(self): ...\n",
-    "runs/run_service.py": "from cursor_gateway.runs.log import EventLog\n\nclass RunService:\n    pass\n",
+    "runs/run_service.py": "from cursor_gateway.runs.log import LiveLog\n\nclass RunService:\n    pass\n",
     "runs/log.py": (
-        "class EventLog:\n"
+        "class LiveLog:\n"
         "    def __init__(self):\n"
         "        self.count = 0\n"
         "        self.ended: Callable = lambda: None\n\n\n"

@@ -10,17 +10,18 @@ from prompt_toolkit.application.current import get_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import Condition, completion_is_selected, has_completions
+from prompt_toolkit.filters import Condition, completion_is_selected, has_completions, is_done, to_filter
 from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Window
 from prompt_toolkit.styles import Style
 from prompt_toolkit.utils import get_cwidth
 
 from cursor_gateway.render.visible import visible_line
 
 _MARK = "> "
-_MENU_LINES = 8
+_MENU_LINES = 12  # all commands
 _LEAVE = "Press Ctrl-C again to leave."
 _PLACEHOLDER = ["Ask the agent", "/ for commands", "@ for files", "! for the shell"]
 _STYLE = Style.from_dict(
@@ -28,8 +29,8 @@ _STYLE = Style.from_dict(
         "mark": "bold ansicyan",
         "placeholder": "ansibrightblack",
         "bottom-toolbar": "noreverse ansibrightblack",
-        "completion-menu": "noreverse bg:default",
-        "completion-menu.completion": "noreverse bg:default",
+        "completion-menu": "noreverse fg:default bg:default",  # black is prompt_toolkit's own
+        "completion-menu.completion": "noreverse fg:default bg:default",
         "completion-menu.completion.current": "noreverse bold ansicyan bg:default",
         "completion-menu.meta.completion": "noreverse ansibrightblack bg:default",
         "completion-menu.meta.completion.current": "noreverse ansicyan bg:default",
@@ -85,8 +86,16 @@ class LineEditor:
             enable_suspend=True,
             enable_open_in_editor=True,
         )
+        self._keep_status_below_prompt()
         self._session.default_buffer.on_text_changed += self._changed
         self._session.app.renderer.cpr_not_supported_callback = None  # such a terminal only has no status line
+
+    def _keep_status_below_prompt(self) -> None:
+        """Without this, the prompt's window takes the rest of the screen, and the status line is at its end."""
+        layout = self._session.layout
+        layout.current_window.dont_extend_height = to_filter(True)
+        assert isinstance(layout.container, HSplit)
+        layout.container.children.append(ConditionalContainer(Window(), ~is_done))
 
     async def read(self) -> str:
         """What was typed. Raises `EOFError` when the person wants to leave."""
@@ -97,8 +106,9 @@ class LineEditor:
         self._is_leaving = False
 
     def _status(self) -> str:
-        width = get_app().output.get_size().columns
-        return _LEAVE[:width] if self._is_leaving else fitting(self._prompted.status(), width)
+        margin = " " * len(_MARK)
+        width = get_app().output.get_size().columns - len(margin)
+        return margin + (_LEAVE[:width] if self._is_leaving else fitting(self._prompted.status(), width))
 
     def _keys(self) -> KeyBindings:
         keys = KeyBindings()

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PROMPTS = "prompts.jsonl"  # in the data directory
 _HINT = "Type /help for commands and keys. Ctrl-C stops the agent, Ctrl-D leaves."
 _FOLDER_LENGTH = 40  # columns of the status line
-_WINDOW = re.compile(r"(?<![\w.-])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
+_WINDOW = re.compile(r"(?<![\w.])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
@@ -133,6 +133,7 @@ class TerminalSession:
     async def _take(self, text: str) -> bool:
         """False: the person wants to leave."""
         if text.startswith("/") and (command := find_command(text)) is not None:
+            aside()
             return await command.run(self, text.partition(" ")[2].strip())
         if text.startswith("!"):
             await self._shell(text[1:].strip())

@@ -36,7 +36,7 @@ from cursor_gateway.model.documents import Envelope
 from cursor_gateway.runs.answering import Asker, earlier_reply
 from cursor_gateway.runs.continuation import stored_continuation
 from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.handle import RunHandle, no_run
+from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.image_files import ImagePlace
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
@@ -44,7 +44,6 @@ from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
 from cursor_gateway.runs.run_service import RunService, ServiceState
 from cursor_gateway.runs.service import Removed
 from cursor_gateway.runs.starter import new_run_id
-from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store

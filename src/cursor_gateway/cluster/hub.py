@@ -14,9 +14,8 @@ from weakref import WeakSet, WeakValueDictionary
 from cursor_gateway.errors import GatewayError, HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.readers import Reader, Readers, Wakeups
-from cursor_gateway.runs.recovery import run_info
+from cursor_gateway.runs.handle import Reader, RunHandle, run_info
+from cursor_gateway.runs.log import Log
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, Watchers
 
@@ -27,45 +26,32 @@ _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
 
 
-class RemoteLog:
-    """The events of a run that another process drives, as far as they are known here."""
+class RemoteLog(Log):
+    """The events of a run that another process drives, as far as they are known here. That process needs to know
+    whether there are readers."""
 
-    def __init__(self, store: Store, record: RunRecord) -> None:
-        self.record = record
-        self.done: Done | None = None
-        self.is_deleted = False
-        self._store = store
-        self._events: list[DocumentEvent] = []
-        self._dropped = record.event_count  # events before those that are kept here
-        self._wakeups = Wakeups()
-
-    @property
-    def count(self) -> int:
-        return self._dropped + len(self._events)
-
-    async def after(self, number: int) -> list[DocumentEvent]:
-        if number >= self._dropped:
-            return self._events[number - self._dropped :]
-        page = await self._store.events(self.record.id, self.record.owner, after=number)
-        return page.events[: max(0, self.count - number)]  # no more than `count` says
-
-    async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
-        await self._wakeups.wait(woken, seconds)
+    def __init__(self, store: Store, run: RunRecord, hub: "Hub", reported: int) -> None:
+        super().__init__(store, run, run.event_count)
+        self.run: RunRecord = run
+        self.reported = reported  # how many readers the database knows of
+        self._hub = hub
+        self._open = WeakSet[Reader]()
 
     def advance(self, head: LogHead | None) -> bool:
         """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
         if head is None:
             self.is_deleted = True
         else:
-            self._events += head.events
-            if not head.is_running and self.count >= head.last and self._events and isinstance(self._events[-1], Done):
-                self.done = self._events[-1]
-            surplus = len(self._events) - _KEPT
+            self.events += head.events
+            self.count += len(head.events)
+            if not head.is_running and self.count >= head.last and self.events and isinstance(self.events[-1], Done):
+                self.done = self.events[-1]
+            surplus = len(self.events) - _KEPT
             if surplus > 0 and self.done is None:
-                del self._events[:surplus]
-                self._dropped += surplus
+                del self.events[:surplus]
+                self.dropped += surplus
         if head is None or head.events:
-            self._wakeups.wake_all()
+            self.wake_readers()
         return head is not None and self.count < head.last
 
     def end(self, last: list[DocumentEvent]) -> None:
@@ -74,25 +60,14 @@ class RemoteLog:
             self.done = last[-1]
         else:
             self.is_deleted = True
-        self._wakeups.wake_all()
+        self.wake_readers()
 
     @property
     def is_over(self) -> bool:
         return self.done is not None or self.is_deleted
 
-
-class RemoteReaders(Readers):
-    """The readers of a run that another process drives. That process needs to know whether there are any."""
-
-    def __init__(self, log: RemoteLog, hub: "Hub", reported: int) -> None:
-        super().__init__(log)
-        self.log: RemoteLog = log
-        self.reported = reported  # how many readers the database knows of
-        self._hub = hub
-        self._open = WeakSet[Reader]()
-
-    def reader(self, after: int = 0) -> Reader:
-        reader = super().reader(after)
+    def opened(self, reader: Reader) -> Reader:
+        """One that `move` sends elsewhere."""
         self._open.add(reader)
         return reader
 
@@ -120,12 +95,16 @@ class RemoteRun(RunHandle):
 
     def __init__(
         self,
-        readers: RemoteReaders,
+        log: RemoteLog,
         stop: Callable[[str, str, GatewayError], None],
         cancel: Callable[[str, str], Awaitable[Envelope]],
     ) -> None:
-        super().__init__(run_info(readers.log.record), readers.log.record.owner, readers)
+        super().__init__(run_info(log.run), log.run.owner, log)
+        self.log: RemoteLog = log
         self._stop, self._cancel = stop, cancel
+
+    def reader(self, after: int = 0) -> Reader:
+        return self.log.opened(super().reader(after))
 
     def stop(self, why: GatewayError) -> None:
         self._stop(self.id, self.owner, why)
@@ -139,7 +118,7 @@ class RemoteRun(RunHandle):
 class Hub:
     def __init__(self, cluster: ClusterStore, store: Store, member_id: str) -> None:
         self._cluster, self._store, self._member_id = cluster, store, member_id
-        self._watched = WeakValueDictionary[str, RemoteReaders]()  # for as long as a handle of the run exists
+        self._watched = WeakValueDictionary[str, RemoteLog]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
         self._expected: dict[str, bool] = {}  # runs that are about to begin, and whether there was a hint for them
         self._wanted = asyncio.Event()
@@ -157,11 +136,11 @@ class Hub:
         if tasks:
             await asyncio.wait(tasks)
 
-    def watch(self, record: RunRecord, *, is_counted: bool = False) -> RemoteReaders:
+    def watch(self, record: RunRecord, *, is_counted: bool = False) -> RemoteLog:
         """`is_counted`: the database knows of a reader of this process already."""
         watched = self._watched.get(record.id)
         if watched is None:
-            watched = RemoteReaders(RemoteLog(self._store, record), self, int(is_counted))
+            watched = RemoteLog(self._store, record, self, int(is_counted))
             self._watched[record.id] = watched
         if self._expected.get(record.id, True):
             self._look_at([record.id])
@@ -200,17 +179,17 @@ class Hub:
         if self._hinted:
             self._wanted.set()
 
-    async def catch_up(self, watched: RemoteReaders, count: int) -> None:
+    async def catch_up(self, log: RemoteLog, count: int) -> None:
         """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
 
         Raises `StoreUnavailable`.
         """
-        log, loop = watched.log, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         until = loop.time() + _CATCH_UP_SECONDS
         while log.count < count and not log.is_over:
             if loop.time() >= until:
                 raise StoreUnavailable("The database did not answer in time; check that it is running, then retry.")
-            self._look_at([log.record.id])
+            self._look_at([log.run.id])
             await log.more(loop.create_future(), _REPORT_SECONDS)
 
     async def _work(self) -> None:
@@ -226,7 +205,7 @@ class Hub:
             self._wanted.clear()
             ids, self._hinted = self._hinted, set()
             try:
-                await self._look([one.log for id in ids if (one := self._watched.get(id)) is not None])
+                await self._look([log for id in ids if (log := self._watched.get(id)) is not None])
             except StoreUnavailable:  # readers wait; see `_LOOK_SECONDS`
                 await asyncio.sleep(_REPORT_SECONDS)
 
@@ -234,13 +213,13 @@ class Hub:
         logs = [log for log in logs if not log.is_over]
         if not logs:
             return
-        heads = await self._cluster.heads({log.record.id: log.count for log in logs})
+        heads = await self._cluster.heads({log.run.id: log.count for log in logs})
         for log in logs:
-            head = heads.get(log.record.id)
+            head = heads.get(log.run.id)
             if head is not None and not head.is_running and not head.events:
                 after = min(log.count, head.last - 1)
                 try:
-                    found = await self._store.events(log.record.id, log.record.owner, after=after)
+                    found = await self._store.events(log.run.id, log.run.owner, after=after)
                 except HistoryDamaged:  # costs this run alone
                     log.end([])
                     continue
@@ -249,28 +228,28 @@ class Hub:
                     log.end(found.events)
                     continue
             if log.advance(head):
-                self._look_at([log.record.id])
+                self._look_at([log.run.id])
 
     # --- readers ------------------------------------------------------------------------------------
 
-    def changed(self, watched: RemoteReaders) -> None:
+    def changed(self, log: RemoteLog) -> None:
         """A reader has joined or left. Other processes only need to know whether there are any."""
-        id = watched.log.record.id
-        if self._is_moving and not watched.count:
+        id = log.run.id
+        if self._is_moving and not log.readers:
             return
-        if bool(watched.count) != bool(watched.reported) and id not in self._reports:
-            task = asyncio.get_running_loop().create_task(self._report(watched), name="watchers")
+        if bool(log.readers) != bool(log.reported) and id not in self._reports:
+            task = asyncio.get_running_loop().create_task(self._report(log), name="watchers")
             self._reports[id] = task
             task.add_done_callback(lambda _: self._reports.pop(id, None))
 
-    async def _report(self, watched: RemoteReaders) -> None:
-        record = watched.log.record
-        while not watched.log.is_over and bool(watched.count) != bool(watched.reported):
-            count = watched.count
+    async def _report(self, log: RemoteLog) -> None:
+        record = log.run
+        while not log.is_over and bool(log.readers) != bool(log.reported):
+            count = log.readers
             try:
-                await self._cluster.watch(Watchers(record.id, self._member_id, count, watched.read_up_to))
+                await self._cluster.watch(Watchers(record.id, self._member_id, count, log.read_up_to))
             except StoreUnavailable:
                 await asyncio.sleep(_REPORT_SECONDS)
                 continue
-            watched.reported = count
+            log.reported = count
             self._cluster.hints.send(record.instance, Hint("watchers", [record.id]))

@@ -346,12 +346,12 @@ class Runner:
                 continue
             was_read, is_read = self._proxies.get(id, False), any(map(self._reads, those))
             if is_read and not was_read:
-                run.readers.joined()
+                run.joined()
             elif was_read and not is_read:
-                run.readers.left(max(one.read_up_to for one in those))
+                run.left(max(one.read_up_to for one in those))
             elif not was_read and not is_read and id not in self._proxies:  # its clients went before they were counted
-                run.readers.joined()
-                run.readers.left(max(one.read_up_to for one in those))
+                run.joined()
+                run.left(max(one.read_up_to for one in those))
             self._proxies[id] = is_read
 
     def _reads(self, watchers: Watchers) -> bool:
@@ -378,7 +378,7 @@ def _replied(continued: Continued, claim: Claim | None = None) -> Replied:
     """With the record of a run that began with this claim, whose outcome was stored with it."""
     run = continued.run
     is_claimed = claim is not None and run.id == claim.run_id
-    record = begun_record(run.journal.new) if is_claimed and isinstance(run, Run) else None
+    record = begun_record(run.begun) if is_claimed and run.begun is not None else None
     return Replied(run.id, continued.after, continued.usage_before, record, continued.is_repeat)
 
 

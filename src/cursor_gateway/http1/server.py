@@ -441,7 +441,7 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         connection = self._connection
-        if not await self._is_ready():
+        if (connection.blocked is not None or self.is_disconnected) and not await self._is_ready():
             return
         if message["type"] == "http.response.start":
             # Before the end of this request, the start of the next one is unknown.

@@ -44,9 +44,7 @@ class Continuing:
             request = replace(request, workspace=self._service.workspaces.allowed(request.workspace_if_allowed))
         continued = await self._find_or_start(request)
         run = continued.run
-        is_kept = (
-            not continued.after and isinstance(run, Run) and run.journal.new.request == request.kept
-        )  # with the run itself
+        is_kept = not continued.after and run.begun is not None and run.begun.request == request.kept  # with the run
         if 0 < len(request.kept) <= _LARGEST_KEPT and not is_kept:
             with suppress(StoreUnavailable):  # costs the lookup, not the answer
                 await self._service.store.keep_request(run.id, request.owner, continued.after, request.kept)

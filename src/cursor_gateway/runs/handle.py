@@ -1,5 +1,6 @@
 """The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
@@ -7,8 +8,9 @@ from cursor_gateway.errors import GatewayError, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.runs.readers import Reader, Readers
+from cursor_gateway.runs.log import Log, StoredLog, wake
 from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.store.base import NewRun, RunRecord, Store
 
 _INCONSISTENT = "This answer is damaged: parts of it are missing. Delete it, or restore the history from a backup."
 
@@ -20,8 +22,8 @@ class Fold(Protocol):
 class RunHandle:
     """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
 
-    def __init__(self, info: RunInfo, owner: str, readers: Readers) -> None:
-        self.info, self.owner, self.readers = info, owner, readers
+    def __init__(self, info: RunInfo, owner: str, log: Log) -> None:
+        self.info, self.owner, self.log = info, owner, log
 
     @property
     def id(self) -> str:
@@ -47,16 +49,21 @@ class RunHandle:
         """The source that answers in place of one that failed."""
         return None
 
+    @property
+    def begun(self) -> NewRun | None:
+        """As this process began it; None if another one did."""
+        return None
+
     # --- reading ------------------------------------------------------------------------------------
 
     @property
     def done(self) -> Done | None:
-        return self.readers.log.done
+        return self.log.done
 
     @property
     def count(self) -> int:
         """How many events there are to read."""
-        return self.readers.log.count
+        return self.log.count
 
     @property
     def added(self) -> int:
@@ -72,8 +79,16 @@ class RunHandle:
         """Waits until the run is stored, if possible. Its id must not be sent to anyone before that."""
         return  # it is
 
-    def reader(self, after: int = 0) -> Reader:
-        return self.readers.reader(after)
+    def reader(self, after: int = 0) -> "Reader":
+        return Reader(self, after)
+
+    def joined(self) -> None:
+        """One more reads it."""
+        self.log.joined()
+
+    def left(self, place: int) -> None:
+        """A reader is gone, which has had the event of this number."""
+        self.log.left(place)
 
     async def events(self, after: int = 0) -> AsyncGenerator[list[DocumentEvent], None]:
         """What there is now, after that event. Raises `NotFound` if the run is deleted meanwhile."""
@@ -102,7 +117,7 @@ class RunHandle:
 
     async def pause(self, number: int) -> Paused | None:
         """The pause of that number. None: it is no pause."""
-        match await self.readers.log.after(number - 1) if number else []:
+        match await self.log.after(number - 1) if number else []:
             case [Paused() as paused, *_]:
                 return paused
             case _:
@@ -116,6 +131,101 @@ class RunHandle:
     async def cancel(self, why: GatewayError) -> Envelope:
         """How it ended: now, or before."""
         raise NotImplementedError
+
+
+class Reader:
+    """One reader's place in a log; as a context manager it is counted as one."""
+
+    def __init__(self, run: RunHandle, after: int = 0) -> None:
+        self.place = after  # the number of the last event that it has
+        self.has_left = False
+        self.is_lost = False  # the run was deleted: what it has not read yet is gone
+        self.may_move = False  # its client can resume at another process
+        self.has_moved = False  # and shall
+        self._run, self._log = run, run.log
+        self._woken: asyncio.Future[None] | None = None
+
+    def __enter__(self) -> "Reader":
+        self._run.joined()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._run.left(self.place)
+
+    @property
+    def at_end(self) -> bool:
+        return self._log.done is not None and self.place >= self._log.count
+
+    def leave(self) -> None:
+        """The reader is gone: `next` returns at once."""
+        self.has_left = True
+        if self._woken is not None:
+            wake(self._woken)
+
+    def move(self) -> None:
+        """This process stops: clients that can continue elsewhere."""
+        if self.may_move:
+            self.has_moved = True
+            self.leave()
+
+    async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
+        """The events since the last call, as soon as there are any. Empty after the timeout, at the end, or when the
+        reader has left.
+        """
+        log = self._log
+        if self.place >= log.count and log.done is None and not self.has_left:
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                await log.more(self._woken, seconds)
+            finally:
+                self._woken = None
+        events = await log.after(self.place) if self.place < log.count else []
+        if log.is_deleted or (not events and self.place < log.count):
+            self.is_lost = True
+            self.leave()
+        self.place += len(events)
+        return events
+
+    def __aiter__(self) -> "Reader":
+        """All events, as they come, until the end, or until the reader leaves."""
+        return self
+
+    async def __anext__(self) -> list[DocumentEvent]:
+        if self.at_end or self.has_left:
+            raise StopAsyncIteration
+        return await self.next()
+
+
+class StoredRun(RunHandle):
+    """One that has ended, or that another gateway drives. It can be read, and nothing else."""
+
+    source_name = "history"
+
+    @classmethod
+    async def open(cls, store: Store, stored: RunRecord) -> "StoredRun":
+        log = StoredLog(store, stored)
+        await log.look()
+        return cls(run_info(log.run), log.run.owner, log)
+
+    def stop(self, why: GatewayError) -> None:
+        """There is nothing here to stop."""
+
+    async def cancel(self, why: GatewayError) -> Envelope:
+        if self.done is None:
+            raise NotFound("This run belongs to another gateway; cancel it there.", param="id")
+        return self.done.envelope
+
+
+def run_info(run: RunRecord) -> RunInfo:
+    return RunInfo(
+        id=run.id,
+        created=run.created,
+        mode=run.mode,
+        model=run.model,
+        conversation_id=run.conversation_id,
+        fences=run.fences,
+        include=run.include,
+    )
 
 
 def no_run(id: str) -> NotFound:

@@ -21,7 +21,6 @@ from cursor_gateway.runs.answering import Answering, Asker
 from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.image_files import ImagePlace, read_image_file
-from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import ServiceState
 from cursor_gateway.runs.service import Service
@@ -69,7 +68,7 @@ class LocalRunService(Service):
         self.deliveries.note(owner, key)
 
     async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
-        if isinstance(run, Run):
+        if run.begun is not None:
             await quote_answer(self.store, request, run, answer, self.defaults.mode)
 
     # --- reading ------------------------------------------------------------------------------------

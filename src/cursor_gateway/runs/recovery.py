@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged
-from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.runs.handle import run_info
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Lease, RunEnd, RunRecord, Store, Stored
 
@@ -64,15 +64,3 @@ async def stored_state(store: Store, run: RunRecord) -> RunState:
                 state.push(event)
         state.count = page.last_number
     return state
-
-
-def run_info(run: RunRecord) -> RunInfo:
-    return RunInfo(
-        id=run.id,
-        created=run.created,
-        mode=run.mode,
-        model=run.model,
-        conversation_id=run.conversation_id,
-        fences=run.fences,
-        include=run.include,
-    )

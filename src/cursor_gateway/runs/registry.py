@@ -155,6 +155,7 @@ class Runs:
         *,
         after: Run | None = None,
         ended: Callable[[], None] = lambda: None,
+        when_done: Callable[[Run], None] | None = None,
     ) -> None:
         self._running[run.id] = run
 
@@ -162,11 +163,13 @@ class Runs:
             del self._running[run.id]
             self._recent.note(run.owner, _now())
             self._look()
-            if not run.journal.is_complete:
+            if not run.log.is_complete:
                 self._store_later(run)
             ended()
 
-        run.start(turn, self._source, self._limits, self._observers, forget, turns=turns, after=after)
+        run.start(
+            turn, self._source, self._limits, self._observers, forget, turns=turns, after=after, when_done=when_done
+        )
 
     @property
     def all(self) -> list[Run]:
@@ -210,7 +213,7 @@ class Runs:
     def find_by_idempotency(self, owner: str, key: str) -> Run | None:
         """The store may not know it yet."""
         for run in (*self._running.values(), *self._unstored.values()):
-            named, failure = run.journal.new.idempotency, run.done.failure if run.done is not None else None
+            named, failure = run.begun.idempotency, run.done.failure if run.done is not None else None
             is_of_key = run.owner == owner and named is not None and named.key == key
             if is_of_key and not (failure is not None and failure.is_transient):
                 return run
@@ -233,7 +236,7 @@ class Runs:
 
     async def _store_again(self) -> None:
         for run in list(self._unstored.values()):
-            if not await run.journal.try_again():
+            if not await run.log.try_again():
                 return
             self._unstored.pop(run.id, None)
 

@@ -17,9 +17,8 @@ from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.event_log import EventLog
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import (
     Append,
     Command,
@@ -35,12 +34,12 @@ from cursor_gateway.runs.machine import (
     WaitLimits,
 )
 from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
-from cursor_gateway.runs.readers import Readers, wake
 from cursor_gateway.runs.turn_builder import TurnBuilder
 from cursor_gateway.sources.base import Turn, never
 from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
+from cursor_gateway.store.base import NewRun
 
 
 class Observer(Protocol):
@@ -80,7 +79,7 @@ class Run(RunHandle):
         self,
         info: RunInfo,
         owner: str,
-        journal: Journal,
+        log: LiveLog,
         request_id: str = "",
         *,
         waits: WaitLimits | None = None,
@@ -91,11 +90,11 @@ class Run(RunHandle):
         watch: TurnWatch | None = None,
     ) -> None:
         """`assembler` continues a run that another process began; see `RunMachine` for the rest."""
-        self.log = EventLog(journal)
-        super().__init__(info, owner, Readers(self.log))
-        self.request_id, self.journal, self.caller = request_id, journal, caller
+        super().__init__(info, owner, log)
+        self.log: LiveLog = log
+        self.request_id = request_id
         self.machine = RunMachine(
-            self.log.state,
+            log.state,
             assembler or Assembler(info),
             waits or WaitLimits(),
             calls=calls,
@@ -105,14 +104,13 @@ class Run(RunHandle):
         self.first_event_at = self.ended_at = 0.0  # by the loop's clock
         self.needs_readers = True  # it is stopped when the last one leaves
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
-        self.when_ended: Callable[[Failure | None], None] | None = None  # called before readers see the end
+        self._when_done: Callable[[Run], None] | None = None
         self._observers: tuple[Observer, ...] = ()
         self._not_notified: tuple[Observer, ...] = ()  # of the start
         self._source: SourceRouter  # when it has started
         self._turn: Turn | None = None  # the latest
         self._turns: TurnBuilder | None = None
-        self._start: Start | None = None  # of an agent that is to be started
-        self._starts: asyncio.Future[None] | None = None  # done when there is one
+        self._starts: asyncio.Future[Start]  # done when an agent is to be started
         self._held: dict[str, asyncio.Future[Any]] = {}  # the agent waits for these answers
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -121,7 +119,7 @@ class Run(RunHandle):
         self._cancels = 0  # of the task, by this object
         self._must_leave = False  # the task must read no more of its agent
         self.is_storing = False  # or examining what the agent has written; more of it is not read meanwhile
-        self.log.owner = self.readers.owner = self
+        self._flushing: asyncio.Task[None] | None = None  # what comes from outside
 
     @property
     def turn(self) -> Turn:
@@ -131,6 +129,14 @@ class Run(RunHandle):
     @property
     def prompt(self) -> str:
         return self._turn.prompt if self._turn is not None else ""
+
+    @property
+    def begun(self) -> NewRun:
+        return self.log.run
+
+    @property
+    def caller(self) -> CallerTools | None:
+        return self.machine.caller
 
     @property
     def session_id(self) -> str | None:
@@ -169,14 +175,16 @@ class Run(RunHandle):
         *,
         turns: TurnBuilder | None = None,
         after: "Run | None" = None,
+        when_done: "Callable[[Run], None] | None" = None,
     ) -> None:
         """Returns at once; the agent starts when the previous run, `after`, has ended completely. `turns` makes the
-        turns for an agent that has to be started again. `ended` is called when the agent has exited, which may be a
-        while after `Done`.
+        turns for an agent that has to be started again. `when_done` is called before readers see the end, `ended` when
+        the agent has exited, which may be a while later.
         """
         loop = asyncio.get_running_loop()
         self._source = source = routed(source)
         self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
+        self._when_done, self._starts = when_done, loop.create_future()
         if turn.session_id is not None and turns is not None:
             self.info = replace(self.info, known_tokens=turns.known_tokens)
         terms = Terms(
@@ -195,10 +203,8 @@ class Run(RunHandle):
                 timer.cancel()
             # Without these references the run's memory is freed at once, not with the next garbage collection.
             self._timers.clear()
-            self.log.owner = self.readers.owner = self.when_ended = self._turns = None
+            self._when_done = self._turns = None
             self._turn = replace(self.turn, offered=None, person=None, approver=None, is_waiting=never)
-            if self.journal.is_complete:
-                self.journal.kept = lambda last: ()
             ended()  # first: a bug in an observer must not keep the run's place
             for observer in observers:
                 observer.ended(self)
@@ -233,11 +239,11 @@ class Run(RunHandle):
                     failure = _FAULT.failure()
                 self._uncancel(was_cancelled)
                 self._agent_ended(failure, time())
-                await self.log.flush()
+                await self._flush()
         finally:
             self._end_watch()
             self._do(machine.broken_off(time()))
-            await self.log.flush()
+            await self._flush()
 
     def _agent_ended(self, failure: Failure | None, now: float) -> None:
         commands = self.machine.agent_ended(failure, now)
@@ -266,10 +272,8 @@ class Run(RunHandle):
     async def _take_turn(self, source: SourceRouter) -> None:
         """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
         machine, log, loop = self.machine, self.log, asyncio.get_running_loop()
-        if self._start is None:
-            self._starts = loop.create_future()
-            await self._starts
-        turn, self._must_leave = self._next_turn(source), False
+        start, self._starts = await self._starts, loop.create_future()
+        turn, self._must_leave = self._next_turn(start, source), False
         self._turn = turn
         machine.agent_started(turn.session_id is not None, loop.time())
         async with aclosing(source.events(turn)) as batches:
@@ -281,7 +285,7 @@ class Run(RunHandle):
                     finally:
                         self.is_storing = False
                 commands = machine.agent_said(batch, loop.time())
-                self.journal.session_id, self.journal.title = machine.session_id, machine.title
+                log.session_id, log.title = machine.session_id, machine.title
                 if commands:
                     self._do(commands)
                     is_first = not self.first_event_at and log.state.count > 0
@@ -289,16 +293,15 @@ class Run(RunHandle):
                         self.first_event_at = machine.heard_at
                     self.is_storing = True
                     try:
-                        await log.flush()
+                        await self._flush()
                     finally:
                         self.is_storing = False
                     if is_first:
-                        loop.call_soon(self.first_event_shown)
+                        loop.call_soon(self._first_event_shown)
                 if self._must_leave or not machine.is_listening:
                     return
 
-    def _next_turn(self, source: SourceRouter) -> Turn:
-        start, self._start = self._start, None
+    def _next_turn(self, start: Start, source: SourceRouter) -> Turn:
         machine, turns = self.machine, self._turns
         if start is Start.FIRST or turns is None:
             return self.turn
@@ -328,9 +331,8 @@ class Run(RunHandle):
                     if seconds is not None:
                         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, self._fired, timer)
                 case StartAgent(start=start):
-                    self._start = start
-                    if self._starts is not None:
-                        wake(self._starts)
+                    if not self._starts.done():
+                        self._starts.set_result(start)
                 case EndAgent():
                     self._end_agent()
 
@@ -347,7 +349,26 @@ class Run(RunHandle):
         """For inputs that come from outside, and cannot wait."""
         self._do(commands)
         if any(isinstance(command, Append) for command in commands):
-            self.log.append_soon(())
+            self.flush_soon()
+
+    def flush_soon(self) -> None:
+        """Shows what was added to the log, for callers that cannot wait."""
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+
+    async def _flush(self) -> None:
+        """What is reported here, is reported before readers see what was flushed: they run later."""
+        log = self.log
+        await log.flush()
+        bug, fenced, log.bug, log.fenced = log.bug, log.fenced, None, None
+        if log.done is not None and self._when_done is not None:
+            when_done, self._when_done = self._when_done, None
+            when_done(self)
+        if bug is not None:
+            self.faulted(bug)
+        if fenced is not None and fenced.reason == "claimed":
+            why = "Another gateway took this run over, because this one had stopped; send the message again."
+            self.stop(GatewayRestarted(why))
 
     def _fired(self, timer: Timer) -> None:
         machine, now = self.machine, asyncio.get_running_loop().time()
@@ -433,7 +454,7 @@ class Run(RunHandle):
         for observer in observers:
             observer.started(self)
 
-    def first_event_shown(self) -> None:
+    def _first_event_shown(self) -> None:
         for observer in self._observers:
             observer.first_event(self)
 
@@ -441,14 +462,6 @@ class Run(RunHandle):
         self._notify_started()
         for observer in self._observers:
             observer.fault(self, error)
-
-    def log_claimed(self) -> None:
-        why = "Another gateway took this run over, because this one had stopped; send the message again."
-        self.stop(GatewayRestarted(why))
-
-    def log_ended(self, failure: Failure | None) -> None:
-        if self.when_ended is not None:
-            self.when_ended(failure)
 
     # --- stopping -----------------------------------------------------------------------------------
 
@@ -487,7 +500,7 @@ class Run(RunHandle):
         return self.log.state.count
 
     async def entered(self) -> None:
-        await self.journal.entered()
+        await self.log.entered()
 
     async def pause(self, number: int) -> Paused | None:
         found = self.log.state.next_pause(number - 1)
@@ -503,12 +516,13 @@ class Run(RunHandle):
         if when is not None:
             self.needs_readers = when == "cancel"
 
-    def readers_left(self) -> None:
+    def left(self, place: int) -> None:
+        super().left(place)
         self._unread(self.reconnect_seconds)
 
     def _unread(self, reconnect_seconds: float) -> None:
-        if self.readers.count == 0 and self.needs_readers:
-            self._take(self.machine.readers_left(self.readers.read_up_to, reconnect_seconds))
+        if self.log.readers == 0 and self.needs_readers:
+            self._take(self.machine.readers_left(self.log.read_up_to, reconnect_seconds))
 
 
 _FAULT = GatewayFault("Internal error; the gateway's log has the details under this request's id.")

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from cursor_gateway.errors import (
     CallerGone,
     ConversationBusy,
-    Failure,
     GatewayError,
     KeyQuotaExhausted,
     NotFound,
@@ -35,7 +34,7 @@ from cursor_gateway.model.messages import Image
 from cursor_gateway.runs.account_errors import AccountErrors, Asked
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.failed_questions import FailedQuestions, Question
-from cursor_gateway.runs.handle import RunHandle, no_run
+from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.keyed_locks import KeyedLocks
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
@@ -47,7 +46,6 @@ from cursor_gateway.runs.request_resolver import RequestResolver
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, check_body
 from cursor_gateway.runs.starter import RunStarter, unwritable
-from cursor_gateway.runs.stored_run import StoredRun
 from cursor_gateway.runs.turn_builder import Conversation
 from cursor_gateway.sources.lost_agents import LostAgents
 from cursor_gateway.sources.router import SourceOrRouter, routed
@@ -83,7 +81,7 @@ class Service:
         snapshots: Snapshots | None = None,
     ) -> None:
         """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
-        a cluster, a run is nowhere but in the store; see `Journal`."""
+        a cluster, a run is nowhere but in the store; see `LiveLog`."""
         self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
         self.workspaces, self.conversations = workspaces, conversations
         self.repeats = Repeats(store, remembers=must_store_seconds is None)
@@ -146,7 +144,7 @@ class Service:
                 elif place is None:
                     place = await self.runs.reserve(request.owner)
                 else:
-                    match await self._start_in(conversation, request, images, needs_lease=not is_stuck):
+                    match await self._start_in(conversation, request, images, asked, needs_lease=not is_stuck):
                         case Run() as run:
                             place.give_back()  # the run has it now
                             place = None
@@ -193,24 +191,26 @@ class Service:
         conversation: Conversation,
         request: RunRequest,
         images: list[tuple[Image, str]],
+        asked: Asked | None,
         *,
         needs_lease: bool,
     ) -> Run | Refused | None:
         """Called with a place. None: a run has begun or ended in the conversation since it was looked up."""
         if not conversation.version:  # a new one, which no other request can name
-            return await self._start_alone(conversation, request, images, needs_lease=False)
+            return await self._start_alone(conversation, request, images, asked, needs_lease=False)
         async with self._locks.holding(conversation.id):
             if not await self.conversations.is_current(conversation, request.owner):
                 return None
             follows = self.conversations.latest(conversation.id) is not None  # which is stored before this one
             needs_lease = needs_lease and not follows
-            return await self._start_alone(conversation, request, images, needs_lease=needs_lease)
+            return await self._start_alone(conversation, request, images, asked, needs_lease=needs_lease)
 
     async def _start_alone(
         self,
         conversation: Conversation,
         request: RunRequest,
         images: list[tuple[Image, str]],
+        asked: Asked | None,
         *,
         needs_lease: bool,
     ) -> Run | Refused:
@@ -220,7 +220,8 @@ class Service:
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            return await self.starter.start(request, conversation, images, needs_lease=needs_lease)
+            when_done = partial(self._note_end, asked)
+            return await self.starter.start(request, conversation, images, needs_lease=needs_lease, when_done=when_done)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -235,7 +236,7 @@ class Service:
         here, but the store cannot be written."""
         if (ended := self.runs.find(run_id, request.owner)) is not None:
             await ended.gone()
-            return await ended.journal.try_again()
+            return await ended.log.try_again()
         while (stored := await self.store.run(run_id, request.owner)) is not None and stored.state == "running":
             is_own = stored.instance == self._instance and run_id not in self._resuming
             if is_own or not self._is_alive(stored.instance):
@@ -248,16 +249,16 @@ class Service:
     async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
         if request.question_key:
             self._questions.begin(run.id, Question(asked, request.question_key))
-        run.when_ended = partial(self._note_end, run, asked)
         if request.repeat_key:
             await self.note_reply(request.owner, request.repeat_key, IdempotentRun(run.id, ""))
         return run
 
-    def _note_end(self, run: Run, asked: Asked | None, failure: Failure | None) -> None:
+    def _note_end(self, asked: Asked | None, run: Run) -> None:
+        failure = run.done.failure if run.done is not None else None
         if self._account_errors is not None and asked is not None:
             self._account_errors.record(asked, failure)
         has_waited = run.machine.asks_others and run.log.state.paused_at > 0
-        self._questions.end(run.id, failure, is_unread=has_waited and run.readers.count == 0)
+        self._questions.end(run.id, failure, is_unread=has_waited and run.log.readers == 0)
 
     async def still_asked(self, request: RunRequest) -> RunHandle | None:
         """The run that answers the same question, if it has waited for somebody to allow a command: its client may have
@@ -306,7 +307,7 @@ class Service:
         if request.idempotency_key is None:
             return None
         running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
-        if running is not None and (named := running.journal.new.idempotency) is not None:
+        if running is not None and (named := running.begun.idempotency) is not None:
             check_body(named.body_hash, request)
             return running
         try:

@@ -15,17 +15,17 @@ from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, 
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.prompting.fingerprints import fingerprint
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.continuation import continuation_of
 from cursor_gateway.runs.conversations import Conversations, new_conversation_id
+from cursor_gateway.runs.handle import run_info
 from cursor_gateway.runs.image_files import write_images
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.recovery import run_info, stored_state
+from cursor_gateway.runs.recovery import stored_state
 from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run, TurnWatch
 from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
@@ -80,7 +80,7 @@ class RunStarter:
         snapshots: Snapshots | None = None,
     ) -> None:
         """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
-        where it is, in a cluster; see `Journal` for `must_store_seconds`."""
+        where it is, in a cluster; see `LiveLog` for `must_store_seconds`."""
         self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
         self._permissions = permissions
         self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
@@ -115,6 +115,7 @@ class RunStarter:
         images: Sequence[tuple[Image, str]],
         *,
         needs_lease: bool,
+        when_done: Callable[[Run], None],
     ) -> Run | Refused:
         """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
         needs_lease = needs_lease or self._must_store_seconds is not None
@@ -134,9 +135,9 @@ class RunStarter:
         )
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
-        journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
+        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
         watch = self._watch(request, info, conversation)
-        run = self._run(request, info, journal, scratch=f"{folder}/scratch", watch=watch)
+        run = self._run(request, info, log, scratch=f"{folder}/scratch", watch=watch)
         offered = None
         if request.offer is not None and run.caller is not None:
             offered = self._offered(request, request.offer, run, folder)
@@ -145,7 +146,7 @@ class RunStarter:
         is_kept_later = len(request.kept) > len(new.request) or len(continuation) > len(new.continuation)
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
-            refused = await journal.begin() if must_begin else None
+            refused = await log.begin() if must_begin else None
             if refused is None:
                 await self._end_lost_agents()
                 if len(continuation) > len(new.continuation):
@@ -159,8 +160,8 @@ class RunStarter:
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
             return refused
-        self._start(run, request, turns.initial(), turns, offered)
-        journal.begin_soon()
+        self._start(run, request, turns.initial(), turns, offered, when_done)
+        log.begin_soon()
         return run
 
     async def resume(
@@ -174,12 +175,13 @@ class RunStarter:
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
         assembler, closing = state.interrupt(info, prompt, _RESUMED)
         new = self._new_run(request, info, conversation)
-        journal = Journal(self._store, new, self._now_ms, self._must_store_seconds)
-        journal.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
-        run = self._run(request, info, journal, assembler=assembler)
+        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
+        log.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
+        run = self._run(request, info, log, assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
-        run.log.append_soon(closing)
+        log.add(closing)
         self._start(run, request, turns.fresh(), turns, None)
+        run.flush_soon()
         return run
 
     @property
@@ -195,7 +197,7 @@ class RunStarter:
         self,
         request: RunRequest,
         info: RunInfo,
-        journal: Journal,
+        log: LiveLog,
         *,
         scratch: str = "",
         assembler: Assembler | None = None,
@@ -211,7 +213,7 @@ class RunStarter:
         return Run(
             info,
             request.owner,
-            journal,
+            log,
             request.request_id,
             waits=waits,
             calls=calls,
@@ -221,7 +223,15 @@ class RunStarter:
             watch=watch,
         )
 
-    def _start(self, run: Run, request: RunRequest, turn: Turn, turns: TurnBuilder, offered: Offered | None) -> None:
+    def _start(
+        self,
+        run: Run,
+        request: RunRequest,
+        turn: Turn,
+        turns: TurnBuilder,
+        offered: Offered | None,
+        when_done: Callable[[Run], None] | None = None,
+    ) -> None:
         conversation_id = turns.conversation.id
         self.quote(run, request, turn.workspace)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
@@ -232,7 +242,8 @@ class RunStarter:
             if offered is not None:
                 self._endpoint.withdraw(offered.url)
 
-        self._runs.start(run, turn, turns, after=self._conversations.latest(conversation_id), ended=ended)
+        after = self._conversations.latest(conversation_id)
+        self._runs.start(run, turn, turns, after=after, ended=ended, when_done=when_done)
         self._conversations.begin(conversation_id, run)
 
     def _watch(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> TurnWatch | None:
@@ -317,8 +328,7 @@ class RunStarter:
     def quote(self, run: Run, request: RunRequest, workspace: str) -> None:
         """The caller's next request will quote the conversation with this run's answer."""
         if request.has_full_history:
-            scope = scope_of(request, workspace, self._defaults.mode)
-            run.journal.fingerprint = lambda answer: fingerprint(scope, [*request.messages, AssistantMessage(answer)])
+            run.log.quoted = Quoted(scope_of(request, workspace, self._defaults.mode), request.messages)
 
     def _new_run(
         self, request: RunRequest, info: RunInfo, conversation: Conversation, continuation: bytes = b""

@@ -132,7 +132,7 @@ def client_name(headers: Mapping[str, str]) -> str:
 
 R = TypeVar("R")
 
-_SMALL = 16 * 1024  # bytes: pieces that are not counted; a connection buffers as much in any case
+SMALL = 16 * 1024  # bytes: pieces that are not counted; a connection buffers as much in any case
 _MOST_BYTES = 64 * 1024 * 1024
 _MOST_STREAMS = 10_000
 
@@ -191,7 +191,7 @@ class UnreadReplies:
     @contextmanager
     def holding(self, owner: str, data: bytes) -> Iterator[bytes]:
         """While a piece of a reply is sent; gives the copy to send. Raises `TooManyRequests`."""
-        if len(data) <= _SMALL:
+        if len(data) <= SMALL:
             yield data
             return
         key = owner, data

@@ -29,12 +29,11 @@ from cursor_gateway.model.document_events import (
     says_something,
 )
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.readers import Reader
+from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
 from cursor_gateway.runs.run_request import RunRequest
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.bodies import UnreadReplies
+from cursor_gateway.server.bodies import SMALL, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.rendering import Renderings
@@ -128,9 +127,9 @@ class EventStream:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
-        events = await reader.next(self._reading.hold_seconds)
+        events = await self._next(reader, self._reading.hold_seconds)
         while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
-            events += await reader.next(left)
+            events += await self._next(reader, left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
@@ -156,8 +155,11 @@ class EventStream:
                 data = self._encoder.keep_alive()
             step.clear()  # while the client does not read, only the encoded form is in memory
             if data or is_last or not is_begun:  # the head is sent at once, even without content
-                with self._reading.unread.holding(self._run.owner, data) as data:
+                if len(data) <= SMALL:
                     await send({"type": "http.response.body", "body": data, "more_body": not is_last})
+                else:
+                    with self._reading.unread.holding(self._run.owner, data) as data:
+                        await send({"type": "http.response.body", "body": data, "more_body": not is_last})
                 silent_since, is_begun = loop.time(), True
             if is_last:
                 if self._encoder.is_cut:
@@ -205,8 +207,7 @@ def _step(events: Sequence[DocumentEvent]) -> int:
 
 async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> bool:
     """Pushes the events of a run until `push` needs no more. False if the run ends or the reader leaves before."""
-    while not reader.at_end and not reader.has_left:
-        events = await reader.next()
+    async for events in reader:
         for number, event in enumerate(events, 1):
             if push(event):
                 reader.place -= len(events) - number  # what was not delivered was not received
@@ -216,7 +217,7 @@ async def push_until(reader: Reader, push: Callable[[DocumentEvent], bool]) -> b
 
 def cut_short(run: RunHandle, reader: Reader) -> None:
     """No one else needs the rest either, unless another reader is connected."""
-    if not reader.at_end and run.readers.count == 1:
+    if not reader.at_end and run.log.readers == 1:
         run.stop(RunCancelled("The answer was cut by `stop` or `max_tokens`; change them to get more."))
 
 
@@ -254,7 +255,7 @@ class CheckedRun(RunHandle):
     """If the answer does not have the format, another run of the conversation repairs it: the reader sees one reply."""
 
     def __init__(self, run: RunHandle, request: RunRequest, check: Check, service: RunService) -> None:
-        super().__init__(run.info, run.owner, run.readers)
+        super().__init__(run.info, run.owner, run.log)
         self._first = run
         self._run = run  # or the one that repairs its answer
         self._request, self._check, self._service = request, check, service
@@ -298,7 +299,7 @@ class CheckedRun(RunHandle):
             except GatewayError as error:
                 events = [stage.failed(error.failure())]
             else:
-                self.readers = self._run.readers
+                self.log = self._run.log
                 events = await self._read(stage, readers.enter_context(self._run.reader()))
         if stage.json is not None:  # the caller's next request contains only this, so its session is found by it
             await self._service.answered(self._request, self._run, stage.json)
@@ -336,13 +337,13 @@ class _CheckedReader(Reader):
     """Reads the run in a task, which ends with this reader."""
 
     def __init__(self, run: CheckedRun, after: int) -> None:
-        super().__init__(run.readers, run.readers.log, after)
-        self._run = run
+        super().__init__(run, after)
+        self._checked = run
         self._has_all = False
         self._open = ExitStack()
 
     def __enter__(self) -> Reader:
-        self._task = asyncio.get_running_loop().create_task(self._run.read(self.place, self._open))
+        self._task = asyncio.get_running_loop().create_task(self._checked.read(self.place, self._open))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -351,7 +352,7 @@ class _CheckedReader(Reader):
 
     @property
     def at_end(self) -> bool:
-        return self._has_all and self._run.done is not None
+        return self._has_all and self._checked.done is not None
 
     async def next(self, seconds: float | None = None) -> list[DocumentEvent]:
         if not self._task.done() and not self.has_left:

@@ -188,6 +188,21 @@ def begun_record(new: NewRun) -> RunRecord:
     return msgspec.convert(new, RunRecord, from_attributes=True)
 
 
+def ended_record(new: NewRun, end: RunEnd, count: int) -> RunRecord:
+    """Of one with so many events."""
+    return msgspec.structs.replace(
+        begun_record(new),
+        event_count=count,
+        state="completed" if end.envelope.status == "completed" else "error",
+        model=end.envelope.model,
+        first_event_ms=end.first_event_ms,
+        ended_ms=end.ended_ms,
+        usage=msgspec.structs.replace(end.envelope.usage, reasoning_tokens=msgspec.UNSET),
+        failure_code=end.failure_code,
+        tool_uses=end.tool_uses,
+    )
+
+
 class ConversationRecord(Struct, frozen=True, kw_only=True):
     id: str
     owner: str

@@ -120,7 +120,7 @@ class LocalClient:
         return await detail_of(store, found)
 
     async def response(self, id: str) -> ChatResponse:
-        from cursor_gateway.runs.stored_run import StoredRun
+        from cursor_gateway.runs.handle import StoredRun
         from cursor_gateway.runs.whole_answers import response_of
 
         run = None if self._store is None else await self._store.run(id, self._owner)

@@ -1,8 +1,7 @@
 """A model's name as a client knows it in; one of Cursor's models out.
 
-Clients of Anthropic's and OpenAI's APIs send names of Claude and GPT models by default, including names that Cursor
-does not have. An alias stands for one of Cursor's models, or for a word: then for the newest model with that word in
-its name.
+Clients send names of Claude, GPT and Gemini models by default, including names that Cursor does not have. An alias
+stands for one of Cursor's models, or for a word: then for the newest model with that word in its name.
 """
 
 import re
@@ -12,21 +11,28 @@ from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.models import is_known
 
 CLAUDE = "claude-"
-FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")
+FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt", "gemini")
 _SMALL = ("mini", "nano")
-# What OpenAI's clients ask for by default. Newer names are Cursor's own, and a mistake in one of them is an error.
-_OPENAI = re.compile(r"(?:chatgpt|gpt-[34]|o[134])(?![0-9]).*")
+_OLDER = re.compile(
+    r"(?:chatgpt-|gpt-[34]|o[134](?![0-9])).*"
+)  # what OpenAI's clients send; also Azure's `gpt-35-turbo`
+_NEWER = re.compile(r"(?:gpt|gemini)-.+")  # may be Cursor's own
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
 _DATE = 1000  # larger numbers are dates
 
 
 def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
-    return name in aliases or name.startswith(CLAUDE) or _OPENAI.fullmatch(name) is not None
+    return name in aliases or name.startswith(CLAUDE) or any(names.fullmatch(name) for names in (_OLDER, _NEWER))
 
 
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
-    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`."""
+    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`.
+
+    Without a list, a name that may be Cursor's own is left to the agent.
+    """
+    if not models and name not in aliases and not _OLDER.fullmatch(name) and _NEWER.fullmatch(name):
+        return name
     if name not in aliases:
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):

@@ -36,7 +36,6 @@ from cursor_gateway.store.sqlite import writing
 from cursor_gateway.store.sqlite.connections import Connections, unwritable
 from cursor_gateway.store.sqlite.indexing import Indexer
 from cursor_gateway.store.sqlite.run_files import (
-    SPARE,
     SUFFIX,
     DamagedFile,
     EventBatch,
@@ -70,8 +69,7 @@ class RunFiles:
         self._ended: dict[str, RunFile] = {}
         self._seen: set[str] = set()  # names of other processes' files that need not be read again before they end
         self._stuck: set[str] = set()  # those of them that a bug keeps here
-        self._spares: list[str] = []  # empty files, for the next runs
-        self._spare_count = 0  # so far
+        self._spares: list[str] = []  # empty files of runs that were moved, for the next runs
         self._turn = threading.Lock()  # held while files are moved
         self._is_failing = False
         self.appended = 0  # batches
@@ -146,7 +144,7 @@ class RunFiles:
     def probe(self) -> None:
         """If the last write failed: whether the folder can be written by now."""
         if self._is_failing:
-            path = f"{self._folder}/{SPARE}{os.getpid()}-probe"
+            path = f"{self._folder}/.probe-{os.getpid()}"
             with suppress(OSError):
                 os.makedirs(self._folder, 0o700, exist_ok=True)
                 try:
@@ -188,6 +186,11 @@ class RunFiles:
                 return found
         return []  # it was moved meanwhile, and its file may be another run's by now
 
+    def own(self, run_id: str, owner: str) -> RunFile | None:
+        """Of a run that this process has written to its end, and nobody has moved yet."""
+        file = self._ended.get(run_id)
+        return file if file is not None and file.new.owner == owner else None
+
     def count(self, run_id: str) -> int:
         """How many events it has."""
         if (own := self._own.get(run_id)) is not None:
@@ -223,7 +226,7 @@ class RunFiles:
 
     def _others(self) -> Iterator[NewRun]:
         """Runs in files of other processes, as far as they can be read."""
-        own = {os.path.basename(file.path) for file in list(self._own.values())}
+        own = self._own_names()
         with suppress(StoreUnavailable):
             for name in self._names():
                 if name not in own and name not in self._seen:
@@ -283,28 +286,22 @@ class RunFiles:
         return sum(change.size for change in changes)
 
     def _empty(self, path: str) -> None:
-        """Keeps the file for another run: creating one takes ext4 up to half a millisecond, and longer the more were
-        deleted in the last seconds."""
-        self._spare_count += 1
-        spare = f"{self._folder}/{SPARE}{os.getpid()}-{self._spare_count}"
-        try:
+        """Keeps the file for another run, which gives it its own name: creating one takes ext4 up to half a
+        millisecond, and longer the more were deleted in the last seconds."""
+        with suppress(OSError):
             if len(self._spares) < _MANY:
-                os.truncate(path, 0)  # before it has another name: a file with this one is never shown
-                os.rename(path, spare)
-                self._spares.append(spare)
+                os.truncate(path, 0)
+                self._spares.append(path)
                 return
-        except OSError:
-            pass
         with suppress(OSError):  # the next start removes it
             _remove(path)
 
     def remove_spares(self) -> None:
-        """Those of a process that has ended, and of this one. Others create files where theirs are missing."""
-        self._spares.clear()
-        with suppress(OSError):
-            for name in os.listdir(self._folder):
-                if name.startswith(SPARE):
-                    _remove(f"{self._folder}/{name}")
+        """Those of other processes are removed as they recover what was left (`_remove_empty`): they create files where
+        theirs are missing."""
+        while self._spares:
+            with suppress(OSError):
+                _remove(self._spares.pop())
 
     def _give_up(self, file: RunFile, error: Exception) -> None:
         """The next start recovers what can be read, if there is a file."""
@@ -326,12 +323,15 @@ class RunFiles:
         found = self._names()
         if not found:
             return []
-        own = {os.path.basename(file.path) for file in list(self._own.values())}
+        own = self._own_names()
         others = [name for name in found if name not in own]
         self._seen.intersection_update(others)
         self._stuck.intersection_update(others)
         wrong = [self._recover(name) for name in others if name not in skip or self._has_end(name)]
         return [damage for damage in wrong if damage]
+
+    def _own_names(self) -> set[str]:
+        return {os.path.basename(path) for path in [*self._spares, *(file.path for file in list(self._own.values()))]}
 
     def _has_end(self, name: str) -> bool:
         try:
@@ -434,9 +434,10 @@ class RunFiles:
 
 def _moved(connection: sqlite3.Connection, file: RunFile, end: RunEnd | None) -> writing.Change[object]:
     """Raises `FileNotFoundError`: then it was deleted, and must not come back."""
+    if end is not None:
+        return writing.move(connection, file.new, rows_of(file.path, file.count), end)
     os.stat(file.path)
-    rows = rows_of(file.path, file.count) if end is not None else ()
-    return writing.move(connection, file.new, rows, end)
+    return writing.move(connection, file.new, (), end)
 
 
 def _remove(path: str) -> None:

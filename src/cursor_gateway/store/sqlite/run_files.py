@@ -28,7 +28,6 @@ from cursor_gateway.wire.surrogates import repair_json
 
 FOLDER = "runs"
 SUFFIX = ".ndjson"
-SPARE = ".spare-"  # the beginning of the names of empty files
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _BATCH = re.compile(rb'\{"first":(\d{1,10}),"count":(\d{1,10}),"events":')

@@ -38,6 +38,7 @@ from cursor_gateway.store.base import (
     RunRecord,
     Stored,
     Written,
+    ended_record,
 )
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
@@ -226,22 +227,45 @@ class SqliteStore(SqlStore):
             row["event_count"] = self._files.count(row["id"])
         return super()._run_of(row)
 
+    async def run(self, id: str, owner: str) -> RunRecord | None:
+        """One that could not be moved yet is known from its file."""
+        try:
+            return await super().run(id, owner)
+        except StoreUnavailable:
+            if (file := self._files.own(id, owner)) is None or file.end is None:
+                raise
+            return ended_record(file.new, file.end, file.count)
+
+    async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None:
+        try:
+            return await super().kept_request(run_id, owner, after)
+        except StoreUnavailable:
+            if (file := self._files.own(run_id, owner)) is None or after or not file.new.request:
+                raise
+            return file.new.request
+
     async def unfinished_runs(self, instance: str | None = None) -> list[RunRecord]:
         await asyncio.to_thread(self._files.recover)
         return await super().unfinished_runs(instance)
 
     async def _events(self, run_id: str, owner: str, next: int, max_bytes: int) -> list[DocumentEvent]:
+        def in_file() -> list[DocumentEvent]:
+            found = self._files.read(run_id, next, max_bytes)
+            return _up_to(((batch.first, batch.data) for batch in found), next, max_bytes)
+
         def read() -> list[DocumentEvent]:
-            self._settle_to_read((run_id,))
+            try:
+                self._settle_to_read((run_id,))
+            except StoreUnavailable:
+                if self._files.own(run_id, owner) is None:
+                    raise
+                return in_file()
             with self._connections.reading() as connection:
                 found = connection.execute(OWN_RUN, {"id": repair(run_id), "owner": owner}).fetchone()
                 if found is None:
                     return []
                 rows = connection.execute(_EVENTS_AFTER, {"run": found[0], "next": next})
-                if events := _up_to(rows, next, max_bytes):
-                    return events
-                in_file = self._files.read(run_id, next, max_bytes)
-                return _up_to(((batch.first, batch.data) for batch in in_file), next, max_bytes)
+                return _up_to(rows, next, max_bytes) or in_file()
 
         return await asyncio.to_thread(read) or await asyncio.to_thread(read)  # its file may have moved in between
 

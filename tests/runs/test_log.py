@@ -1,10 +1,12 @@
-"""A journal: what is told is stored before, or kept until it can be; nothing is lost, repeated, or stored twice."""
+"""A log: readers see every event once, in order, and only when it is stored, or kept until it can be; nothing is lost,
+repeated, or stored twice."""
 
 import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,11 +14,14 @@ from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
-from cursor_gateway.model.document_events import DocumentEvent, Done
-from cursor_gateway.runs.event_log import EventLog
-from cursor_gateway.runs.journal import Journal
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
+from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.prompting.fingerprints import Scope
+from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
+from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Busy, HistoryLimits, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
@@ -27,16 +32,19 @@ from tests.runs.scripted import (
     STARTED,
     ScriptedSource,
     Step,
+    UnstoredLog,
     Watcher,
     at_once,
     folded,
     info,
     say,
     turn,
+    turns_of_the_loop,
     write,
 )
+from tests.runs.suspending import suspending
 from tests.store.blocking import blocking
-from tests.store.making import ME, new_run
+from tests.store.making import ME, envelope, new_run
 from tests.strategies import examples
 
 
@@ -84,10 +92,10 @@ class Clock:
         return self.now
 
 
-def journal(
+def log_of(
     store: Flaky, clock: Clock | None = None, idempotency: Idempotency | None = None, id: str = "run"
-) -> Journal:
-    return Journal(store, new_run(id, f"conv_{id}", idempotency=idempotency), clock or Clock())
+) -> LiveLog:
+    return LiveLog(store, new_run(id, f"conv_{id}", idempotency=idempotency), clock or Clock())
 
 
 def events(*agent: AgentEvent) -> list[DocumentEvent]:
@@ -95,11 +103,12 @@ def events(*agent: AgentEvent) -> list[DocumentEvent]:
     return [event for one in agent for event in assembler.push(one)]
 
 
+SCOPE = Scope(owner=ME, workspace="/w", mode="agent")
 SAID = events(*say("Hello ", "you", "."), FINISHED)
 
 
 def test_what_readers_see_is_stored_before(store: Flaky) -> None:
-    written = journal(store)
+    written = log_of(store)
     assert at_once(written.begin()) is None
     for number in range(len(SAID)):
         assert asyncio.run(write(written, [SAID[number]])) == [SAID[number]]
@@ -110,14 +119,14 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     assert stored is not None
     assert (stored.state, stored.event_count) == ("completed", len(SAID))
     assert [message.text for message in blocking(store).messages("conv_run", ME)] == ["Hello", "Hello you."]
-    assert asyncio.run(written.read(1)) == SAID[1:]
+    assert asyncio.run(written.after(1)) == SAID[1:]
 
 
 def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     key = Idempotency("key", "hash")
-    assert at_once(journal(store, idempotency=key).begin()) is None
-    other = journal(store, idempotency=key, id="other")
-    assert other.new.idempotency == key
+    assert at_once(log_of(store, idempotency=key).begin()) is None
+    other = log_of(store, idempotency=key, id="other")
+    assert other.run.idempotency == key
     assert at_once(other.begin()) == KeyTaken()
     assert blocking(store).run("other", ME) is None
 
@@ -125,7 +134,7 @@ def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
 def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None:
     """Each try may wait for somebody else's lock, and with it everybody."""
     clock = Clock()
-    written = journal(store, clock)
+    written = log_of(store, clock)
     store.refuses = True
     assert at_once(written.begin()) is None
     for event in SAID[:3]:
@@ -145,7 +154,7 @@ def test_while_the_store_refuses_it_is_not_asked_each_time(store: Flaky) -> None
 
 
 def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(store: Flaky) -> None:
-    written = journal(store)
+    written = log_of(store)
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
     store.refuses = True
@@ -165,9 +174,9 @@ def test_an_answer_that_is_not_stored_says_so_and_is_stored_in_the_same_words(st
 
 
 def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) -> None:
-    written = journal(store)
+    written = log_of(store)
     assert at_once(written.begin()) is None
-    asyncio.run(write(written, SAID[:2]))
+    before_that = asyncio.run(write(written, SAID[:2]))
     assert blocking(store).delete_conversation("conv_run", ME)
     blocking(store).prune(HistoryLimits(), 0)  # to the last row, and not behind our back
     *before, done = asyncio.run(write(written, SAID[2:]))
@@ -176,11 +185,11 @@ def test_a_run_that_was_deleted_meanwhile_is_over_for_the_store(store: Flaky) ->
     assert done.envelope.metadata.stored is False
     asked = store.asked
     assert (written.is_complete, at_once(written.try_again()), store.asked) == (True, True, asked)  # nobody tries again
-    assert (asyncio.run(written.read(0)), written.stored) == ([], 2)
+    assert (asyncio.run(written.after(0)), written.stored) == ([*before_that, *before, done], 2)
 
 
 def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Flaky, tmp_path: Path) -> None:
-    written = journal(store)
+    written = log_of(store)
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
     for file in (*tmp_path.glob(f"{FILE}*"), tmp_path / "runs"):
@@ -195,7 +204,7 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
     """It is told to observers; readers, and whoever waits for the run's place, must not wait for ever."""
 
     async def live() -> None:
-        written, watcher, ended = journal(store), Watcher(), list[str]()
+        written, watcher, ended = log_of(store), Watcher(), list[str]()
         assert await written.begin() is None
         store.mistake_after = store.asked + at
         run = Run(info("run", "conv_run"), ME, written)
@@ -208,22 +217,22 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
         response = folded(run)
         assert response is not None
         assert [document.content for document in response.documents] == ["abcdefg"]
-        assert run.journal.is_complete  # there is nothing to try again
+        assert run.log.is_complete  # there is nothing to try again
 
     asyncio.run(live())
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_only_an_answer_that_the_caller_has_whole_is_known_by_it(store: Flaky, fails: bool) -> None:
-    written = journal(store)
+    written = log_of(store)
     assert at_once(written.begin()) is None
     written.session_id = "session-1"
-    written.fingerprint = lambda answer: f"print of {answer}"
+    written.quoted = Quoted(SCOPE, [UserMessage("Hi.")])
     end: AgentEvent = RunFailed(failure=AgentOverloaded("Full.").failure()) if fails else FINISHED
     asyncio.run(write(written, events(*say("Hello"), end)))
-    assert [found.session_id for found in blocking(store).find_by_fingerprint(ME, "print of Hello")] == (
-        [] if fails else ["session-1"]
-    )
+    assert [
+        found.session_id for found in blocking(store).find_by_fingerprint(ME, written.quoted.fingerprint("Hello"))
+    ] == ([] if fails else ["session-1"])
     stored = blocking(store).conversation("conv_run", ME)
     assert stored is not None
     assert stored.session_id == "session-1"  # by its id it goes on all the same
@@ -239,7 +248,7 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], refusals: list[bool], steps: list[int]
 ) -> None:
     store, clock = Flaky(tmp_path_factory.mktemp("store")), Clock()
-    written = journal(store, clock)
+    written = log_of(store, clock)
     said = events(*say(*(f"{number} " for number in range(sum(sizes)))), FINISHED)
     result: list[DocumentEvent] = []
     store.refuses = refusals[-1]
@@ -262,11 +271,11 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
 
 def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only it has must not be dropped, however much it is."""
-    monkeypatch.setattr("cursor_gateway.runs.journal._KEPT_EVENTS", 2)
+    monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 2)
 
     async def live() -> None:
         store.refuses = True
-        written = journal(store)
+        written = log_of(store)
         assert await written.begin() is None
         run = Run(info("run", "conv_run"), ME, written)
         words = say(*(f"{number} " for number in range(50)))
@@ -274,11 +283,11 @@ def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch:
             turn("run"), ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None
         )
         await run.gone()
-        assert (run.log.dropped, run.journal.is_complete, len(run.log.events)) == (0, False, run.count)
-        assert not await run.journal.try_again()
+        assert (run.log.dropped, run.log.is_complete, len(run.log.events)) == (0, False, run.count)
+        assert not await run.log.try_again()
         store.refuses = False
-        assert await run.journal.try_again()
-        assert run.journal.is_complete
+        assert await run.log.try_again()
+        assert run.log.is_complete
         assert blocking(store).events("run", ME).events == run.log.events
 
     asyncio.run(live())
@@ -298,11 +307,11 @@ def _forget(store: Flaky, last: int) -> None:
 @pytest.mark.parametrize("forgotten", [1, 2, 3])
 def test_what_the_store_has_forgotten_is_sent_again(store: Flaky, forgotten: int) -> None:
     async def live() -> None:
-        log = EventLog(journal(store))
+        log = log_of(store)
         for event in SAID[:3]:
-            await log.append([event])
+            await write(log, [event])
         _forget(store, 3 - forgotten)
-        await log.append(SAID[3:])
+        await write(log, SAID[3:])
         assert log.events == SAID
 
     asyncio.run(live())
@@ -316,23 +325,25 @@ def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Fla
     """Which readers have seen, too."""
 
     async def live() -> None:
-        log = EventLog(journal(store))
+        log = log_of(store)
         for event in SAID[:2]:
-            await log.append([event])
+            await write(log, [event])
         store.refuses = True
-        await log.append(SAID[2:3])
+        await write(log, SAID[2:3])
         store.refuses = False
         _forget(store, 1)
-        await log.append(SAID[3:])
+        await write(log, SAID[3:])
         assert log.events == SAID
 
     asyncio.run(live())
     assert blocking(store).events("run", ME).events == SAID
 
 
-def test_what_is_not_kept_any_more_is_lost(store: Flaky) -> None:
+def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 1)
+
     async def live() -> None:
-        written = journal(store)
+        written = log_of(store)
         for event in SAID[:3]:
             await write(written, [event])
         _forget(store, 1)
@@ -342,3 +353,69 @@ def test_what_is_not_kept_any_more_is_lost(store: Flaky) -> None:
         assert written.is_complete
 
     asyncio.run(live())
+
+
+# --- what is visible ------------------------------------------------------------------------------------
+
+
+WORDS = events(*say(*(f"{number} " for number in range(8))), FINISHED)
+
+
+@pytest.mark.parametrize("is_far_away", [False, True])
+@examples(30)
+@given(
+    sizes=st.lists(st.integers(1, 4), max_size=6),
+    patience=st.lists(st.integers(0, 6), min_size=8, max_size=8),
+)
+def test_a_flush_can_be_cancelled_at_any_point(
+    tmp_path_factory: pytest.TempPathFactory, is_far_away: bool, sizes: list[int], patience: list[int]
+) -> None:
+    """As when a run is stopped while its last words are being stored."""
+    local = SqliteStore(tmp_path_factory.mktemp("store"))
+
+    async def live() -> None:
+        store: Any = suspending(local) if is_far_away else local
+        log, rest = LiveLog(store, new_run("run", "conv_run"), lambda: 1000), WORDS
+        for number, size in enumerate([*sizes, len(WORDS)]):
+            batch, rest = rest[:size], rest[size:]
+            log.add(batch)
+            flushing = asyncio.get_running_loop().create_task(log.flush())
+            await turns_of_the_loop(patience[number])
+            flushing.cancel()
+            with suppress(asyncio.CancelledError):
+                await flushing
+            assert await log.after(0) == WORDS[: log.count]
+            assert len(blocking(local).events("run", ME).events) >= log.count
+        await log.flush()
+        assert log.events == WORDS
+        assert isinstance(log.done, Done)
+        assert log.is_complete
+        assert blocking(local).events("run", ME).events == WORDS
+
+    asyncio.run(live())
+    blocking(local).close()
+
+
+def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
+    """The store may have events, and other processes may show them, before this process knows that it has."""
+
+    async def live() -> None:
+        log = UnstoredLog()
+        log.add(WORDS)
+        assert (log.count, log.state.count) == (0, len(WORDS))
+        reader = RunHandle(info(), ME, log).reader(after=3)
+        reading = asyncio.get_running_loop().create_task(reader.next())
+        await turns_of_the_loop(3)
+        assert not reading.done()
+        await log.flush()
+        assert await reading == WORDS[3:]
+
+    asyncio.run(live())
+
+
+def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:
+    log, paused = UnstoredLog(), Paused(envelope())
+    stored = RunState().push_all([*WORDS[:2], paused, *WORDS[2:-1]])
+    log.resume(Lease("run", 2), stored, None)
+    assert (log.count, log.state, log.stored) == (len(WORDS), stored, len(WORDS))
+    assert (log.state.documents, log.state.paused_at) == (1, 3)
