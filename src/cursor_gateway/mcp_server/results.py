@@ -1,4 +1,4 @@
-"""Show a response as the result of a tool, as text for a model and as structured content; and report what the agent does."""
+"""Show a response as the result of a tool, as text and as structured content; and report what the agent does."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
