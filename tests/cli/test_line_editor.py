@@ -3,7 +3,7 @@
 import pytest
 from prompt_toolkit.document import Document
 
-from cursor_gateway.cli.line_editor import completed_word, fitting
+from cursor_gateway.cli.terminal.line_editor import completed_word, fitting
 
 
 @pytest.mark.parametrize(

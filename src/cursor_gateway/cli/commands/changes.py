@@ -8,8 +8,7 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.assembly.local_client import AnyClient
-from cursor_gateway.cli.conversation_names import find
+from cursor_gateway.cli.assembly.local_client import AnyClient, find
 from cursor_gateway.cli.output import Trouble, aside, write_bytes, write_json
 from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest
 from cursor_gateway.render.visible import visible, visible_line

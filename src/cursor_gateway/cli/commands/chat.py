@@ -12,16 +12,12 @@ from typing import TYPE_CHECKING, get_args
 import click
 from msgspec import Struct
 
-from cursor_gateway.cli.assembly.local_client import AnyClient
-from cursor_gateway.cli.assembly.remote import Place, Remote, direct_option, open_gateway, reported, url_option
+from cursor_gateway.cli.assembly.local_client import LAST, AnyClient, find, first, id_of, or_none, sure_id
+from cursor_gateway.cli.assembly.remote import GatewayChoice, Remote, direct_option, open_gateway, reported, url_option
 from cursor_gateway.cli.configuration import config
-from cursor_gateway.cli.conversation_names import LAST, find, first, id_of, or_none, sure_id
-from cursor_gateway.cli.end_signals import EndSignals
-from cursor_gateway.cli.forms import Form
-from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, valid_text
-from cursor_gateway.cli.path_completion import complete_folder
-from cursor_gateway.cli.presenting import Batches, Follow, present
+from cursor_gateway.cli.output import FailedRun, Trouble, aside, complete_folder, valid_text
+from cursor_gateway.cli.terminal.interview import SendAnswer, can_be_asked
+from cursor_gateway.cli.terminal.presenting import Batches, ChatForm, EndSignals, Follow, present
 from cursor_gateway.model.documents import MODES, Mode
 from cursor_gateway.model.history import ConversationEntry
 from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
@@ -87,13 +83,13 @@ def chat(
     include: tuple[Include, ...],
     url: str | None,
     direct: bool,
-    form: Form | None,
+    form: ChatForm | None,
 ) -> int:
     """Send a prompt to the agent, through a running gateway or directly.
 
     Piped input is appended to the prompt.
     """
-    place = Place(config, url, direct)
+    place = GatewayChoice(config, url, direct)
     if conversation and continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
     settings, signals = place.settings, EndSignals()
@@ -119,8 +115,8 @@ class ChatCommand(Struct, frozen=True):
     conversation: str | None
     continues: bool  # the newest conversation
     workspace: str | None
-    form: Form
-    place: Place
+    form: ChatForm
+    place: GatewayChoice
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
@@ -177,7 +173,7 @@ async def _ended_by_signals(talk: Coroutine[None, None, int], signals: EndSignal
 
 
 async def _converse(
-    place: Place,
+    place: GatewayChoice,
     model: str | None,
     mode: Mode | None,
     workspace: str | None,
@@ -186,7 +182,7 @@ async def _converse(
     include: tuple[Include, ...],
     signals: EndSignals,
 ) -> int:
-    from cursor_gateway.cli.session import SessionOptions, converse
+    from cursor_gateway.cli.terminal.session import SessionOptions, converse
 
     folder = _folder(workspace or ".")
     if not folder.is_dir():
@@ -252,7 +248,7 @@ async def _ask(
     is_folder_named: bool,
     is_stored: bool = True,
 ) -> int:
-    from cursor_gateway.cli.gateway_runs import GatewayRuns
+    from cursor_gateway.cli.terminal.presenting import GatewayRuns
 
     options: ChatOptions = {**command.options, "conversation_id": id, "workspace": workspace}
     runs = GatewayRuns(remote)
@@ -279,7 +275,7 @@ async def _conversation(command: ChatCommand, client: AnyClient, here: Path) -> 
 
 
 async def _presented(
-    command: ChatCommand, events: Batches, answer: Answer, follow: Follow, *, is_stored: bool = True
+    command: ChatCommand, events: Batches, answer: SendAnswer, follow: Follow, *, is_stored: bool = True
 ) -> int:
     """The exit status. Says how to continue the conversation."""
     done = await present(events, command.form, answer, follow, is_interactive=command.options.get("may_ask", False))
@@ -292,7 +288,7 @@ async def _presented(
             aside(f'Continue with: cursor-gateway chat{where} --conversation {id} "…"')
         return 0 if done.failure is None else 1  # which was shown
     if done.failure is not None:
-        raise RunFailed(f"the run failed: {done.failure.message}")
+        raise FailedRun(f"the run failed: {done.failure.message}")
     return 0
 
 

@@ -12,9 +12,8 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.assembly.local_client import AnyClient, open_client
-from cursor_gateway.cli.assembly.remote import Place, passed_on, place_options
-from cursor_gateway.cli.conversation_names import find, newest, or_none
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, newest, open_client, or_none
+from cursor_gateway.cli.assembly.remote import GatewayChoice, passed_on, place_options
 from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
 from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import DocumentEnded, Done
@@ -75,7 +74,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_limit
 @_json
 @click.pass_context
-def conversations(context: click.Context, place: Place, limit: int, as_json: bool) -> int:
+def conversations(context: click.Context, place: GatewayChoice, limit: int, as_json: bool) -> int:
     """List conversations, newest first, from a running gateway or from this machine's history."""
     if passed_on(context):
         return 0
@@ -94,7 +93,7 @@ def conversations(context: click.Context, place: Place, limit: int, as_json: boo
 @where
 @_limit
 @_json
-def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> int:
+def search(words: tuple[str, ...], place: GatewayChoice, limit: int, as_json: bool) -> int:
     """Find conversations that contain all WORDS; the last word may be a prefix.
 
     Searches prompts, answers, code, commands and file names.
@@ -116,9 +115,9 @@ def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> i
 @click.argument("id")
 @where
 @_json
-def show(id: str, place: Place, as_json: bool) -> int:
+def show(id: str, place: GatewayChoice, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     if as_json:
@@ -141,7 +140,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @output_option
 @raw_option
 @where
-def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
+def export(id: str, form: _Form | None, output: str | None, raw: bool, place: GatewayChoice) -> int:
     """Export a conversation."""
     conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     written = written_conversation(
@@ -213,7 +212,7 @@ def changes(
     commits: bool,
     message: str | None,
     yes: bool,
-    place: Place,
+    place: GatewayChoice,
     as_json: bool,
 ) -> int:
     """List the files that changed in a conversation, as edits, commands and people changed them; restore, keep or
@@ -246,7 +245,7 @@ def changes(
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @where
-def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
+def delete(ids: tuple[str, ...], yes: bool, place: GatewayChoice) -> int:
     """Delete conversations, including the agent's copies on this machine.
 
     Not deleted: files that the agent has changed in its
@@ -258,7 +257,7 @@ def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
 # --- the history ------------------------------------------------------------------------------------
 
 
-def with_history(place: Place, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
+def with_history(place: GatewayChoice, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
     async def used() -> _Result:
         async with open_client(place) as (client, location):
             aside(location)
@@ -308,7 +307,7 @@ def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_jso
     if as_json:
         write_json(msgspec.json.encode(found))
     elif sys.stdout.isatty():
-        from cursor_gateway.cli.terminals import terminal
+        from cursor_gateway.cli.output import terminal
 
         console = terminal()
         console.print(table_of(found, words, console.width, datetime.now().astimezone()))

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import UNSET, Struct, UnsetType
 
-from cursor_gateway.cli import clipboard
+from cursor_gateway.cli.assembly.local_client import id_of, sure_id
 from cursor_gateway.cli.assembly.own_gateway import gateway_in
-from cursor_gateway.cli.assembly.remote import Place, Remote
-from cursor_gateway.cli.attachments import images_in
+from cursor_gateway.cli.assembly.remote import GatewayChoice, Remote
 from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
-from cursor_gateway.cli.end_signals import EndSignals
-from cursor_gateway.cli.gateway_runs import GatewayRuns
-from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
-from cursor_gateway.cli.presenting import present
-from cursor_gateway.cli.prompt_history import PromptHistory
-from cursor_gateway.cli.shell_command import run_shown
-from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestions
+from cursor_gateway.cli.terminal import images
+from cursor_gateway.cli.terminal.images import images_in
+from cursor_gateway.cli.terminal.line_editor import LineEditor, PromptHistory, Suggestion
+from cursor_gateway.cli.terminal.presenting import EndSignals, GatewayRuns, present
+from cursor_gateway.cli.terminal.programs import run_shown
+from cursor_gateway.cli.terminal.slash_commands import COMMANDS, find_command, suggestions
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.documents import MODES, Mode, Usage
@@ -47,7 +44,7 @@ _WINDOW = re.compile(r"(?<![\w.])(\d+)([km])\b", re.IGNORECASE)  # as Cursor wri
 
 
 class SessionOptions(Struct, frozen=True, kw_only=True):
-    place: Place
+    place: GatewayChoice
     folder: str
     conversation: str | None = None  # the one to continue, or `last`
     model: str | None = None
@@ -62,13 +59,13 @@ async def converse(options: SessionOptions, signals: EndSignals) -> int:
     async with gateway_in(settings, place.url, options.folder, "this conversation", direct=place.direct) as remote:
         session = TerminalSession(remote, settings, options, signals)
         if options.conversation is not None:
-            await session.resume(await id_of(RemoteHistory(remote), options.conversation))
+            await session.resume(await id_of(remote.client, options.conversation))
         return await session.run()
 
 
 class TerminalSession:
     def __init__(self, remote: Remote, settings: Settings, options: SessionOptions, signals: EndSignals) -> None:
-        self.remote, self.client, self.history = remote, remote.client, RemoteHistory(remote)
+        self.remote, self.client = remote, remote.client
         # A gateway elsewhere has its own folders.
         self.workspace = options.folder if remote.works_in(options.folder) else ""
         self.model, self.mode = options.model, options.mode
@@ -115,9 +112,9 @@ class TerminalSession:
     async def resume(self, id: str) -> None:
         """Shows the end of it."""
         from cursor_gateway.cli.commands.conversations import show_conversation, whole_conversation
-        from cursor_gateway.cli.terminals import terminal
+        from cursor_gateway.cli.output import terminal
 
-        whole = await whole_conversation(self.history, id)
+        whole = await whole_conversation(self.client, id)
         self.start_anew()
         self.conversation_id, self.workspace = whole.id, whole.workspace
         for run in whole.runs:
@@ -178,7 +175,7 @@ class TerminalSession:
         """With `!!`, the command has the terminal for itself, and the agent is not told."""
         folder = self.workspace if self.remote.is_own and os.path.isdir(self.workspace) else os.curdir
         if command.startswith("!"):
-            from cursor_gateway.cli.foreground import run_in_foreground
+            from cursor_gateway.cli.terminal.programs import run_in_foreground
 
             shell = os.environ.get("SHELL") or "/bin/sh"
             await run_in_foreground([shell, "-c", command[1:].strip()], os.environ, folder)
@@ -238,7 +235,7 @@ class TerminalSession:
         self.mode = MODES[(MODES.index(self.mode or self._settings.mode) + 1) % len(MODES)]
 
     def paste_image(self) -> str:
-        data = clipboard.image()
+        data = images.image()
         if data is None:
             return ""
         name = f"[image {len(self._pasted) + 1}]"
