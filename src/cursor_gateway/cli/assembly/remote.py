@@ -67,6 +67,11 @@ class GatewayChoice(Struct, frozen=True):
         """Raises `SettingsError`."""
         return configuration(self.config).settings
 
+    @property
+    def flags(self) -> str:
+        """With which another command finds it again."""
+        return f" --url {self.url}" if self.url else " --direct" if self.direct else ""
+
 
 def place_options(
     direct_option: Callable[[Callable[..., int]], Callable[..., int]],

@@ -1,14 +1,19 @@
 """Start a run at a gateway, show it as it goes, and let the user answer the agent's questions."""
 
 import asyncio
+import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from cursor_gateway.cli.assembly.remote import Remote
+from msgspec import Struct
+
+from cursor_gateway.cli.assembly.local_client import LAST
+from cursor_gateway.cli.assembly.remote import GatewayChoice, Remote
 from cursor_gateway.cli.output import Trouble, aside, unechoed, write_json, write_text
-from cursor_gateway.cli.terminal.interview import Interview, SendAnswer
+from cursor_gateway.cli.terminal.interview import Interview, SendAnswer, can_be_asked
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.dialects.documents.request import AnswerRequest
 from cursor_gateway.errors import RequestError
@@ -20,7 +25,8 @@ from cursor_gateway.model.document_events import (
     Done,
     Paused,
 )
-from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, fenced
+from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Mode, fenced
+from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.stages.run_state import Transcript
 
 if TYPE_CHECKING:
@@ -54,10 +60,61 @@ class EndSignals:
                 asyncio.get_running_loop().add_signal_handler(number, end, number)
 
 
-# --- the answer on standard output, in the format that was asked for ---------------------------------
-
+# --- what is asked for ------------------------------------------------------------------------------------
 
 ChatForm: TypeAlias = Literal["view", "json", "text"]
+
+
+class ChatCommand(Struct, frozen=True, kw_only=True):
+    """The options of `cursor-gateway chat`."""
+
+    place: GatewayChoice
+    workspace: str | None = None
+    conversation: str | None = None  # the one to continue, or `last`
+    continues: bool = False  # the newest
+    model: str | None = None
+    mode: Mode | None = None
+    fences: Fences | None = None
+    include: tuple[Include, ...] = ()
+    form: ChatForm | None = None
+
+    @property
+    def is_interactive(self) -> bool:
+        return self.form is None and can_be_asked()
+
+    @property
+    def continued(self) -> str | None:
+        return LAST if self.continues else self.conversation
+
+    @property
+    def options(self) -> "ChatOptions":
+        """Of each prompt."""
+        return {
+            "model": self.model,
+            "mode": self.mode,
+            "fences": self.fences or ("inline" if self.form == "text" else None),  # as text, code stays where it was
+            "include": self.include,
+            "may_ask": self.is_interactive,
+            "source": INTERACTIVE if self.is_interactive else None,
+        }
+
+    @property
+    def folder(self) -> Path:
+        """Raises `Trouble`."""
+        try:
+            return Path(os.path.expanduser(self.workspace or ".")).absolute()
+        except OSError:
+            raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None
+
+    @property
+    def existing_folder(self) -> Path:
+        """Raises `Trouble`."""
+        if not self.folder.is_dir():
+            raise Trouble(f"the folder {self.workspace!r} does not exist; name one that does.")
+        return self.folder
+
+
+# --- the answer on standard output, in the format that was asked for ---------------------------------
 
 
 @contextmanager
