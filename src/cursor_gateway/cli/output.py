@@ -151,3 +151,27 @@ def unechoed() -> Iterator[None]:
     finally:
         with suppress(termios.error):  # its window may have been closed
             termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+# --- the version of this program, with the commit that it was built from -----------------------------
+
+
+_SHORT = 12  # characters of a commit, as people write it
+
+
+def full_version() -> str:
+    from importlib.metadata import version  # it is slow to load, and most commands do not need it
+
+    commit = _commit()
+    return f"{version('cursor-gateway')} ({commit})" if commit else version("cursor-gateway")
+
+
+def _commit() -> str:
+    """`hatch_build.py` writes the file. It is missing where the program runs from a checkout."""
+    from importlib import resources
+
+    try:
+        commit, *state = resources.files("cursor_gateway").joinpath("commit.txt").read_text().split()
+    except FileNotFoundError:
+        return ""
+    return " ".join((commit[:_SHORT], *state))
