@@ -19,7 +19,7 @@ import httpx2
 from benchmarks.found import Found, Part
 from benchmarks.processes import children
 from benchmarks.report import report
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.gateways import RunningGateway, running_gateway
 
 ROUNDS = 15

@@ -21,7 +21,7 @@ from chaos.table import fault
 from chaos.talking import Json, chat, client, connected, growing, is_whole, request, standin, text_of
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import LONGEST_LINE
-from cursor_gateway.sources.process_groups import snapshot, start_of
+from cursor_gateway.sources.processes import snapshot, start_of
 from tests.agent.install import install
 from tests.gateways import RunningGateway, running_gateway
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from tests.server.conftest import eventually
 
 pytestmark = pytest.mark.slow  # tests of a tool

@@ -121,3 +121,13 @@ def test_an_empty_key_is_never_valid(stored: dict[str, str]) -> None:
     ring = KeyRing({"other": hash_key("")})
     ring.replace_stored(stored, has_any=True)
     assert ring.owner_of("") is None
+
+
+def test_who_has_no_key_any_more_owns_nothing() -> None:
+    assert KeyRing({}).has_owner("local")
+    assert not KeyRing({}).has_owner("alice")
+    ring = KeyRing({"alice": hash_key("cgw_a")}, has_database=True)
+    ring.replace_stored({hash_key("cgw_b"): "bob"}, has_any=True)
+    assert [ring.has_owner(name) for name in ("alice", "bob", "local")] == [True, True, False]
+    ring.replace_stored({}, has_any=True)
+    assert not ring.has_owner("bob")

@@ -96,6 +96,11 @@ def test_a_key_is_always_required_and_those_of_the_settings_are_valid(tmp_path: 
     key = new_key()
     assert device_keys(tmp_path).are_required
     assert device_keys(tmp_path, ada=hash_key(key)).owner_of(key) == "ada"
+    assert [device_keys(tmp_path, ada=hash_key(key)).has_owner(name) for name in ("local", "ada", "bob")] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_the_file_has_no_key_and_is_for_its_user_only(tmp_path: Path) -> None:

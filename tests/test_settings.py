@@ -10,7 +10,7 @@ import pytest
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
-from cursor_gateway.settings import Loaded, Settings, check_exposed, every_setting, is_loopback, load, subset
+from cursor_gateway.settings import _ADVANCED, Loaded, Settings, check_exposed, every_setting, is_loopback, load, subset
 from cursor_gateway.sources.acp.pool import PoolOptions
 
 HASH = hash_key("cgw_one")
@@ -308,6 +308,13 @@ def test_every_setting_has_a_group_a_meaning_and_names() -> None:
         assert re.fullmatch(r"[A-Z].*\.", setting.meaning)
         assert setting.variable == f"CURSOR_GATEWAY_{setting.name.upper()}"
         assert setting.takes
+
+
+def test_settings_that_few_need_are_listed_apart() -> None:
+
+    usual = {setting.name for setting in every_setting() if not setting.is_advanced}
+    assert usual | _ADVANCED == {setting.name for setting in every_setting()}
+    assert {"host", "port", "api_keys", "workspace_roots", "allow", "force", "max_runs", "store"} <= usual
 
 
 def test_tables_and_lists_have_words_for_what_they_take() -> None:

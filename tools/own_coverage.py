@@ -35,7 +35,7 @@ PURE = [
     "stages/*.py",
     "prompting/*.py",
     "dialects/**/*.py",
-    *(f"runs/{name}.py" for name in ("machine", "open_calls")),
+    *(f"runs/{name}.py" for name in ("machine", "calls")),
     *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
@@ -43,12 +43,11 @@ PURE = [
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"
-        for name in ("tools", "native_requests", "command", "records", "failures", "outcomes", "permissions")
+        for name in ("ask_user", "tools", "native_requests", "command", "records", "failures", "permissions")
     ),
-    *(f"sources/cursor/{name}.py" for name in ("ask_user", "gated_calls", "hook_rules", "rules", "shell_words")),
     *(f"sources/cli/{name}.py" for name in ("reconcile", "decoder")),
-    *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "trailers", "permissions", "models", "messages")),
-    *(f"sources/sdk/{name}.py" for name in ("decoder", "payloads", "failures", "tools", "requests")),
+    *(f"sources/acp/{name}.py" for name in ("decoder", "calls", "models")),
+    *(f"sources/sdk/{name}.py" for name in ("decoder", "failures", "requests")),
 ]
 
 _OF_OTHER_SOURCES = {"acp": "acp_", "sdk": "sdk_"}  # their tests stand beside those of the first

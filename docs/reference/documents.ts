@@ -444,7 +444,7 @@ export interface ThinkingDocument {
 export interface ThinkingMetadata {
   /** The format of the content. */
   format: "markdown" | "plain";
-  /** How long the agent thought; omitted if unknown. */
+  /** Extension: how long the agent thought, if known. */
   duration_ms?: number;
 }
 
@@ -747,7 +747,7 @@ export interface DoneEvent {
 
 /** A ChatResponse without its documents: what `done` carries. */
 export interface DonePayload {
-  /** The id of the answer. */
+  /** The id of this answer, `chat_…`. */
   id: string;
   /** The conversation it belongs to, `conv_…`. */
   conversationId: string;

@@ -44,7 +44,7 @@ from cursor_gateway.prompting.structured import (
 from cursor_gateway.sources.cursor.native_requests import translate
 from cursor_gateway.sources.cursor.records import read_arguments
 from cursor_gateway.sources.cursor.tools import read_call, read_named
-from cursor_gateway.sources.sdk.tools import content_of, definitions
+from cursor_gateway.sources.sdk.requests import content_of, definitions
 from fuzz.target import Target, assert_flat, text_of
 from tests.laws.laws import assemble, assert_the_stream_folds_to_the_response, assert_well_formed
 

@@ -18,10 +18,9 @@ from cursor_gateway.model.agent_events import AgentEvent, Outcome
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import DocumentReader
-from cursor_gateway.sources.acp.calls import call_of
+from cursor_gateway.sources.acp.calls import call_of, is_allowed, option_for
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
-from cursor_gateway.sources.acp.messages import Message, error_text, line_of, message_of
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for
+from cursor_gateway.sources.acp.rpc import Message, error_text, line_of, message_of
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.sdk.decoder import SdkDecoder
 from cursor_gateway.stages.run_state import RunState

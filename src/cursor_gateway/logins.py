@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import RequestForbidden, TooManyRequests
-from cursor_gateway.keys import KeyRing, hash_key, new_key
-from cursor_gateway.runs.shares import Rate
+from cursor_gateway.keys import KeyRing, Rate, hash_key, new_key
 
 CODE_SECONDS = 600
 DEVICE_DAYS = 30
@@ -83,6 +82,9 @@ class DeviceKeys(KeyRing):
         if device is not None and self._now_ms() < device.expires_ms:
             return self._owner
         return super().owner_of(key)
+
+    def has_owner(self, owner: str) -> bool:
+        return owner == self._owner or super().has_owner(owner)
 
     def add(self, name: str) -> str:
         """The key of a new device. Raises `OSError`."""

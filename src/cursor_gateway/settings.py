@@ -19,18 +19,15 @@ from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.requests import Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import Fences, NonEmpty, WhenBusy, WhenClientLeaves
 
 T = TypeVar("T", bound=Struct)
 
+
 SourceName: TypeAlias = Literal["auto", "cli", "acp", "sdk", "replay"]
-Permissions: TypeAlias = Literal["deny", "ask"]
-Approvals: TypeAlias = Literal["agent", "hooks"]
-Role: TypeAlias = Literal["all", "front", "runner"]
 LogFormat: TypeAlias = Literal["auto", "human", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error"]
 
-NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 _ALIASES = {"opus": "opus", "sonnet": "sonnet", "haiku": "haiku", "gpt-4o": "gpt", "gpt-4o-mini": "mini"}
 Seconds: TypeAlias = Annotated[float, Meta(gt=0, le=30 * 24 * 3600)]
 Count: TypeAlias = Annotated[int, Meta(ge=1)]
@@ -101,11 +98,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "`WebFetch(example.com)`; with `acp` also `Write(src/**)`.",
     ] = []
     permissions: Annotated[
-        Permissions,
+        Literal["deny", "ask"],
         "What happens if no rule allows a command: `ask` lets callers allow it, for themselves only; `deny` does not.",
     ] = "ask"
     approvals: Annotated[
-        Approvals,
+        Literal["agent", "hooks"],
         "How the CLI decides about commands and MCP tools: `agent` uses the agent's own rules and does not wait for "
         "you; `hooks` asks the gateway before each call, and waits. `hooks` needs a version of the agent that passes "
         "`cursor-gateway verify --source cli`.",
@@ -216,6 +213,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "The PostgreSQL database of the history, as `postgresql://user@host/database`; if empty, a file in the data "
         "directory.",
     ] = ""
+    public_links: Annotated[
+        bool,
+        "Let callers create read-only links to their conversations, which work without an API key until they are "
+        "revoked.",
+    ] = False
     snapshots: Annotated[
         bool, "Keep the contents of files that change in a conversation, so that they can be restored exactly."
     ] = True
@@ -238,7 +240,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     log_format: Annotated[LogFormat, "Readable text or JSON; `auto` is text on a terminal, otherwise JSON."] = "auto"
     # --- several gateways on one database
     role: Annotated[
-        Role,
+        Literal["all", "front", "runner"],
         "What this process does for a cluster on one database (`store`): serve clients (`front`), run agents "
         "(`runner`), or both.",
     ] = "all"
@@ -287,6 +289,16 @@ FILE_VARIABLE = f"{PREFIX}CONFIG"  # where the file is
 _NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whether tests may use the real agent
 _SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})  # headers carry tokens, a URL a password
 
+# Whose defaults are right for nearly everybody.
+_ADVANCED_NAMES = """
+agent_environment agent_headers model_aliases sdk_settings sdk_bridge max_agents spare_agents spare_seconds
+messages_actions max_waiting_per_key queue_seconds max_body_bytes max_images max_output_bytes head_seconds
+body_seconds first_event_seconds idle_seconds grace_seconds hold_seconds keep_alive_seconds drain_notice_seconds
+reconnect_seconds progress_seconds account_error_seconds models_seconds runtime_dir record_prompts replay_speed
+beat_seconds lease_seconds database_seconds
+"""
+_ADVANCED = frozenset(_ADVANCED_NAMES.split())
+
 _GROUPS = {  # by the first setting of each
     "host": "Network and access",
     "source": "Agent",
@@ -297,13 +309,13 @@ _GROUPS = {  # by the first setting of each
     "url": "Command line",
 }
 
-Kind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
+SettingKind: TypeAlias = StrType | IntType | FloatType | BoolType | LiteralType | ListType | DictType
 
 
 class Setting(Struct, frozen=True, kw_only=True):
     name: str
     group: str
-    kind: Kind
+    kind: SettingKind
     default: object
     meaning: str
     type: Any
@@ -315,6 +327,10 @@ class Setting(Struct, frozen=True, kw_only=True):
     @property
     def flag(self) -> str:
         return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_advanced(self) -> bool:
+        return self.name in _ADVANCED
 
     @property
     def takes(self) -> str:
@@ -334,7 +350,7 @@ def every_setting() -> tuple[Setting, ...]:
     found, group, defaults = [], "", Settings()
     for field in msgspec.structs.fields(Settings):
         name, kind, group = field.name, msgspec.inspect.type_info(field.type), _GROUPS.get(field.name, group)
-        assert isinstance(kind, Kind)
+        assert isinstance(kind, SettingKind)
         meaning = field.type.__metadata__[-1]
         default = getattr(defaults, name)
         found.append(Setting(name=name, group=group, kind=kind, default=default, meaning=meaning, type=field.type))
@@ -408,7 +424,7 @@ def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object
     return read
 
 
-def _given(kind: Kind, layer: _Layer, value: object) -> object:
+def _given(kind: SettingKind, layer: _Layer, value: object) -> object:
     if layer == "file":
         return value
     if isinstance(value, str):
@@ -470,7 +486,7 @@ def _check_keys(keys: Mapping[str, str], origin: str) -> None:
 _TRUTH = {"true": True, "1": True, "yes": True, "on": True, "false": False, "0": False, "no": False, "off": False}
 
 
-def _from_text(kind: Kind, text: str) -> object:
+def _from_text(kind: SettingKind, text: str) -> object:
     """Raises `KeyError` or `ValueError` for what cannot be read."""
     match kind:
         case StrType():
@@ -511,7 +527,7 @@ def _pairs(items: Iterable[str]) -> dict[str, str]:
     return read
 
 
-def _takes(kind: Kind) -> str:
+def _takes(kind: SettingKind) -> str:
     match kind:
         case StrType(min_length=least):
             return "a non-empty string" if least else "a string"
@@ -529,7 +545,7 @@ def _takes(kind: Kind) -> str:
             return "a table of strings"
 
 
-def _takes_text(kind: Kind) -> str:
+def _takes_text(kind: SettingKind) -> str:
     if isinstance(kind, ListType):
         return "texts separated by commas, without quotes, or a JSON list of texts"
     if isinstance(kind, DictType):

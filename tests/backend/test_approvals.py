@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import snapshot, start_of
+from cursor_gateway.sources.processes import snapshot, start_of
 from tests.backend.conftest import client_of, program, runtime_gateway
 from tests.backend.server import Backend
 from tests.backend.test_permissions import SERVER, shell

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from tests.agent.troubles import ORPHANS
 from tests.backend.conftest import client_of, program, runtime_gateway
 from tests.backend.server import Backend

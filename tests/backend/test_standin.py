@@ -19,11 +19,11 @@ from cursor_gateway.model.agent_events import AgentEvent, Plan, Question, merge_
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.sdk import source as sdk_source
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
-from cursor_gateway.sources.sdk.payloads import plain
+from cursor_gateway.sources.sdk.decoder import plain
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 from tests.agent.bridge_install import install_bridge
 from tests.backend.conftest import PASSED_ON, program
@@ -193,7 +193,7 @@ class Player:
         with monkeypatch.context() as patched:
             patched.setattr(sdk_source, "plain", noted)
             called = [step["call"] for step in steps if "call" in step]
-            offers = Offered(server="caller", url="", runner=Weather()) if "get_weather" in called else None
+            offers = OfferedTools(server="caller", url="", runner=Weather()) if "get_weather" in called else None
             asks = name in DECISIONS or "ask_user" in called
             person = Somebody(DECISIONS.get(name)) if asks else None
             turn = Turn(

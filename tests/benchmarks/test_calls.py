@@ -19,7 +19,7 @@ from cursor_gateway.server.app import build_app
 from cursor_gateway.server.logs import RunLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
-from cursor_gateway.sources import descendants
+from cursor_gateway.sources import processes
 from tests import run_law
 
 RUNS = 30  # at most: it ends with the first that takes few enough
@@ -109,7 +109,7 @@ def test_a_short_run_takes_few_calls(
     most_c: int,
 ) -> None:
     """The least of some runs: the first one loads modules, and a slow machine reads the output in more pieces."""
-    monkeypatch.setattr(descendants, "adopted", list)  # `serve` adopts orphans, so it knows that there are none
+    monkeypatch.setattr(processes, "adopted", list)  # `serve` adopts orphans, so it knows that there are none
     with run_law.suspended():
         found = uvloop.run(counted(programs, tmp_path, request(path, body), end, most_python, most_c))
     assert min(calls.python for calls in found) <= most_python

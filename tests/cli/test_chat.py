@@ -26,7 +26,7 @@ from cursor_gateway.keys import hash_key
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
-from cursor_gateway.sources.process_groups import members, start_of
+from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started

@@ -51,7 +51,7 @@ from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEn
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.export import WholeConversation, as_json, as_markdown, as_text, whole
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install
 from tests.agent.records import records

@@ -43,7 +43,7 @@ from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.settings import Settings, SourceName
 from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import Program
-from cursor_gateway.sources.process_groups import members, start_of
+from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
 from tests.gateways import running_gateway

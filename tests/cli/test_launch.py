@@ -16,7 +16,7 @@ import pytest
 
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.keys import hash_key, new_key
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.agent.install import install
 from tests.cli import fake_client
 from tests.cli.processes import TIMEOUT, arguments_of, finished, finished_process, read_until

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.agent.records import records
 from tests.clients.programs import Drivers, Project, project_in
 from tests.gateways import RunningGateway, running_gateway

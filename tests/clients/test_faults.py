@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.clients.faulty_proxy import Fault, FaultyProxy, faulty_proxy
 from tests.clients.programs import Json, Project, ask_launched, call, program, say
 from tests.clients.test_launch import SHELLS, Shell

@@ -11,7 +11,7 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.agent.install import install
 from tests.clients.programs import Json, Project, call, on_path, program, say
 from tests.server.conftest import eventually, unique

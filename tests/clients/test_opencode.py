@@ -2,7 +2,7 @@
 
 import json
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.clients.programs import Json, Project, call, command_of, program, say, ten_calls
 from tests.gateways import RunningGateway
 from tests.server.conftest import eventually, invocations, option, unique

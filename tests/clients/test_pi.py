@@ -2,7 +2,7 @@
 
 import json
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.clients.programs import Json, Project, command_of, ten_calls
 from tests.gateways import RunningGateway
 from tests.server.conftest import eventually, invocations, unique

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.clients.programs import Drivers, Json, Project, at_once, call, program, project_in, say
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import eventually, invocations, standin, unique

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from cursor_gateway.cluster import members as module
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.errors import ConversationBusy
-from cursor_gateway.sources.lost_agents import LostAgents
+from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Figures, Member
 from cursor_gateway.store.health import StoreHealth

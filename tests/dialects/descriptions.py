@@ -1,10 +1,12 @@
 """What the description of every dialect must contain."""
 
+from importlib import import_module
+
 import msgspec
 from jsonschema import Draft202012Validator
 
-from cursor_gateway.dialects.base import Description, Dialect, Sample
-from cursor_gateway.dialects.openapi import Json, shared_schemas
+from cursor_gateway.dialects.base import Dialect
+from cursor_gateway.dialects.openapi import Description, Json, Sample, shared_schemas
 from cursor_gateway.schema import openapi_components
 from tests.dialects.runs import RUN, done, words
 
@@ -13,8 +15,7 @@ SAMPLE = Sample(RUN, [*words("It is a game."), done()])
 
 def described(dialect: Dialect) -> Description:
     """The description, once it has been checked: each route is in it, and each example is valid."""
-    found = dialect.describe(SAMPLE)
-    assert found is not None
+    found: Description = import_module(dialect.description).describe(SAMPLE)
     routes = {f"POST {route.path}" for route in dialect.routes}
     routes |= {f"{route.method} {route.path}" for route in dialect.computed}
     if dialect.answers is not None:

@@ -7,8 +7,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
-    AnswerId,
-    ComputedRoute,
     Dialect,
     Encoder,
     ReplyStart,
@@ -16,9 +14,11 @@ from cursor_gateway.dialects.base import (
     RunView,
     StartRun,
     StoredAnswers,
-    StoredReply,
 )
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import (
+    AnswerId,
+)
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.wire.json_body import read_json
 from tests.dialects.plain import PLAIN, PlainEncoder, PlainReply, PlainWhole
@@ -81,12 +81,12 @@ LOOKED_UP = Dialect(
     routes=[Route("/v1/seen", "seen", read)],
     replays=[],
     errors=PLAIN.errors,
-    computed=[ComputedRoute("POST", "/v1/seen/size", "seen_size", size), ComputedRoute("GET", "/v1/seen", "see", size)],
+    computed=[Route("/v1/seen/size", "seen_size", size), Route("/v1/seen", "see", size, "GET")],
     answers=StoredAnswers(
         path="/v1/seen/{id}",
         items_path="/v1/seen/{id}/request",
         name="seen_again",
-        open=lambda kept, query: StoredReply(Reply(), stream="stream" in query),
+        open=lambda kept, query: (Reply(), "stream" in query),
         items=lambda kept, query: kept + query.get("more", "").encode(),
         deleted=lambda of: f"no {of}".encode(),
     ),

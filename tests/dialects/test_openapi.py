@@ -1,8 +1,8 @@
 """The parts of an OpenAPI document: parameters, replies, errors, and schemas made from types."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.chat.dialect import ChatReply
@@ -12,14 +12,16 @@ from tests.dialects.descriptions import SAMPLE
 
 
 class _Colour(Struct):
-    name: str = "red"
+    """A colour."""
+
+    name: Annotated[str, Meta(description="The name.")] = "red"
 
 
 class Paint(Struct):
     """A paint."""
 
     colour: _Colour
-    litres: int = 1
+    litres: Annotated[int, Meta(description="How much.")] = 1
     note: str | UnsetType = UNSET
 
 
@@ -106,17 +108,25 @@ def test_examples_come_from_the_encoders() -> None:
 def test_the_schema_of_a_request() -> None:
     found = api.read_schemas(
         [Paint],
-        {".name": "The name.", "WallColour": "A colour."},
-        prefix="Wall",
-        exact={"WallPaint": {"minProperties": 2}, "WallPaint.litres": {"enum": [1, 2]}, "WallPaint.note": api.NAME},
+        lambda name: f"Wall{name}",
+        {
+            "WallPaint": {"minProperties": 2},
+            "WallPaint.litres": {"enum": [1, 2]},
+            "WallPaint.note": {**api.NAME, "description": "More."},
+        },
     )
     assert set(found) == {"WallPaint", "WallColour"}
     assert found["WallPaint"]["description"] == "A paint."
     assert found["WallPaint"]["minProperties"] == 2
-    assert found["WallPaint"]["properties"]["litres"] == {"enum": [1, 2], "default": 1}
-    assert found["WallPaint"]["properties"]["note"] == api.NAME
+    assert found["WallPaint"]["properties"]["litres"] == {"enum": [1, 2], "default": 1, "description": "How much."}
+    assert found["WallPaint"]["properties"]["note"] == {**api.NAME, "description": "More."}
     assert found["WallPaint"]["properties"]["colour"] == {**api.ref("WallColour"), "description": "A colour."}
     assert found["WallColour"]["properties"]["name"]["description"] == "The name."
+
+
+def test_what_is_no_longer_referred_to_is_left_out() -> None:
+    assert set(api.read_schemas([Paint], exact={"Paint.colour": api.TEXT})) == {"Paint"}
+    assert set(api.read_schemas([Paint, Paint], exact={"Paint.colour": api.ref("Elsewhere")})) == {"Paint"}
 
 
 def test_a_field_without_a_sentence_has_that_of_its_value() -> None:
@@ -126,27 +136,32 @@ def test_a_field_without_a_sentence_has_that_of_its_value() -> None:
         door: None
         height: int
 
-    found = api.read_schemas([Wall], {"Wall.height": "Its height."})["Wall"]["properties"]
-    assert {name: field["description"] for name, field in found.items()} == {
+    found = api.read_schemas([Wall])["Wall"]["properties"]
+    assert {name: field.get("description") for name, field in found.items()} == {
         "paint": "A paint.",
         "kind": "Always `wall`.",
         "door": "Always null.",
-        "height": "Its height.",
+        "height": None,
     }
 
 
 def test_a_reply_always_has_the_fields_with_defaults() -> None:
-    found = api.written_schemas([Paint], {}, names={"_Colour": "Hue"})
+    found = api.written_schemas([Paint])
     assert found["Paint"]["required"] == ["colour", "litres"]
-    assert "default" not in found["Hue"]["properties"]["name"]
+    assert "default" not in found["Colour"]["properties"]["name"]
 
 
 def test_a_schema_that_no_type_has() -> None:
-    fields: api.Fields = {"a": (api.TEXT, "A."), **api.ignored({"b": "No use.", "c.d": "No use."})}
+    fields: api.Fields = {"a": (api.TEXT, "A."), "b": (api.TEXT, "B.")}
     assert api.record("Pair", "Two.", fields, ["a"])["Pair"]["required"] == ["a"]
     found = api.record("Pair", "Two.", fields)["Pair"]
     assert found["required"] == ["a", "b"]
-    assert found["properties"]["b"]["description"] == "Ignored. No use."
+    api.ignore(found, {"b": "No use.", "c": "No use.", "c.d": "No use."})
+    assert {name: field["description"] for name, field in found["properties"].items()} == {
+        "a": "A.",
+        "b": "Ignored. No use.",
+        "c": "Ignored. No use.",
+    }
     assert api.list_of("Pair")["items"] == api.ref("Pair")
 
 

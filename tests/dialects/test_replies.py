@@ -1,8 +1,13 @@
-"""A stream that goes on after any of its events, also after a pause."""
+"""What replies share; a stream that goes on after any of its events, also after a pause."""
 
-from cursor_gateway.dialects.base import EventEncoder
-from cursor_gateway.dialects.replies import Resumed, numbered
+from cursor_gateway.dialects.base import SSE, ReplyStart, RunView
+from cursor_gateway.dialects.documents.encoder import SseEncoder
+from cursor_gateway.dialects.replies import EventEncoder, JsonReply, Resumed, context_tokens, numbered
 from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.documents import Usage
+from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+from tests.dialects.descriptions import SAMPLE
 from tests.dialects.runs import done, paused, words
 
 
@@ -48,3 +53,22 @@ def test_the_last_frame_of_an_event_has_its_number() -> None:
     assert numbered(b"", 4) == b""
     assert numbered(b"data: a\n\n", 4) == b"id: 4\ndata: a\n\n"
     assert numbered(b"data: a\n\ndata: b\n\n", 4) == b"data: a\n\nid: 4\ndata: b\n\n"
+
+
+def test_a_replys_context_is_that_of_the_prompt_or_of_the_reply_before() -> None:
+    run = RunView(RunInfo(id="chat_1", created="2026-01-01T00:00:00Z", known_tokens=7), 0, "x" * 12)
+    assert context_tokens(run, ReplyStart()) == 7 + estimate_tokens_by_sample("x" * 12)
+    usage = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+    assert context_tokens(run, ReplyStart(3, usage)) == 15
+
+
+def test_an_encoder_takes_several_events_at_once() -> None:
+    encoder = SseEncoder()
+    one_by_one = b"".join(map(encoder.push, SAMPLE.events))
+    assert SseEncoder().push_all(SAMPLE.events) == one_by_one
+    assert encoder.keep_alive() == SSE.keep_alive
+
+
+def test_most_replies_have_no_headers_of_their_own() -> None:
+    run = RunView(RunInfo(id="chat_1", created="2026-01-01T00:00:00Z"), 0, "")
+    assert JsonReply().headers(run) == {}

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.documents.request import (
     answers_of,
     offer_of,
@@ -45,6 +44,7 @@ from cursor_gateway.dialects.responses.shapes import (
 from cursor_gateway.dialects.responses.toolbox import read_tools
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
 from cursor_gateway.model.agent_events import Action, Outcome
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.caller_tools import (
     AutoTool,
     NamedTool,
@@ -71,21 +71,20 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.model.messages import Instructions
 from cursor_gateway.prompting.replies import answers_message, check_answers, plan_message
-from cursor_gateway.sources.acp.calls import call_of, ended, learn
+from cursor_gateway.sources.acp.calls import call_of, ended, is_allowed, learn, option_for
 from cursor_gateway.sources.acp.calls import started as call_started
-from cursor_gateway.sources.acp.messages import error_text, line_of, message_of
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for
+from cursor_gateway.sources.acp.rpc import error_text, line_of, message_of
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
 from cursor_gateway.sources.cursor.failures import failure_of, known_failure, nearest_names, plain, reported_failure
 from cursor_gateway.sources.cursor.models import is_known, parse_models
 from cursor_gateway.sources.cursor.permissions import needed, wrong_rules
 from cursor_gateway.sources.cursor.tools import read_result
+from cursor_gateway.sources.sdk.decoder import plain as plain_update
+from cursor_gateway.sources.sdk.decoder import protocol_arguments, protocol_result
 from cursor_gateway.sources.sdk.failures import Reported, error_of, run_failure
 from cursor_gateway.sources.sdk.failures import failure_of as sdk_failure_of
-from cursor_gateway.sources.sdk.payloads import plain as plain_update
-from cursor_gateway.sources.sdk.payloads import protocol_arguments, protocol_result
 from cursor_gateway.sources.sdk.requests import selection
 from cursor_gateway.stages.caller_runs import LoopGuard
 from cursor_gateway.stages.summary import one_line

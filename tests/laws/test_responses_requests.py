@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cursor_gateway.dialects.base import StartRun
 from cursor_gateway.dialects.responses.dialect import responses_dialect
-from cursor_gateway.dialects.responses.request import Body, KeptRequest
+from cursor_gateway.dialects.responses.request import KeptRequest, ResponsesBody
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.requests import NOT_STORED
 from tests.laws.strategies import examples
@@ -113,7 +113,7 @@ bodies: st.SearchStrategy[dict[str, Any]] = st.builds(
             "metadata": st.dictionaries(st.text(max_size=2), values, max_size=2),
         },
     ),
-    st.dictionaries(st.sampled_from(Body.__struct_fields__), values, max_size=1),
+    st.dictionaries(st.sampled_from(ResponsesBody.__struct_fields__), values, max_size=1),
 )
 headers = st.fixed_dictionaries(
     {}, optional={"originator": st.just("codex_exec"), "x-codex-turn-metadata": values.map(json.dumps)}
@@ -144,7 +144,7 @@ def test_any_body_is_read_or_refused(body: dict[str, Any], sent: dict[str, str])
 @given(bodies, st.sampled_from([route for route in DIALECT.computed if route.method == "POST"]))
 def test_any_body_is_computed_or_refused(body: dict[str, Any], route: Any) -> None:
     try:
-        found = json.loads(route.compute(json.dumps(body).encode(), {}))
+        found = json.loads(route.read(json.dumps(body).encode(), {}))
     except InvalidRequest:
         return
     assert found["object"].startswith("response.")

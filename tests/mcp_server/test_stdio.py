@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from jsonschema import Draft202012Validator
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, finished_process, read_until

@@ -69,6 +69,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
         yield running
 
 
+@pytest.fixture(scope="package")
+def sharing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway]:
+    """With read-only links."""
+    settings = {"public_links": "true", "source": "cli"}
+    with running_gateway(tmp_path_factory.mktemp("sharing"), settings=settings) as running:
+        yield running
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
     return Script(tmp_path, f"script-{uuid4().hex[:8]}")

@@ -182,3 +182,23 @@ def test_the_palette_the_filter_and_what_was_sent(
     page.goto(f"{gateway.url}/#/c/conv_nowhere")
     expect(page.get_by_text("Conversation not found")).to_be_visible()
     assert violations(page, axe) == []
+
+
+@schemes
+def test_a_shared_conversation(
+    contexts: Contexts, sharing: RunningGateway, watch: list[Watch], axe: str, scheme: str
+) -> None:
+    page = _demo(contexts, sharing, scheme)
+    ask_and_wait(page, "standin: text")
+    menu(page).get_by_role("button", name="Share a read-only link").click()
+    page.get_by_role("button", name="Create link").click()
+    link = page.get_by_role("textbox", name="Link")
+    expect(link).to_be_visible()
+    assert violations(page, axe) == []
+    context = contexts(color_scheme=scheme, bypass_csp=True)  # it allows no scripts
+    watch[-1].allow("favicon")
+    reader = opened(context, link.input_value())
+    assert violations(reader, axe) == []
+    page.get_by_role("dialog").get_by_role("link", name="Permissions").click()
+    expect(page.get_by_role("list", name="Read-only links")).to_be_visible()
+    assert violations(page, axe) == []

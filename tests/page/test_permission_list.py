@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
+from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, opened
 from tests.page.test_accessibility import axe, violations  # noqa: F401 -- a fixture
 from tests.page.test_held import holding  # noqa: F401 -- a fixture
@@ -78,6 +79,37 @@ def test_you_are_notified_only_if_you_asked_for_it(contexts: Contexts, holding: 
     page.clock.fast_forward(_NEXT_LOOK_MS)
     eventually(lambda: page.evaluate("window.notes.length") == 2)
     assert page.evaluate("window.notes")[1].startswith("The agent has finished: ")
+
+
+BEHIND = "document.hasFocus = () => false"  # another window has it
+HIDDEN = "Object.defineProperty(document, 'hidden', { get: () => true })"
+
+
+@pytest.mark.parametrize("how", [BEHIND, HIDDEN])
+def test_you_are_notified_after_sleep(
+    contexts: Contexts,
+    holding: RunningGateway,  # noqa: F811
+    watch: list[Watch],
+    how: str,
+) -> None:
+    context = contexts()
+    context.add_init_script(SPY)
+    page, other = context.new_page(), opened(contexts(), holding.url)
+    page.clock.install()
+    page.goto(holding.url)
+    ask_and_wait(page, "Hello")
+    page.get_by_role("button", name="Notify me when the agent needs me").click()
+    page.evaluate(how)
+    watch[0].allow("Failed to load resource|net::")
+    context.set_offline(True)
+    prompt, _ = counter(holding.workspace)
+    ask(other, prompt)
+    expect_state(other, "waiting")
+    page.clock.fast_forward(3_600_000)
+    assert page.evaluate("window.notes") == []
+    context.set_offline(False)
+    page.clock.fast_forward(_NEXT_LOOK_MS)
+    eventually(lambda: page.evaluate("window.notes.length") == 1)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -6,6 +6,8 @@ import sys
 
 import msgspec
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 from msgspec import UNSET
 
 from cursor_gateway.model.documents import (
@@ -34,7 +36,9 @@ from cursor_gateway.model.documents import (
     make_document,
 )
 from cursor_gateway.render.html import render_answer, render_document
-from cursor_gateway.render.html.code import highlighted
+from cursor_gateway.render.html.code import change, highlighted
+from cursor_gateway.stages.diffs import line_diff
+from cursor_gateway.stages.hunks import hunks_between
 from tests.render.test_html_safety import text_of
 
 
@@ -584,3 +588,16 @@ def test_output_has_the_colours_that_it_sets(output: str, shown: str) -> None:
 def test_long_output_shows_its_end_and_how_much_there_is() -> None:
     assert "Show all 16 lines" in command_html("\n".join("x" * 16))
     assert "Show all" not in command_html("\n".join("x" * 15))
+
+
+_TEXTS = st.lists(st.sampled_from(["", "a", "b"]), max_size=6).map(lambda lines: "".join(f"{line}\n" for line in lines))
+
+
+@given(_TEXTS, _TEXTS)
+def test_a_card_counts_the_lines_that_the_list_of_changes_counts(before: str, after: str) -> None:
+    diff = line_diff(before, after)
+    assume(before != after and not (diff.new_string == "" and after))  # which may be a blank line, or none
+    shown = change(diff, "")
+    hunks = hunks_between(before.splitlines(), after.splitlines())
+    counted = sum(hunk.added for hunk in hunks), sum(hunk.removed for hunk in hunks)
+    assert (shown.added, shown.removed) == counted

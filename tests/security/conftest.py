@@ -34,6 +34,7 @@ def keyed_gateway(keyed_home: Path) -> Iterator[RunningGateway]:
         "host": "0.0.0.0",
         "api_keys": f"alice={hash_key(ALICE)},bob={hash_key(BOB)}",
         "log_level": "debug",
+        "public_links": "true",
         "record_dir": str(keyed_home / "recordings"),
         "data_dir": str(keyed_home / "new" / "data"),
     }

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from cursor_gateway.keys import hash_key
-from cursor_gateway.sources.descendants import AGENT
+from cursor_gateway.sources.processes import AGENT
 from tests.cli.processes import finished
 from tests.gateways import RunningGateway, running_gateway
 from tests.security.conftest import ALICE, BOB, CURSOR_KEY, OPERATORS, with_key

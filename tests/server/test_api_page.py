@@ -191,7 +191,7 @@ def test_no_text_becomes_a_part_of_the_page(document: Json) -> None:
     poison["tags"][0]["name"] = EVIL
     poison["paths"]["/v1/chat"]["post"]["tags"] = [EVIL]
     poison["components"]["schemas"][f"Evil{EVIL}"] = {"description": "", "enum": [EVIL], "properties": {}}
-    poison["components"]["schemas"]["Model"]["properties"][EVIL] = {"$ref": f"#/components/schemas/{EVIL}"}
+    poison["components"]["schemas"]["ListedModel"]["properties"][EVIL] = {"$ref": f"#/components/schemas/{EVIL}"}
     page = api_page(poison, f"http://x/{EVIL}")
     harmless(page)
     assert "<script" not in page

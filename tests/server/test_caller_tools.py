@@ -16,7 +16,7 @@ from openai.types.chat import ChatCompletionMessageFunctionToolCall
 
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.messages import read_image
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import read_stream, validate_completion
 from tests.server.conftest import (

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.sources.descendants import AGENT
+from cursor_gateway.sources.processes import AGENT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
     Dialect,

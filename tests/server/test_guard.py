@@ -20,9 +20,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import KeyRing, hash_key, new_key
+from cursor_gateway.server.app import Routes
 from cursor_gateway.server.guard import Guard
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
-from cursor_gateway.server.routes import Routes
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import OWNER
 
@@ -464,9 +465,19 @@ def test_no_key_is_nobodys_even_where_its_hash_is_configured() -> None:
 
 
 def test_only_what_tells_nothing_needs_no_key() -> None:
-    for path in ("/health", "/openapi.json", "/docs", "/docs.css", "/"):
+    for path in ("/health", "/openapi.json", "/docs", "/docs.css", "/", "/page/page.js", "/shared/token"):
         assert ask(HOST, path=path, settings=KEYED).owner == "local"
-    for path in ("/metrics", "/v1/models", "/v1/chat", "/health/", "/docs/..", "//", "/docs/../v1/models", "/nowhere"):
+    for path in (
+        "/metrics",
+        "/v1/models",
+        "/v1/chat",
+        "/health/",
+        "/docs/..",
+        "//",
+        "/docs/../v1/models",
+        "/nowhere",
+        "/shared",
+    ):
         assert_refused(ask(HOST, path=path, settings=KEYED), 401, "invalid_api_key")
 
 
@@ -605,3 +616,11 @@ def test_while_the_keys_of_the_database_are_unknown_a_client_is_told_to_retry() 
     assert ask(host, ("x-api-key", "b"), keys=ring).status == 503
     ring.replace_stored({}, has_any=False)
     assert ask(host, ("x-api-key", "b"), keys=ring).status == 401
+
+
+def test_a_fault_names_no_token_of_a_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[str] = []
+    monkeypatch.setattr(StructuredLog, "error", lambda *_, **fields: logged.append(fields["path"]))
+    for path in ("/shared/secret-token", "/v1/models"):
+        assert ask(HOST, path=path, app=failing).status == 500
+    assert logged == ["/shared/…", "/v1/models"]

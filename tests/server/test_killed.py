@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.laws.folds import fold_documents, read_sse

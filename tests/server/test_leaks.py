@@ -16,8 +16,8 @@ from typing import TypeAlias
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import members, start_of
-from cursor_gateway.store.sqlite.run_files import FOLDER, SPARE
+from cursor_gateway.sources.processes import members, start_of
+from cursor_gateway.store.sqlite.run_files import FOLDER
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
@@ -285,7 +285,7 @@ def _command(pid: str) -> bytes:
 def files(home: Path) -> set[str]:
     """All but the logs, what conversations that can be continued keep, and empty files for the next runs."""
     found = {str(path.relative_to(home)) for path in home.rglob("*")}
-    kept = ("/conversations/", "/changes/", f"/{FOLDER}/{SPARE}")
+    kept = ("/conversations/", "/changes/", f"/{FOLDER}/")
     return {name for name in found if not name.endswith(".log") and not any(part in name for part in kept)}
 
 
@@ -345,7 +345,7 @@ def test_runs_leave_nothing_behind_in_the_gateway(tmp_path: Path) -> None:
                 assert client.get(f"/v1/conversations/{folder.name}").status_code == 200
         # Of all kinds, only the agents with tools report edits: one in each dialect.
         assert len(list((gateway.data / "changes").iterdir())) == 2 * len(rounds)
-        spares = list((gateway.data / FOLDER).glob(f"{SPARE}*"))
+        spares = list((gateway.data / FOLDER).iterdir())
         assert 0 < len(spares) <= 32
         assert not any(spare.stat().st_size for spare in spares)
         assert list(temporary.iterdir()) == []

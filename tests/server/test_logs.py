@@ -18,7 +18,7 @@ from cursor_gateway.errors import AgentOverloaded, RunCancelled
 from cursor_gateway.model.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server import logs
-from cursor_gateway.server.logs import Log, RunLog, configure, lost_lines, outcome
+from cursor_gateway.server.logs import RunLog, StructuredLog, configure, lost_lines, outcome
 from cursor_gateway.settings import LogFormat, LogLevel
 from tests.server.observed import PROMPT, new_run, observed
 
@@ -43,9 +43,9 @@ def _as_before() -> Iterator[None]:
     logging.root.setLevel(level)
 
 
-def logging_to(stream: TextIO, format: LogFormat = "json", level: LogLevel = "info") -> Log:
+def logging_to(stream: TextIO, format: LogFormat = "json", level: LogLevel = "info") -> StructuredLog:
     configure(format, level, stream)
-    return Log()
+    return StructuredLog()
 
 
 def objects(stream: StringIO) -> list[dict[str, Any]]:
@@ -134,10 +134,10 @@ def test_less_important_lines_are_left_out() -> None:
 
 def test_what_a_log_is_made_with_is_in_all_of_its_lines() -> None:
     logging_to(stream := StringIO())
-    log = Log(run_id="chat_1")
+    log = StructuredLog(run_id="chat_1")
     log.info("said", a=1)
     log.warning("said")
-    Log().info("said")
+    StructuredLog().info("said")
     assert [line.get("run_id") for line in objects(stream)] == ["chat_1", "chat_1", None]
 
 
@@ -359,14 +359,14 @@ def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> 
         # Far more than a pipe and the queue take; and the last one is lost, whatever the thread did meanwhile.
         while count < 3000 or lost == before:
             before = lost
-            Log().info("x" * 400, number=count, **{f"more{nth}": "y" * 400 for nth in range(size // 400)})
+            StructuredLog().info("x" * 400, number=count, **{f"more{nth}": "y" * 400 for nth in range(size // 400)})
             count, lost = count + 1, lost_lines()
         assert 0 < lost < count
         kept = [json.loads(reader.readline())["number"] for _ in range(count - lost)]
         assert kept == sorted(kept)
         assert kept[: logs._QUEUE_SIZE] == list(range(logs._QUEUE_SIZE))
-        Log().info("read again")
-        Log().info("as before")
+        StructuredLog().info("read again")
+        StructuredLog().info("as before")
         result, after = (json.loads(reader.readline()) for _ in range(2))
         assert result["event"] == "read again"
         assert result["lines_lost_before"] == count - 1 - kept[-1]
@@ -376,8 +376,9 @@ def test_a_pipe_that_nobody_reads_costs_lines_and_holds_nobody_up(size: int) -> 
 def test_who_leaves_does_not_wait_for_a_pipe_that_nobody_reads() -> None:
     """Neither for the lines in the queue nor for the thread that hangs in the pipe."""
     program = (
-        "import sys; from cursor_gateway.server.logs import Log, configure; configure('json', 'info', sys.stderr);"
-        "[Log().info('x' * 400, number=number) for number in range(3000)]; print('left', flush=True)"
+        "import sys; from cursor_gateway.server.logs import StructuredLog, configure;"
+        "configure('json', 'info', sys.stderr);"
+        "[StructuredLog().info('x' * 400, number=number) for number in range(3000)]; print('left', flush=True)"
     )
     ours, theirs = os.pipe()
     try:
@@ -390,8 +391,9 @@ def test_who_leaves_does_not_wait_for_a_pipe_that_nobody_reads() -> None:
 
 def test_what_was_logged_last_is_written_before_the_process_ends() -> None:
     program = (
-        "import sys; from cursor_gateway.server.logs import Log, configure; configure('json', 'info', sys.stderr);"
-        "[Log().info('said', number=number) for number in range(500)]"
+        "import sys; from cursor_gateway.server.logs import StructuredLog, configure;"
+        "configure('json', 'info', sys.stderr);"
+        "[StructuredLog().info('said', number=number) for number in range(500)]"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=True)
     assert [json.loads(line)["number"] for line in ended.stderr.splitlines()] == list(range(500))

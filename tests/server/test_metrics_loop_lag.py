@@ -6,11 +6,11 @@ from contextlib import suppress
 
 import pytest
 
-from cursor_gateway.server.logs import Log
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import LoopLag, Metrics
 
 
-class Kept(Log):
+class Kept(StructuredLog):
     """Its lines, in place of a stream that takes them."""
 
     def __init__(self) -> None:
@@ -77,7 +77,7 @@ def test_a_loop_that_is_held_up_is_noticed() -> None:
     metrics = Metrics()
 
     async def held_up() -> None:
-        watch = asyncio.ensure_future(LoopLag(metrics, Log()).watch())
+        watch = asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch())
         await asyncio.sleep(0.01)
         time.sleep(0.5)
         await asyncio.sleep(0.2)

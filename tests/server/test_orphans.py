@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import Table, process_of, snapshot, start_of
+from cursor_gateway.sources.processes import Table, process_of, snapshot, start_of
 from tests.agent.bridge_install import install_bridge
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from cursor_gateway.sources.process_groups import members
+from cursor_gateway.sources.processes import members
 from tests.agent.bridge_install import install_bridge
 from tests.agent.records import records
 from tests.gateways import RunningGateway, running_gateway

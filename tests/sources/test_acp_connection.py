@@ -13,9 +13,8 @@ import uvloop
 from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentTimedOut
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.transport import LineTransport
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import start_with_stdin
+from cursor_gateway.sources.acp.rpc import LineTransport
+from cursor_gateway.sources.process import AgentProcess, start_with_stdin
 from cursor_gateway.wire.payload import Fields
 
 AGENT = """

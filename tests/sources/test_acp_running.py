@@ -13,15 +13,15 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.acp.connection import Session
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.running import Policy, RunningTurn
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.acp.running import AcpPolicy, RunningTurn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.wire.payload import Fields
 
 OPTIONS = [
     {"optionId": "allow-once", "name": "Allow once", "kind": "allow_once"},
     {"optionId": "reject-once", "name": "Reject", "kind": "reject_once"},
 ]
-EVERYTHING = Policy(allow=["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"], ask=True)
+EVERYTHING = AcpPolicy(allow=["Shell(*)", "Write(**)", "Read(**)", "Mcp(*)", "WebFetch(*)"], ask=True)
 
 ONCE = Permission("once")
 
@@ -59,8 +59,8 @@ class Willing:
         raise NotImplementedError
 
 
-def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path, *, with_tools: bool) -> str:
-    offered = Offered(server="caller", url="", runner=Nobody()) if with_tools else None
+def selected(call: dict[str, Any], policy: AcpPolicy, person: Willing, folder: Path, *, with_tools: bool) -> str:
+    offered = OfferedTools(server="caller", url="", runner=Nobody()) if with_tools else None
     turn = Turn(
         run_id="r",
         prompt="",
@@ -81,9 +81,9 @@ def selected(call: dict[str, Any], policy: Policy, person: Willing, folder: Path
 
 
 @pytest.mark.parametrize("call", [SHELL, EDIT, mcp("tracker")], ids=["shell", "edit", "mcp"])
-@pytest.mark.parametrize("policy", [EVERYTHING, Policy(ask=True)], ids=["allow", "ask"])
+@pytest.mark.parametrize("policy", [EVERYTHING, AcpPolicy(ask=True)], ids=["allow", "ask"])
 def test_neither_rules_nor_people_allow_anything_in_runs_with_the_callers_tools(
-    tmp_path: Path, call: dict[str, Any], policy: Policy
+    tmp_path: Path, call: dict[str, Any], policy: AcpPolicy
 ) -> None:
     person = Willing()
     assert selected(call, policy, person, tmp_path, with_tools=True) == "reject-once"
@@ -92,8 +92,8 @@ def test_neither_rules_nor_people_allow_anything_in_runs_with_the_callers_tools(
 
 
 def test_the_callers_own_tools_need_no_rule(tmp_path: Path) -> None:
-    assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=True) == "allow-once"
-    assert selected(mcp("caller"), Policy(), Willing(), tmp_path, with_tools=False) == "reject-once"
+    assert selected(mcp("caller"), AcpPolicy(), Willing(), tmp_path, with_tools=True) == "allow-once"
+    assert selected(mcp("caller"), AcpPolicy(), Willing(), tmp_path, with_tools=False) == "reject-once"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_what_is_always_allowed_is_not_asked_for_again(
     turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), approver=person)
 
     async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
         outcomes = [
             await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
             for id in ("1", "2")
@@ -131,7 +131,7 @@ def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
     )
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
         return await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS}))
 
     assert asyncio.run(ask())["outcome"]["optionId"] == "allow-once"
@@ -152,7 +152,7 @@ def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: P
     )
 
     async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
         running.update({"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "n"}, "s")
         answers = []
         for session, host in (("s", "a"), ("s", "a"), ("child", "a"), ("child", "b"), ("s", "b")):
@@ -190,7 +190,7 @@ def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
     turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, allow=rules)
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy())
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
         running.update({"sessionUpdate": "tool_call", "status": "pending", **reported}, "s")
         call = {"toolCallId": reported["toolCallId"], **asked}
         return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
@@ -215,7 +215,7 @@ def test_a_link_does_not_lead_out_of_what_a_rule_allows(
     call = {"toolCallId": "1", "kind": "edit", "rawInput": {"path": path.format(w=where)}}
 
     async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy())
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
         return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
 
     assert asyncio.run(ask())["outcome"]["optionId"] == option
@@ -230,7 +230,7 @@ def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
     turn = Turn(run_id="r", prompt="", model="auto", workspace="/w", folder=str(tmp_path), person=Silent())
 
     async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), Policy(ask=True))
+        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
         running._call_shown.release()
         asking = asyncio.ensure_future(running.ask_user({"question": "Which?"}))
         while not running._questions:

@@ -27,6 +27,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TodoUpdate,
     TokenCounts,
     ToolEnded,
@@ -37,11 +38,11 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.acp.pool import PoolOptions
 from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
-from cursor_gateway.sources.base import LONGEST_LINE, Offered, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, OfferedTools, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.process_groups import members
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.processes import members
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from tests.agent.install import install
 from tests.agent.records import records
 
@@ -211,7 +212,7 @@ def test_thinking_ends_before_text(tmp_path: Path) -> None:
 
     async def life(source: CursorAcpSource) -> None:
         events = await collected(source, place.turn("standin: thinking"))
-        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed)]
+        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed | TitleGiven)]
         assert [kind for number, kind in enumerate(kinds) if kind is not kinds[number - 1]] == [
             ThinkingDelta,
             ThinkingEnded,
@@ -596,7 +597,7 @@ def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, 
         endpoint, runner = ToolEndpoint(), Runner()
         await endpoint.open()
         try:
-            offered = Offered(server="caller", url=endpoint.offer(runner), runner=runner)
+            offered = OfferedTools(server="caller", url=endpoint.offer(runner), runner=runner)
             turn = place.turn(PROGRAM, offered=offered)
             events = await collected(source, turn)
             assert said(events) == "It is sunny."
@@ -631,7 +632,7 @@ def test_who_goes_while_the_caller_works_ends_the_agent(tmp_path: Path) -> None:
         endpoint, runner = ToolEndpoint(), Waiting()
         await endpoint.open()
         try:
-            offered = Offered(server="caller", url=endpoint.offer(runner), runner=runner)
+            offered = OfferedTools(server="caller", url=endpoint.offer(runner), runner=runner)
             reading = asyncio.ensure_future(collected(source, place.turn(PROGRAM, offered=offered)))
             await true(lambda: runner.calls)
             reading.cancel()
@@ -647,7 +648,7 @@ def test_an_agent_that_cannot_be_confined_is_not_given_tools(tmp_path: Path) -> 
     place = Place(tmp_path, {"version": "2026.05.01-old"})
 
     async def life(source: CursorAcpSource) -> None:
-        offered = Offered(server="caller", url="", runner=Runner())
+        offered = OfferedTools(server="caller", url="", runner=Runner())
         with pytest.raises(GatewayError, match="cannot disable its own tools"):
             await collected(source, place.turn("Hello", offered=offered))
 
@@ -1111,7 +1112,7 @@ def test_no_session_is_prepared_for_the_callers_tools_or_if_that_is_turned_off(t
     off = place.source()
 
     async def life(source: CursorAcpSource) -> None:
-        offered = Offered(server="caller", url="", runner=Runner())
+        offered = OfferedTools(server="caller", url="", runner=Runner())
         await collected(source, place.turn("standin: text", offered=offered))
         await collected(off, place.turn("standin: text"))
         await off.close()

@@ -17,7 +17,7 @@ from cursor_gateway.sources.base import LONGEST_LINE, SourceState, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from cursor_gateway.sources.recorder import Recorder
 from tests.agent.account import VERSION
 from tests.agent.install import install

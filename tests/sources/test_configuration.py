@@ -4,19 +4,30 @@ import errno
 import json
 import os
 import stat
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cursor_gateway.errors import AgentMisconfigured, HostExhausted
+from cursor_gateway.model.caller_tools import Tool, ToolResult
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cursor import configuration
+from cursor_gateway.sources.cursor.command import CommandOptions, Program, command_for
 from cursor_gateway.sources.cursor.configuration import (
+    ALLOWED_TOOLS,
     SETTINGS,
+    agent_files,
+    check_confinable,
+    configuration_of,
     configuration_stamp,
+    confine,
     copy_configuration,
     read_settings,
     set_rules,
     user_configuration,
+    without_proxy,
 )
 
 
@@ -264,3 +275,221 @@ def test_strange_settings_are_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "data" / "link").symlink_to(tmp_path)
     with pytest.raises(AgentMisconfigured):
         set_rules(user, tmp_path / "data" / "link", tmp_path / "data", ["Shell(npm)"])
+
+
+# --- Runs with the caller's tools ------------------------------------------------------------------
+
+
+class Nobody:
+    """Runs no tools."""
+
+    tools: Sequence[Tool] = ()
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
+        raise NotImplementedError
+
+
+OFFERED = OfferedTools(server="caller", url="http://127.0.0.1:1/mcp/secret", runner=Nobody())
+FLAGS = frozenset({"--approve-mcps", "--trust", "--workspace"})
+
+
+@pytest.fixture
+def original(tmp_path: Path) -> Path:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    (folder / "mcp.json").write_text('{"mcpServers": {"mine": {"command": "rm"}}}')
+    (folder / "hooks.json").write_text("{}")
+    (folder / "auth.json").write_text('{"token": 1}')
+    rules = {"allow": ["Shell(*)"], "deny": []}
+    (folder / "cli-config.json").write_text(
+        json.dumps({"version": 1, "permissions": rules, "approvalMode": "unrestricted", "editor": {"vim": True}})
+    )
+    return folder
+
+
+def turn(folder: Path, offered: OfferedTools | None = OFFERED) -> Turn:
+    return Turn(run_id="r", prompt="hello", model="auto", workspace="/work", folder=str(folder), offered=offered)
+
+
+def test_all_is_denied_but_the_callers_tools(tmp_path: Path, original: Path) -> None:
+    folder = tmp_path / "conv"
+    workspace = confine(turn(folder), OFFERED, original)
+    assert workspace == str(folder / "scratch")
+    mcp = Path(workspace) / ".cursor" / "mcp.json"
+    assert json.loads(mcp.read_text()) == {"mcpServers": {"caller": {"url": OFFERED.url}}}
+    assert stat.S_IMODE(mcp.stat().st_mode) == 0o600  # the address is the key
+    configuration = Path(configuration_of(turn(folder)))
+    assert sorted(path.name for path in configuration.iterdir()) == ["auth.json", "cli-config.json"]
+    settings = json.loads((configuration / "cli-config.json").read_text())
+    assert settings["permissions"]["allow"] == ["Mcp(caller:*)"]
+    assert set(settings["permissions"]["deny"]) == {
+        "Shell(*)",
+        "Read(**)",  # in the workspace
+        "Read(/**)",  # anywhere
+        "Write(**)",
+        "Write(/**)",
+        "WebFetch(*)",
+    }
+    assert settings["approvalMode"] == "allowlist"
+    assert settings["editor"] == {"vim": True}  # what is not about permissions is the user's
+    assert json.loads((original / "cli-config.json").read_text())["approvalMode"] == "unrestricted"
+
+
+def test_the_agent_knows_no_tools_but_those_of_servers() -> None:
+    assert set(ALLOWED_TOOLS) == {"mcp_tool_call", "get_mcp_tools_tool_call"}
+
+
+def test_the_scratch_folder_is_empty_whenever_a_turn_begins(tmp_path: Path, original: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    scratch = tmp_path / "conv" / "scratch"
+    scratch.mkdir(parents=True)
+    (scratch / "left.txt").touch()
+    (scratch / "link").symlink_to(outside)
+    confine(turn(tmp_path / "conv"), OFFERED, original)
+    assert [path.name for path in scratch.iterdir()] == [".cursor"]
+    assert (outside / "kept").exists()
+
+
+def test_without_tools_there_is_no_server(tmp_path: Path, original: Path) -> None:
+    workspace = confine(turn(tmp_path), OfferedTools(server="caller", url="", runner=Nobody()), original)
+    assert json.loads((Path(workspace) / ".cursor" / "mcp.json").read_text()) == {"mcpServers": {}}
+
+
+def test_a_configuration_that_cannot_be_read_is_made_anew(tmp_path: Path, original: Path) -> None:
+    (original / "cli-config.json").write_text("// not JSON")
+    confine(turn(tmp_path / "conv"), OFFERED, original)
+    assert json.loads((Path(configuration_of(turn(tmp_path / "conv"))) / "cli-config.json").read_text())["version"] == 1
+
+
+def test_a_place_that_cannot_be_written_is_an_error(tmp_path: Path, original: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(AgentMisconfigured):
+        confine(turn(tmp_path / "file"), OFFERED, original)
+
+
+def test_chats_with_and_without_such_tools_are_apart(tmp_path: Path) -> None:
+    assert configuration_of(turn(tmp_path)) != configuration_of(turn(tmp_path, None))
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "can_be"),
+    [
+        ("2026.10.01-e373342", FLAGS, True),
+        ("2026.08.04-abc", FLAGS, True),
+        ("2027.01.01-abc", FLAGS, True),
+        ("2026.07.20-abc", FLAGS, False),
+        ("2025.11.06-abc", FLAGS, False),
+        ("unknown", FLAGS, False),
+        ("2026.10.01-e373342", frozenset({"--trust"}), False),
+    ],
+)
+def test_which_agents_can_be_confined(version: str, flags: frozenset[str], can_be: bool) -> None:
+    program = Program("/bin/agent", version, flags)
+    if can_be:
+        check_confinable(program)
+    else:
+        with pytest.raises(AgentMisconfigured, match="cursor-agent update"):
+            check_confinable(program)
+
+
+def test_the_command_forces_nothing_whatever_the_operator_allows(tmp_path: Path) -> None:
+    program = Program("/bin/agent", "2026.10.01-e373342", FLAGS)
+    options = CommandOptions(trust=False, force=True)
+    confined = command_for(turn(tmp_path), program, options, allowed_tools=ALLOWED_TOOLS).arguments
+    assert "--force" not in confined
+    assert {"--approve-mcps", "--trust", f"--allowed-tools={','.join(ALLOWED_TOOLS)}"} <= set(confined)
+    usual = command_for(turn(tmp_path, None), program, options).arguments
+    assert "--force" in usual
+    assert not {"--approve-mcps", "--trust"} & set(usual)
+
+
+def test_the_server_is_not_looked_for_behind_a_proxy() -> None:
+    given = {"HTTP_PROXY": "http://proxy", "NO_PROXY": "internal", "PATH": "/bin"}
+    result = without_proxy(given)
+    assert (result["NO_PROXY"], result["no_proxy"]) == ("internal,127.0.0.1", "127.0.0.1")
+    assert (result["HTTP_PROXY"], result["PATH"]) == ("http://proxy", "/bin")
+
+
+# --- The files that the agent reads by itself ------------------------------------------------------
+
+
+def looked(home: Path) -> configuration.AgentFiles | None:
+    (home / "repo/project").mkdir(parents=True, exist_ok=True)
+    return agent_files({"HOME": str(home)}, str(home / "repo/project"))
+
+
+def write(path: Path, text: str = "x") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".cursor/cli-config.json",
+        ".cursor/rules/mine.mdc",
+        ".config/cursor/auth.json",
+        ".claude/settings.json",
+        "repo/AGENTS.md",
+        "repo/.git/HEAD",
+        "repo/.cursor/rules/deep/down.mdc",
+        "repo/project/.cursor/mcp.json",
+        "repo/project/CLAUDE.md",
+    ],
+)
+def test_a_file_that_an_agent_reads_counts(tmp_path: Path, name: str) -> None:
+    before = looked(tmp_path)
+    write(tmp_path / name)
+    written = looked(tmp_path)
+    write(tmp_path / name, "y")
+    changed = looked(tmp_path)
+    assert len({before, written, changed}) == 3
+
+
+@pytest.mark.parametrize("name", [".cursor/projects/x/worker.log", ".cursor/chats/a/store.db", "repo/project/main.py"])
+def test_what_agents_write_and_the_users_work_do_not_count(tmp_path: Path, name: str) -> None:
+    before = looked(tmp_path)
+    write(tmp_path / name)
+    assert looked(tmp_path) == before
+
+
+def test_the_users_files_count_by_their_content(tmp_path: Path) -> None:
+    """Each agent writes some of them again."""
+    file = tmp_path / ".cursor/cli-config.json"
+    write(file)
+    before = looked(tmp_path)
+    file.unlink()
+    write(file)
+    assert looked(tmp_path) == before
+
+
+@pytest.mark.parametrize("change", [lambda file: os.utime(file, ns=(1, 1)), lambda file: write(file, "yy")])
+def test_a_large_file_counts_by_its_size_and_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    monkeypatch.setattr(configuration, "_LARGEST_COMPARED", 0)
+    file = tmp_path / ".cursor/cli-config.json"
+    write(file)
+    before = looked(tmp_path)
+    change(file)
+    assert looked(tmp_path) != before
+
+
+def test_rules_behind_a_link_count(tmp_path: Path) -> None:
+    rules = tmp_path / "repo/project/.cursor/rules"
+    write(tmp_path / "shared/a.mdc")
+    rules.parent.mkdir(parents=True)
+    rules.symlink_to(tmp_path / "shared")
+    (tmp_path / "shared/again").symlink_to(tmp_path / "shared")  # without an end
+    before = looked(tmp_path)
+    write(tmp_path / "shared/a.mdc", "yy")
+    assert looked(tmp_path) != before
+
+
+def test_too_many_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(configuration, "_MOST_FILES", 2)
+    for number in range(3):
+        write(tmp_path / f"repo/project/.cursor/rules/{number}.mdc")
+    assert looked(tmp_path) is None

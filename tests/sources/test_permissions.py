@@ -1,10 +1,35 @@
 """Which rules a call needs, and that no rule is wider than what is shown."""
 
+import re
+from posixpath import join, normpath
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.sources.cursor.permissions import explained, needed, parsed, wrong_rules
+from cursor_gateway.sources.cursor.permissions import (
+    HARMLESS_BUILTINS,
+    AskedCall,
+    Policy,
+    common_refusal,
+    explained,
+    is_allowed_command,
+    is_allowed_page,
+    is_allowed_path,
+    is_allowed_tool,
+    is_builtin,
+    needed,
+    parsed,
+    plain_commands,
+    refusal,
+    wrong_rules,
+)
+from tests.laws.strategies import examples
+from tests.render.test_html_safety import any_json, nasty
 
 
 def test_what_is_no_rule_is_found() -> None:
@@ -98,3 +123,335 @@ def test_a_rejection_says_what_to_do() -> None:
     assert explained(rejected, None) is rejected
     failed = Outcome(state="failed")
     assert explained(failed, request) is failed
+
+
+# --- Command lines ---------------------------------------------------------------------------------
+
+PLAIN = {
+    "git status": ["git status"],
+    "  git   status  ": ["git status"],
+    "git log -1 --format=%h && npm run test:unit|tail -n 5; echo done": [
+        "git log -1 --format=%h",
+        "npm run test:unit",
+        "tail -n 5",
+        "echo done",
+    ],
+    "a || b": ["a", "b"],
+    "git commit -m 'Mend the login; (again) & more <now>'": ["git commit -m 'Mend the login; (again) & more <now>'"],
+    'git commit -m "Größe {a,b} *"': ['git commit -m "Größe {a,b} *"'],
+    "./run.sh --to=a@b.c": ["./run.sh --to=a@b.c"],
+    "x a'b c'd": ["x a'b c'd"],
+    "cd web && npm test": ["cd web", "npm test"],
+}
+
+
+@pytest.mark.parametrize(("line", "commands"), PLAIN.items())
+def test_plain_lines(line: str, commands: list[str]) -> None:
+    assert plain_commands(line) == commands
+
+
+MORE = [
+    # substitutions, in every quoting
+    "echo $(id)",
+    "echo `id`",
+    "echo ${x}",
+    "echo $x",
+    'echo "$(id)"',
+    "echo '$(id)'",
+    "echo '`id`'",
+    "echo =(id)",
+    "echo =id",
+    "echo <(id)",
+    "echo >(id)",
+    "echo *(e:'id':)",
+    "echo (id)",
+    "echo $'x[\\x24(id)]'",
+    # characters that expand
+    "echo ~",
+    "echo *",
+    "echo ?",
+    "echo [a]",
+    "echo {a,b}",
+    "echo !!",
+    'echo "!!"',
+    "echo ^a^b",
+    "echo #x",
+    "# x",
+    # more than words
+    "echo a > b",
+    "echo a < b",
+    "echo a &",
+    "echo a &! echo b",
+    "echo a |& cat",
+    "echo a ;; echo b",
+    "echo a;",
+    "echo a &&",
+    "&& echo a",
+    "; echo",
+    "",
+    "   ",
+    "{ echo a; }",
+    "(echo a)",
+    "! echo a",
+    # assignments
+    "PATH=. git",
+    "x+=1",
+    "a[1]=2",
+    # builtins that evaluate, and keywords
+    "printf -v x y",
+    "test -v x",
+    "[ 1 -eq 1 ]",
+    "read x",
+    "export A=1",
+    "declare x",
+    "let x",
+    "eval id",
+    ". ./x",
+    "source x",
+    "exec id",
+    "command id",
+    "builtin echo",
+    "trap id EXIT",
+    "alias x=id",
+    "noglob id",
+    "time id",
+    "- id",
+    "if id",
+    "echo a; eval id",
+    # quotes and escapes
+    "echo 'a",
+    'echo "a',
+    "echo a\\",
+    "echo \\a",
+    "echo 'a\\'",
+    "'echo' a",
+    "e'ch'o a",
+    # characters that look like a blank or a line end, or are invisible
+    "echo a\nid",
+    "echo a\rid",
+    "echo a\tid",
+    "echo\u00a0id",
+    "echo\u3000a",
+    "echo a\u2028id",
+    "echo 'a\nid'",
+    "echo 'a\x00'",
+    "echo 'a\x1b'",
+    "echo a\x00",
+    "echo é",
+    "git lo…",
+    # names
+    "%1",
+    "-x",
+    "+x",
+    "@x",
+    "=ls",
+]
+
+
+@pytest.mark.parametrize("line", MORE)
+def test_lines_that_are_more(line: str) -> None:
+    assert plain_commands(line) is None
+
+
+def test_harmless_builtins_are_like_programs() -> None:
+    for name in HARMLESS_BUILTINS:
+        assert plain_commands(f"{name} a") == [f"{name} a"]
+        assert not is_builtin(name)
+
+
+# --- Calls that a rule allows ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("command", "rules", "allowed"),
+    [
+        ("git status", ["Shell(git)"], True),
+        ("git status", ["Shell(git status)"], True),
+        ("git push", ["Shell(git status)"], False),
+        ("gitk", ["Shell(git)"], False),
+        ("curl -s x", ["Shell(curl:*)"], True),
+        ("git log | head; ls && git diff", ["Shell(git)", "Shell(head)", "Shell(ls)"], True),
+        ("git log; rm x", ["Shell(git)"], False),
+        ("git log $(rm x)", ["Shell(git)"], False),
+        ("git log > x", ["Shell(git)"], False),
+        ("git log > x", ["Shell(*)"], True),
+        ("git log …", ["Shell(git)"], True),
+        ("git log…", ["Shell(*)"], False),
+        ("", ["Shell(*)"], False),
+        (" ; ", ["Shell(git)"], False),
+        ("git status", ["Mcp(git)"], False),
+    ],
+)
+def test_commands(command: str, rules: list[str], allowed: bool) -> None:
+    assert is_allowed_command(command, rules) is (allowed and not command.endswith("…"))
+
+
+def test_paths() -> None:
+    rules = ["Write(src/**)", "Read(/etc/*)"]
+    assert is_allowed_path("Write", "src/a/b.py", rules, "/w")
+    assert is_allowed_path("Write", "/w/src/a.py", rules, "/w")
+    assert not is_allowed_path("Write", "src/../b.py", rules, "/w")
+    assert not is_allowed_path("Write", "", ["Write(**)"], "/w")
+    assert is_allowed_path("Read", "/etc/hosts", rules, "/w")
+    assert not is_allowed_path("Read", "/etc/a/b", rules, "/w")
+    assert not is_allowed_path("Read", "/etc/../root/key", ["Read(/etc/**)"], "/w")
+    assert not is_allowed_path("Read", "/etc/aXb", ["Read(/etc/a.b)"], "/w")
+
+
+def test_tools_and_pages() -> None:
+    assert is_allowed_tool("tracker", "get", ["Mcp(tracker:*)"])
+    assert not is_allowed_tool("", "get", ["Mcp(tracker:get)"])
+    assert is_allowed_tool("", "get", ["Mcp(*:get)"])
+    assert is_allowed_tool("tracker", "get", ["Mcp(*)"])
+    assert not is_allowed_tool("tracker:evil", "get", ["Mcp(tracker:*)"])
+    assert not is_allowed_tool("tracker", "evil:get", ["Mcp(*:get)"])
+    assert is_allowed_command("docker run a:b", ["Shell(docker run a:b)"])
+    assert not is_allowed_command("docker run a b", ["Shell(docker run a:b)"])
+    assert is_allowed_page("https://example.com/a", ["WebFetch(*.com)"])
+    assert not is_allowed_page("nonsense", ["WebFetch(*)"])
+
+
+# --- generated calls ------------------------------------------------------------------------------------
+
+RULES = ["Shell(git)", "Write(src/**)", "Mcp(tracker:get)", "WebFetch(example.com)"]
+COMMANDS = st.lists(
+    st.sampled_from(["git status", "rm x", "&&", ";", "|", "\n", "$(x)", "`x`", ">", "'", " "]) | nasty, max_size=6
+).map("".join)
+PATHS = st.lists(st.sampled_from(["src", "..", "/", "a", "/w/"]) | nasty, max_size=6).map("/".join)
+NAMES = st.sampled_from(["tracker", "get", "", "https://example.com", "https://example.com@x.org/"]) | nasty
+
+
+@examples(200)
+@given(COMMANDS, PATHS, NAMES, NAMES, st.lists(st.sampled_from(RULES) | nasty, max_size=4))
+def test_only_a_rule_allows_a_call(command: str, path: str, server: str, name: str, others: list[str]) -> None:
+    def allowed(rules: list[str]) -> list[bool]:
+        return [
+            is_allowed_command(command, rules),
+            is_allowed_path("Write", path, rules, "/w"),
+            is_allowed_tool(server, name, rules),
+            is_allowed_page(name, rules),
+        ]
+
+    assert not any(allowed([]))
+    a_command, a_path, a_tool, a_page = by_rules = allowed(RULES)
+    if a_command:
+        assert not re.search(r"[`]|\$\(", re.sub("'[^']*'", "", command))
+        assert not is_allowed_command(f"{command}; rm x", RULES)
+    if a_path:
+        assert normpath(join("/w", path)).startswith("/w/src/")
+    assert a_tool == ((server, name) == ("tracker", "get"))
+    assert not a_page or name.lower().startswith(("https://example.com", "http://example.com"))
+    assert all(now or not before for before, now in zip(by_rules, allowed(RULES + others), strict=True))
+
+
+# --- Calls that a hook asks about ------------------------------------------------------------------
+
+FORCED = Policy(force=True, data="/data")
+CAREFUL = Policy(force=False, data="/data", rules=["Shell(git)", "Mcp(*:search)"])
+ASKING = Policy(force=True, mode="ask", data="/data")
+PLANNING = Policy(force=True, mode="plan", data="/data")
+CONFINED = Policy(force=True, is_confined=True, data="/data")
+
+
+def call(tool: str, place: str = "", **args: Any) -> AskedCall:
+    return AskedCall("session", tool, args, place)
+
+
+READ, EDIT, DELETE = call("Read", "/w/a"), call("Write", "/w/a"), call("Delete", "/w/a")
+GIT, TOUCH = call("Shell", command="git status"), call("Shell", command="touch a")
+SEARCH, OTHER = call("MCP:search"), call("MCP:other")
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed", "denied"),
+    [
+        (FORCED, [READ, EDIT, DELETE, GIT, TOUCH, SEARCH, call("New")], []),
+        (CAREFUL, [READ, EDIT, DELETE, GIT, SEARCH, call("Grep"), call("List")], [TOUCH, OTHER, call("New")]),
+        (ASKING, [READ, call("Grep"), call("List")], [EDIT, DELETE, GIT, SEARCH, call("New")]),
+        (PLANNING, [READ], [EDIT, DELETE, GIT, TOUCH, OTHER]),
+        (CONFINED, [SEARCH, OTHER], [READ, EDIT, DELETE, GIT, call("Grep"), call("New")]),
+    ],
+)
+def test_what_a_run_may_do(policy: Policy, allowed: list[AskedCall], denied: list[AskedCall]) -> None:
+    for one in allowed:
+        assert refusal(one, policy) is None
+    for one in denied:
+        refused = refusal(one, policy)
+        assert refused is not None
+        assert refused.reason.endswith(".")
+        assert (refused.request is not None) == policy.may_ask  # a person can allow what only lacks a rule
+    assert policy.may_ask == (policy is CAREFUL)
+
+
+@pytest.mark.parametrize(
+    ("asked", "subject", "rules"),
+    [
+        (TOUCH, "touch a", ["Shell(touch)"]),
+        (call("Shell", command="echo 'a"), "echo 'a", []),
+        (OTHER, "other", []),
+        (AskedCall("s", "MCP:other", {}, "", server="tracker"), "tracker: other", ["Mcp(tracker:other)"]),
+        (call("WebFetch", url="https://example.com/a"), "https://example.com/a", ["WebFetch(example.com)"]),
+        (call("WebFetch"), "WebFetch", []),
+        (call("New"), "New", []),
+    ],
+)
+def test_what_a_person_is_asked(asked: AskedCall, subject: str, rules: list[str]) -> None:
+    refused = refusal(asked, CAREFUL)
+    assert refused is not None
+    assert refused.request is not None
+    assert (refused.request.subject, refused.request.rules) == (subject, rules)
+    if rules:  # which are then enough
+        assert refusal(asked, Policy(force=False, data="/data", rules=rules)) is None
+
+
+@pytest.mark.parametrize("policy", [CAREFUL, ASKING, PLANNING])
+def test_the_user_may_be_asked_in_any_mode(policy: Policy) -> None:
+    asking = replace(policy, user_tool="ask_user_7")
+    assert refusal(call("MCP:ask_user_7"), asking) is None
+    for policy_, tool in (
+        (asking, "MCP:ask_user"),
+        (asking, "ask_user_7"),
+        (policy, "MCP:ask_user_7"),
+        (policy, "MCP:"),
+    ):
+        assert refusal(call(tool), policy_) is not None
+
+
+@pytest.mark.parametrize("place", ["/data", "/data/sdk/home/.cursor/hooks.json", ""])
+def test_the_gateways_own_files_stay_as_they_are(place: str) -> None:
+    refused = refusal(call("Write", place), CAREFUL)
+    assert refused is not None
+    assert (refused.reason, refused.request) == ("These files belong to the gateway.", None)
+    assert refusal(call("Write", "/database"), CAREFUL) is None
+
+
+def test_a_call_of_an_uncertain_run_needs_what_all_allow() -> None:
+    assert common_refusal(TOUCH, [FORCED]) is None
+    assert common_refusal(TOUCH, [FORCED, CAREFUL]) == refusal(TOUCH, CAREFUL)
+    assert common_refusal(READ, [FORCED, CONFINED]) is not None
+    unknown = common_refusal(READ, [])
+    assert unknown is not None
+    assert unknown.reason == "The gateway does not know this run."
+
+
+TOOLS = st.sampled_from(["Read", "Grep", "Write", "Delete", "Shell", "MCP:search", "MCP:other", "Task"]) | nasty
+ARGS = st.sampled_from([{"command": "git log"}, {"command": "git log; rm a"}]) | any_json
+PLACES = st.sampled_from(["", "/w/a", "/data", "/data/a", "/database"]) | nasty
+POLICIES = st.lists(st.sampled_from([FORCED, CAREFUL, ASKING, PLANNING, CONFINED]), max_size=3)
+
+
+@examples(200)
+@given(st.builds(AskedCall, nasty, TOOLS, ARGS, PLACES), POLICIES)
+def test_no_call_is_allowed_that_a_policy_forbids(asked: AskedCall, active: list[Policy]) -> None:
+    reasons = [refusal(asked, policy) for policy in active]
+    assert (common_refusal(asked, active) is None) == (bool(active) and not any(reasons))
+    for policy, reason in zip(active, reasons, strict=True):
+        reads, is_callers = asked.tool in ("Read", "Grep", "List", "LS", "Glob"), asked.tool.startswith("MCP:")
+        if policy is CONFINED:
+            assert (reason is None) == is_callers
+        elif policy in (ASKING, PLANNING):
+            assert (reason is None) == reads
+        elif policy is CAREFUL and reason is None and not reads:
+            assert asked.tool in ("Write", "Delete", "Edit", "Shell", "MCP:search")
+            assert asked.tool != "Shell" or asked.args["command"] == "git log"
+            assert asked.tool not in ("Write", "Delete", "Edit") or not f"{asked.place}/".startswith("/data/")

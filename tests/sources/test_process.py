@@ -18,9 +18,9 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentMissing, HostExhausted
-from cursor_gateway.sources import descendants, process
+from cursor_gateway.sources import process, processes
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from cursor_gateway.sources.spawning import spawn
 
 Run: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
@@ -310,7 +310,7 @@ def test_without_input_standard_input_is_closed() -> None:
 def test_the_environment_is_the_one_that_is_given() -> None:
     async def live() -> None:
         agent = await AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
-        assert (await everything(agent)).startswith(f"A=é\nCURSOR_GATEWAY_AGENT={descendants.token()}.".encode())
+        assert (await everything(agent)).startswith(f"A=é\nCURSOR_GATEWAY_AGENT={processes.token()}.".encode())
         await agent.end(LONG)
 
     asyncio.run(live())
@@ -575,7 +575,7 @@ def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, mo
         await (await start("true")).end(0.01)
 
     monkeypatch.setattr(process, "spawn", noted)
-    monkeypatch.setattr(descendants, "_own", descendants._Own())  # other tests leave agents behind
+    monkeypatch.setattr(processes, "_own", processes._Own())  # other tests leave agents behind
     loop(live())
     assert alone == [True, False, True]
 

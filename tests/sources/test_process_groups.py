@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources import process_groups
-from cursor_gateway.sources.process_groups import (
+from cursor_gateway.sources import processes
+from cursor_gateway.sources.processes import (
     children_of,
     may_have_children,
     members,
@@ -28,7 +28,7 @@ NOBODY = 2**22 + 1  # no process has a number as large as this
 @pytest.fixture(params=["proc", "ps"], autouse=True)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "ps":
-        monkeypatch.setattr(process_groups, "_PROC", Path("/nowhere"))
+        monkeypatch.setattr(processes, "_PROC", Path("/nowhere"))
     elif not Path("/proc/self/stat").exists():
         pytest.skip("there is no /proc here")
     return str(request.param)

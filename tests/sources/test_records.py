@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
+    AnyRecord,
     Assistant,
     ConnectionRecord,
-    Line,
-    MessageRecord,
     QueryRecord,
     ResultRecord,
     Retry,
     System,
+    TextRecord,
     Thinking,
     ToolCallRecord,
     Torn,
@@ -31,18 +31,18 @@ from cursor_gateway.sources.cursor.records import (
 )
 
 
-def read_line(line: bytes) -> Line | None:
+def read_line(line: bytes) -> AnyRecord | None:
     try:
         return decode(line)
     except REFUSED:
         return read_again(line)
 
 
-def _text(text: str) -> MessageRecord:
-    return msgspec.convert({"content": [{"text": text}]}, MessageRecord)
+def _text(text: str) -> TextRecord:
+    return msgspec.convert({"content": [{"text": text}]}, TextRecord)
 
 
-PLAIN: dict[bytes, Line] = {
+PLAIN: dict[bytes, AnyRecord] = {
     b'{"type":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"a"}]},"timestamp_ms":7}': (
         Assistant(_text("a"), timestamp_ms=7)
     ),
@@ -73,7 +73,7 @@ PLAIN: dict[bytes, Line] = {
     b'{"type":"result","subtype":"error","is_error":true}': ResultRecord(subtype="error", is_error=True),
 }
 
-LOOSE: dict[bytes, Line] = {
+LOOSE: dict[bytes, AnyRecord] = {
     # numbers as strings, strings of digits that are no numbers, fields that are null
     b'{"type":"connection","subtype":"reconnecting","attempt":"2"}': ConnectionRecord(
         subtype="reconnecting", attempt=2
@@ -121,7 +121,7 @@ LOOSE: dict[bytes, Line] = {
 
 DEEP = b'{"type":"%b","message":' + b"[" * 600 + b'"\\ud800"' + b"]" * 600 + b"}"
 
-STRANGE: dict[bytes, Line] = {
+STRANGE: dict[bytes, AnyRecord] = {
     b"T: [internal] Failed to run step": Unreadable("T: [internal] Failed to run step"),
     b" \xff\xfe ": Unreadable("\ufffd\ufffd"),
     b'{"type":"assistant","mess': Unreadable('{"type":"assistant","mess'),
@@ -141,7 +141,7 @@ STRANGE: dict[bytes, Line] = {
 
 
 @pytest.mark.parametrize(("line", "record"), [*PLAIN.items(), *LOOSE.items(), *STRANGE.items()])
-def test_a_line_is_read_as_what_it_means(line: bytes, record: Line) -> None:
+def test_a_line_is_read_as_what_it_means(line: bytes, record: AnyRecord) -> None:
     assert read_line(line) == record
 
 

@@ -46,12 +46,12 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
 )
 from cursor_gateway.model.caller_tools import Tool, ToolResult
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.process_groups import members, signal_group
+from cursor_gateway.sources.processes import members, signal_group
 from cursor_gateway.sources.sdk import bridge as bridges
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
-from cursor_gateway.sources.sdk.held import HeldCalls
+from cursor_gateway.sources.sdk.run import HeldCalls
 from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions, unavailable
 from tests.agent.bridge_install import install_bridge, set_knobs
 from tests.agent.records import records
@@ -727,7 +727,7 @@ class Runner:
 
     @property
     def offered(self) -> dict[str, Any]:
-        return {"offered": Offered(server="caller", url="http://127.0.0.1:9/", runner=self)}
+        return {"offered": OfferedTools(server="caller", url="http://127.0.0.1:9/", runner=self)}
 
     async def call(self, name: str, arguments: dict[str, Any]) -> ToolResult:
         match name:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.cursor.shell_words import HARMLESS_BUILTINS, is_builtin, plain_commands
+from cursor_gateway.sources.cursor.permissions import HARMLESS_BUILTINS, is_builtin, plain_commands
 
 SHELLS = {"bash": ["--norc", "--noprofile"], "zsh": ["-f"], "dash": [], "fish": ["--no-config"]}
 PROGRAMS = ("probe", "other", "third")

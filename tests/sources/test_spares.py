@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import AgentEvent, RunStarted
 from cursor_gateway.model.caller_tools import ToolResult
-from cursor_gateway.sources import descendants
-from cursor_gateway.sources.base import Offered, Turn
+from cursor_gateway.sources import processes
+from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.cli import source as module
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cli.spares import SpareOptions
-from cursor_gateway.sources.cursor.agent_files import agent_files
+from cursor_gateway.sources.cursor.configuration import agent_files
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.sources.test_acp_source import Somebody
@@ -110,10 +110,10 @@ def live(life: Life, story: Callable[[Life], Coroutine[Any, Any, None]]) -> None
 
 def test_the_next_turn_and_a_new_conversation_have_agents_that_wait(tmp_path: Path) -> None:
     async def story(life: Life) -> None:
-        turn, running = life.turn(), descendants.running()
+        turn, running = life.turn(), processes.running()
         first = await life.answer(turn)
         waiting = set(await life.spares())
-        assert descendants.running() == running  # they are no runs
+        assert processes.running() == running  # they are no runs
         second = await life.next(turn, first, prompt="standin: history")
         assert json.loads(said(second))["turns"] == 1
         await life.spares()
@@ -214,7 +214,7 @@ class Runner:
 
 
 @pytest.mark.parametrize(
-    "tools", [{"offered": Offered(server="caller", url="", runner=Runner())}, {"person": Somebody()}]
+    "tools", [{"offered": OfferedTools(server="caller", url="", runner=Runner())}, {"person": Somebody()}]
 )
 def test_none_is_started_or_used_for_an_agent_with_tools_of_its_own(tmp_path: Path, tools: dict[str, Any]) -> None:
     """Those of a caller, or the one that asks the user: their address differs for each turn."""

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 import pytest
 
 from cursor_gateway.sources import spawning
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from cursor_gateway.sources.spawning import spawn
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}

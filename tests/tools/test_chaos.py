@@ -10,7 +10,7 @@ from rich.console import Console
 from chaos.report import page, summary, table
 from chaos.running import Entry, Judged, entries, judged
 from chaos.table import GROUPS, faults_of
-from cursor_gateway.sources.process_groups import start_of
+from cursor_gateway.sources.processes import start_of
 from tests.tools import sample_faults
 
 pytestmark = [

@@ -2,12 +2,12 @@
 
 import json
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.wire.json_body import read_json
@@ -28,7 +28,7 @@ class Body(Struct, forbid_unknown_fields=True, rename="camel"):
     items: list[Inner] = []
     notes: dict[str, int] = {}
     thing: Thing | None = None
-    maybe: int | Inner | None = None
+    maybe: Annotated[int | Inner | None, Meta(description="A number, or more.")] = None
     kind: Literal["a", "b"] = "a"
 
 

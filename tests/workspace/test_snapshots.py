@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from cursor_gateway.model.documents import Diff
 from cursor_gateway.workspace import snapshots as module
 from cursor_gateway.workspace.change_log import ChangeLog, TurnStep
 from cursor_gateway.workspace.snapshots import Snapshots
+from cursor_gateway.workspace.tree import Tree
 from tests.workspace.repositories import git
 from tests.workspace.test_tree import aged
 
@@ -181,3 +183,40 @@ def test_a_small_folder_is_looked_at_in_the_event_loop(tmp_path: Path, monkeypat
             assert turn.end() is None
 
     asyncio.run(live())
+
+
+def test_a_slow_disk_keeps_the_event_loop_waiting_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A single delay has little effect: the machine may have been busy."""
+    now, delay, waited = 100.0, 0.0, 0.0
+
+    def look(*values: object) -> Tree:
+        nonlocal now, waited
+        now += delay
+        waited += delay
+        return Tree(str(tmp_path), {})
+
+    monkeypatch.setattr(module, "scan", look)
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    snapshots = Snapshots(str(tmp_path))
+    snapshots._keep("work", look())
+
+    def looks(seconds: float) -> int:
+        """How often the event loop looks, of a hundred times a second."""
+        nonlocal now, waited
+        until, count = now + seconds, 0
+        while now < until:
+            before = waited
+            snapshots._scan_now("work", 0)
+            count += waited > before
+            now += 0.01
+        return count
+
+    delay = 0.006
+    assert looks(1) <= 6
+    assert looks(100) <= 13
+    assert looks(1000) <= 20
+    delay = 0.001
+    looks(61)
+    assert looks(1) > 80

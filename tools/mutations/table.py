@@ -23,7 +23,7 @@ _HTML = "tests/render/test_html_safety.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *_of(
-        "runs/shares.py",
+        "runs/admission.py",
         "tests/runs/test_shares.py",
         (
             "Shares: the last place is for a key that has none",
@@ -32,8 +32,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "sources/descendants.py",
-        "tests/sources/test_descendants.py",
+        "sources/processes.py",
+        "tests/sources/test_processes.py",
         ("Processes: what is below an agent is remembered", "if may_have_children(self._pid):", "if False:"),
         ("Processes: what names the agent is found", "if value == self.value]", "if value == self._pid]"),
         (
@@ -57,7 +57,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Processes: a gateway does not end itself", "result.pop(pid, None)", "pass"),
     ),
     *_of(
-        "sources/process_groups.py",
+        "sources/processes.py",
         "tests/sources/test_process_groups.py",
         (
             "Processes: a pid that was reused is left alone",
@@ -287,11 +287,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         "workspace/git_objects.py",
         "tests/workspace/test_git_objects.py",
         ("Snapshots: objects of git have their hash", " and _hash_of(found[1]) == hash", ""),
-        (
-            "Snapshots: no link in git's folder",
-            "os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW",
-            "os.O_DIRECTORY | os.O_CLOEXEC",
-        ),
+    ),
+    *_of(
+        "sources/private_files.py",
+        "tests/workspace/test_git_objects.py",
+        ("Snapshots: no link in git's folder", "os.open(part, _FOLDER, dir_fd", "os.open(part, _BASE, dir_fd"),
     ),
     *_of(
         "workspace/committing.py",
@@ -383,8 +383,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Programs: none from the working folder", "return os.path.abspath(found)", "return found"),
     ),
     *_of(
-        "sources/cursor/confinement.py",
-        "tests/sources/test_confinement.py",
+        "sources/cursor/configuration.py",
+        "tests/sources/test_configuration.py",
         ("Caller's tools: commands are denied", '"Shell(*)", ', ""),
         ("Caller's tools: reading in the workspace is denied", '"Read(**)", ', ""),
         ("Caller's tools: reading anywhere is denied", '"Read(/**)", ', ""),
@@ -411,12 +411,12 @@ MUTATIONS: tuple[Mutation, ...] = (
             '{"version": 1, "permissions": rules, "approvalMode": "allowlist", **settings}',
         ),
         ("Caller's tools: only the caller's server", 'f"Mcp({offered.server}:*)"', '"Mcp(*)"'),
-        ("Caller's tools: the folder is empty", "            remove_entry(folder, name)", "            pass"),
+        ("Caller's tools: the folder is empty", '        remove_entry(folder, "scratch")', "        pass"),
         ("Caller's tools: chats apart from others", "else 'confined'", "else 'cursor'"),
     ),
     *_of(
         "sources/cursor/command.py",
-        "tests/sources/test_command.py tests/sources/test_confinement.py",
+        "tests/sources/test_command.py tests/sources/test_configuration.py",
         ("Force: never with a caller's tools", "    elif options.force:", "    if options.force:"),
         ("Force: the operator decides", "    elif options.force:", "    else:"),
         ("Trust: the operator decides", "if (options.trust or allowed_tools) and", "if"),
@@ -442,7 +442,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             "os.mkdir(name, 0o700, dir_fd=folder)",
             "os.mkdir(name, 0o755, dir_fd=folder)",
         ),
-        ("Files: written beside and renamed", 'temporary = f".{name[:100]}.{token_hex(8)}"', "temporary = name"),
+        ("Files: written beside and renamed", 'temporary = f".{name[:50]}.{token_hex(8)}"', "temporary = name"),
         (
             "Files: relative to their folder",
             "os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)",
@@ -459,7 +459,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: nothing that was said stays", "if name != NOTE:", "if False:"),
     ),
     *_of(
-        "runs/removal.py",
+        "runs/conversations.py",
         "tests/runs/test_removal.py",
         ("Deleting: what is left is noted", "is_done=is_done", "is_done=True"),
         ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
@@ -472,8 +472,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Sources: headers", 'if settings.agent_headers and source == "sdk":', "if False:"),
     ),
     *_of(
-        "sources/cursor/rules.py",
-        "tests/sources/test_rules.py",
+        "sources/cursor/permissions.py",
+        "tests/sources/test_permissions.py",
         ("Rules: every command of a line is allowed", "is not None and all(any(", "is not None and any(any("),
         ("Rules: paths are normalized", "normpath(join(workspace, path))", "join(workspace, path)"),
         (
@@ -501,8 +501,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Rules: an empty path is not allowed", "    if not path:\n        return False\n", ""),
     ),
     *_of(
-        "sources/acp/permissions.py",
-        "tests/sources/test_acp_permissions.py",
+        "sources/acp/calls.py",
+        "tests/sources/test_acp_calls.py",
         (
             "Rules: unknown tools are not allowed",
             "        case _:\n            return False",
@@ -512,14 +512,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Rules: never for always", 'kind = "allow_once" if allow', 'kind = "allow_always" if allow'),
     ),
     *_of(
-        "sources/cursor/shell_words.py",
-        "tests/sources/test_shell_words.py tests/sources/test_acp_permissions.py",
+        "sources/cursor/permissions.py",
+        "tests/sources/test_permissions.py tests/sources/test_acp_calls.py",
         ("Rules: a line feed is in no word", "if found is None or not found[0].isprintable():", "if found is None:"),
         ("Rules: builtins are asked about", "if not words or words[0] in _BUILTINS:", "if not words:"),
     ),
     *_of(
         "sources/cursor/permissions.py",
-        "tests/sources/test_permissions.py tests/sources/test_acp_permissions.py tests/sources/test_hosts.py",
+        "tests/sources/test_permissions.py tests/sources/test_acp_calls.py tests/sources/test_hosts.py",
         ("Rules: a host is not what follows it", "found = _URL.fullmatch(url)", "found = _URL.match(url)"),
         ("Rules: what is no rule is refused", "if not _RULE.fullmatch(rule)", "if not _RULE.search(rule)"),
         ("Rules: each kind for its own", "if rule and rule[1] == kind", "if rule"),
@@ -563,8 +563,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("SDK: a caller's run loads no settings", 'return ["project"]  #', 'return ["project", "user"]  #'),
     ),
     *_of(
-        "sources/cursor/hook_rules.py",
-        "tests/sources/test_hook_rules.py",
+        "sources/cursor/permissions.py",
+        "tests/sources/test_permissions.py",
         ("a hook: a caller's tools and no others", "if policy.is_confined:", "if False:"),
         ("a hook: `ask` and `plan` only read", 'policy.mode in ("ask", "plan")', 'policy.mode in ("ask",)'),
         ("a hook: commands need a rule", "if is_allowed_command(command, policy.rules)", "if True"),
@@ -575,15 +575,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a hook: an uncertain call needs what all allow", "in policies if", "in list(policies)[:1] if"),
     ),
     *_of(
-        "sources/cursor/hook_server.py",
-        "tests/sources/test_hook_server.py",
+        "sources/cursor/hooks.py",
+        "tests/sources/test_hooks.py",
         ("a hook: a sub-agent may be of each run of its workspace", "if len(found) != 1 or late:", "if not found:"),
         ("a hook: a sub-agent may be of a run that has just ended", "if turn.had_tasks:", "if False:"),
         ("a hook: a sub-agent is of its workspace", 'if call.workspace in ("", turn.workspace)}', "}"),
     ),
     *_of(
-        "sources/cursor/hooks_file.py",
-        "tests/sources/test_sdk_home.py",
+        "sources/cursor/hooks.py",
+        "tests/sources/test_sdk_bridge.py",
         ("a hook: one that fails blocks", '"failClosed": True', '"failClosed": False'),
         ("a hook: the agent waits", "_WAIT_SECONDS = 86_400", "_WAIT_SECONDS = 60"),
     ),
@@ -597,13 +597,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("a decision: for one call", "before != started.event.model_call", "True"),
     ),
     *_of(
-        "sources/cli/hooked_turn.py",
+        "sources/cursor/hooks.py",
         "tests/server/test_cli_hooks.py",
         ("CLI: hooks only with a proof", "if options.is_verified(program.version):", "if True:"),
     ),
     *_of(
-        "sources/sdk/home.py",
-        "tests/sources/test_sdk_home.py",
+        "sources/sdk/bridge.py",
+        "tests/sources/test_sdk_bridge.py",
         (
             "SDK's hook: without settings, no servers of the user",
             'user / ".cursor" if loads_settings else None',
@@ -618,14 +618,14 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Recordings: without prompts", "return PROMPT_REMOVED", "return value"),
     ),
     *_of(
-        "sources/tool_server/endpoint.py",
+        "sources/tool_endpoint.py",
         "tests/security/test_agents.py",
         ("Tools' address: cannot be guessed", "token = secrets.token_urlsafe(32)", 'token = "x" * 43'),
         ("Tools' address: gone with its run", "self._servers.pop(url", "self._servers.get(url"),
         ("Tools' address: on loopback alone", "socket.create_server((_HOST, 0))", 'socket.create_server(("", 0))'),
     ),
     *_of(
-        "sources/tool_server/mcp_server.py",
+        "sources/tool_server.py",
         "tests/security/test_agents.py",
         (
             "Tools' address: closed to web pages",
@@ -856,13 +856,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "runs/registry.py",
-        "tests/runs/test_registry.py",
+        "runs/admission.py",
+        "tests/runs/test_admission.py",
         ("Owners: idempotency keys of runs that go on", "is_of_key = run.owner == owner and", "is_of_key ="),
         ("Owners: a run that goes on", "run is not None and run.owner == owner else None", "run is not None else None"),
     ),
     *_of(
-        "runs/registry.py",
+        "runs/admission.py",
         "tests/security/test_owners.py",
         ("Owners: open calls", "if run.owner == owner and run.caller is not None", "if run.caller is not None"),
     ),
@@ -878,8 +878,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "sources/lost_agents.py",
-        "tests/sources/test_lost_agents.py",
+        "sources/ledger.py",
+        "tests/sources/test_ledger.py",
         ("Agents: those of another cluster are left alone", "if other.cluster == self._cluster}", "}"),
         ("Agents: the next one waits until they have ended", "while any(map(members, groups)):", "while False:"),
     ),

@@ -1,6 +1,6 @@
 """The error classes, the settings, the table of tools and the commands in; their pages out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
 import click
@@ -8,7 +8,7 @@ import msgspec
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.settings import FILE_VARIABLE, PREFIX, Setting, every_setting
-from cursor_gateway.sources.cursor import outcomes, tools
+from cursor_gateway.sources.cursor import tools
 from cursor_gateway.stages.tool_documents import started
 from tools.reference.markdown import code, page, table
 
@@ -21,8 +21,8 @@ def errors_page() -> str:
         for error in error_classes()
     ]
     tool_rows = sorted(
-        (f"`{code}`", ", ".join(f"`{key}`" for key, its in outcomes.CODES.items() if its == code))
-        for code in set(outcomes.CODES.values()) - {"REJECTED"}
+        (f"`{code}`", ", ".join(f"`{key}`" for key, its in tools.CODES.items() if its == code))
+        for code in set(tools.CODES.values()) - {"REJECTED"}
     )
     return page(
         "Errors",
@@ -53,13 +53,12 @@ def _raised(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
 
 
 def settings_page() -> str:
+    usual = [setting for setting in every_setting() if not setting.is_advanced]
+    advanced = [setting for setting in every_setting() if setting.is_advanced]
     groups = [
         part
-        for group, members in groupby(every_setting(), key=lambda setting: setting.group)
-        for part in (
-            f"## {group}",
-            table(["setting", "type", "default", "environment", "meaning"], map(_row, members)),
-        )
+        for group, members in groupby(usual, key=lambda setting: setting.group)
+        for part in (f"## {group}", _settings_table(members))
     ]
     return page(
         "Settings",
@@ -74,7 +73,14 @@ def settings_page() -> str:
         "`name=value` pairs separated by commas. Values that contain commas belong in the file. True is also `1`,\n"
         "`yes` or `on`, false also `0`, `no` or `off`. As a flag, where a command has it, `max_runs` is `--max-runs`.",
         *groups,
+        "## Advanced",
+        "The defaults of these are right for nearly everybody.",
+        _settings_table(advanced),
     )
+
+
+def _settings_table(settings: Iterable[Setting]) -> str:
+    return table(["setting", "type", "default", "environment", "meaning"], map(_row, settings))
 
 
 _FILE = """\

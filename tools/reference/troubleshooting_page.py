@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from cursor_gateway.dialects.errors import error_body, for_retrying_clients
 from cursor_gateway.dialects.messages.shapes import error_response
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.sources.cursor import outcomes
+from cursor_gateway.sources.cursor import tools
 from cursor_gateway.sources.cursor.command import INSTALL_COMMAND
 from tools.reference.markdown import page, table
 from tools.reference.remedies import GROUPS, TOOL_CODES, Remedy
@@ -110,7 +110,7 @@ def _facts(error: type[GatewayError]) -> str:
 
 
 def _tool_codes() -> dict[str, tuple[str, str]]:
-    reported = {*outcomes.CODES.values(), "TOOL_ERROR"} - {"REJECTED"}
+    reported = {*tools.CODES.values(), "TOOL_ERROR"} - {"REJECTED"}
     if wrong := reported ^ set(TOOL_CODES):
         raise SystemExit(f"tools/reference/remedies.py must have exactly the tool errors; see {sorted(wrong)}")
     return TOOL_CODES

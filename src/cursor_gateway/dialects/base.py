@@ -6,33 +6,30 @@ stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look a
 writes the bytes.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.answers import RunAnswer
+from cursor_gateway.model.answers import AnswerId, RunAnswer
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.requests import AgentRequest, RunInfo, WhenClientLeaves
-from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 # --- replies ----------------------------------------------------------------------------------------
 
 
-class Form(Struct, frozen=True):
+class StreamForm(Struct, frozen=True):
     media_type: str
     keep_alive: bytes
 
 
-SSE = Form("text/event-stream; charset=utf-8", b": keep-alive\n\n")
+SSE = StreamForm("text/event-stream; charset=utf-8", b": keep-alive\n\n")
 # White space before a JSON value belongs to it: the next line begins with it, and there is no empty line.
-NDJSON = Form("application/x-ndjson", b" ")
+NDJSON = StreamForm("application/x-ndjson", b" ")
 
 
 class RunView(Struct, frozen=True):
@@ -50,13 +47,6 @@ class ReplyStart(Struct, frozen=True):
     usage: Usage | None = None  # of the reply before
     kept: bytes = b""  # `StartRun.kept` of the request that it answers
     request_id: str = ""  # of that request
-
-
-def context_tokens(run: RunView, start: ReplyStart) -> int:
-    """About how many tokens the agent has before it when it begins this reply."""
-    if start.usage is None:
-        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
-    return start.usage.total_tokens
 
 
 class Encoder(Protocol):
@@ -82,21 +72,6 @@ class Encoder(Protocol):
     def is_slow(self) -> bool:
         """Whether it renders, which would block the event loop."""
         ...
-
-
-class EventEncoder(ABC):
-    """An `Encoder` that encodes each event by itself, and fast."""
-
-    is_slow = False
-
-    @abstractmethod
-    def push(self, event: DocumentEvent, /) -> bytes: ...
-
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self.push, events))
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
 
 
 class WholeReply(Protocol):
@@ -129,23 +104,11 @@ class WholeReply(Protocol):
         ...
 
 
-class JsonReply:
-    """What the replies of most dialects have in common."""
-
-    form: Form = SSE
-    media_type = "application/json"
-    streams_failures = False
-    is_resumable = False
-
-    def headers(self, run: RunView) -> Mapping[str, str]:
-        return {}
-
-
 class Reply(Protocol):
     """How one request wants its answer."""
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StreamForm:
         """Of the stream."""
         ...
 
@@ -185,7 +148,7 @@ class StartRun(AgentRequest, frozen=True, kw_only=True):
     stream: bool = False
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # reply at once with the answer so far; the run continues without readers
-    references: Mapping[int, "AnswerId"] = {}  # by the number of an answer in `messages`, where its text is
+    references: Mapping[int, AnswerId] = {}  # by the number of an answer in `messages`, where its text is
 
 
 class ContinueRun(Struct, frozen=True, kw_only=True):
@@ -201,36 +164,16 @@ class ContinueRun(Struct, frozen=True, kw_only=True):
 RunAction: TypeAlias = StartRun | ContinueRun
 
 
-class Route(Struct, frozen=True):
-    """A path that is posted to."""
+Read = TypeVar("Read")
+
+
+class Route(Struct, Generic[Read], frozen=True):
+    """A path: of its body and its headers, `read` makes what is wanted of a run, or the JSON of a reply without one."""
 
     path: str
     name: str  # in the metrics
-    read: Callable[[bytes, Mapping[str, str]], RunAction]  # of the body and the headers; raises `InvalidRequest`
-
-
-class ComputedRoute(Struct, frozen=True):
-    """A path that is answered without an agent."""
-
-    method: Literal["GET", "POST"]
-    path: str
-    name: str  # in the metrics
-    compute: Callable[[bytes, Mapping[str, str]], bytes]  # of body and headers the JSON; raises a `GatewayError`
-
-
-# --- answers that are looked up ---------------------------------------------------------------------
-
-
-class AnswerId(Struct, frozen=True):
-    """An answer: a run, and the number of the event after which its reply begins."""
-
-    run_id: str
-    after: int = 0
-
-
-class StoredReply(Struct, frozen=True):
-    reply: Reply
-    stream: bool
+    read: Callable[[bytes, Mapping[str, str]], Read]  # raises a `GatewayError`
+    method: Literal["GET", "POST"] = "POST"
 
 
 class StoredAnswers(Struct, frozen=True, kw_only=True):
@@ -239,7 +182,7 @@ class StoredAnswers(Struct, frozen=True, kw_only=True):
     path: str  # with `{id}`
     items_path: str  # of the request
     name: str  # in the metrics
-    open: Callable[[bytes, Mapping[str, str]], StoredReply]  # of what was kept and the query
+    open: Callable[[bytes, Mapping[str, str]], tuple[Reply, bool]]  # of what was kept and the query; whether to stream
     items: Callable[[bytes, Mapping[str, str]], bytes]
     deleted: Callable[[str], bytes]  # what is replied when the answer of this id is deleted
 
@@ -251,60 +194,19 @@ class Replay(Struct, frozen=True):
     """A run's stream for readers that resume it: one value of `?dialect=`."""
 
     name: str
-    form: Form
+    form: StreamForm
     open: Callable[[RunView, int], tuple[Encoder, int]]
     """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
     given all."""
     preferred: Mapping[str, Callable[[RunView, int], tuple[Encoder, int]]] = {}  # in its place, by a value of Prefer
 
 
-class Sample(Struct, frozen=True):
-    """A short run, for the examples in the description of the API."""
-
-    run: RunView
-    events: Sequence[DocumentEvent]
-
-
-class Description(Struct, frozen=True):
-    """A group of paths in the terms of OpenAPI (`dialects/openapi.py`)."""
-
-    tag: str
-    about: str
-    operations: Mapping[str, dict[str, Any]]  # by method and path
-    schemas: Mapping[str, dict[str, Any]] = {}
-
-
-def described_in(module: str) -> Callable[[Sample], Description]:
-    """By the function `describe` of this module. It is imported late: few gateways are asked for it."""
-    return lambda sample: import_module(module).describe(sample)
-
-
 class Dialect(Struct, frozen=True, kw_only=True):
-    routes: Sequence[Route]
+    routes: Sequence[Route[RunAction]]
     replays: Sequence[Replay]
     errors: Errors
     header: str = ""  # that its clients send with every request: `errors` are then used on all paths
-    computed: Sequence[ComputedRoute] = ()
+    computed: Sequence[Route[bytes]] = ()  # answered without an agent
     answers: StoredAnswers | None = None
     answer_id: Callable[[str], AnswerId | None] = lambda answer: None  # None: it is no id of this dialect
-    describe: Callable[[Sample], Description | None] = lambda sample: None
-
-
-class Dialects:
-    """Those that a gateway speaks."""
-
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._dialects = dialects
-        self.routes = [(route, dialect.errors) for dialect in dialects for route in dialect.routes]
-        self.computed = [(route, dialect.errors) for dialect in dialects for route in dialect.computed]
-        self.answers = [(dialect.answers, dialect.errors) for dialect in dialects if dialect.answers is not None]
-        self.errors_by_header = {dialect.header: dialect.errors for dialect in dialects if dialect.header}
-        self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
-
-    def run_id(self, id: str) -> str:
-        """The run of an answer's id in any dialect; any other id is left as it is."""
-        return self.answer(id).run_id
-
-    def answer(self, id: str) -> AnswerId:
-        found = (dialect.answer_id(id) for dialect in self._dialects)
-        return next((answer for answer in found if answer is not None), AnswerId(id))
+    description: str = ""  # the module whose `describe` has it (`dialects/openapi.py`); few gateways are asked for it

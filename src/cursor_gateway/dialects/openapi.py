@@ -8,23 +8,26 @@ of replies from a sample run through the dialect's own encoders, so none of them
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from cursor_gateway import errors
-from cursor_gateway.dialects.base import Reply, ReplyStart, Sample
+from cursor_gateway.dialects.base import Reply, ReplyStart, RunView
 from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_clients
 from cursor_gateway.dialects.requests import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
+from cursor_gateway.model.document_events import DocumentEvent
 
 Json = dict[str, Any]
 Fields = dict[str, tuple[Json, str]]  # the schema and the meaning of each field
-Meanings = Mapping[str, str]  # of `Type`, `Type.field`, or `.field` in any type
+Exact = Mapping[str, Json]  # of `Type` or `Type.field`: in the place of what the types say
+Naming = Callable[[str], str]  # the name of the schema of a type, by the type's name
 
 _REFS = "#/components/schemas/"
+_NAMES = {"Usage": "UsageInfo", "ErrorBody": "Error", "RefusedCall": "RefusedCall", "CursorOptions": "CursorOptions"}
 TEXT: Json = {"type": "string"}
 NAME: Json = {"type": "string", "minLength": 1}
 COUNT: Json = {"type": "integer", "minimum": 0}
@@ -45,10 +48,26 @@ WEATHER: Json = {  # a caller's tool, in examples
 }
 
 
+class Sample(Struct, frozen=True):
+    """A short run, for the examples in the description of the API."""
+
+    run: RunView
+    events: Sequence[DocumentEvent]
+
+
+class Description(Struct, frozen=True):
+    """A group of paths in the terms of OpenAPI."""
+
+    tag: str
+    about: str
+    operations: Mapping[str, dict[str, Any]]  # by method and path
+    schemas: Mapping[str, dict[str, Any]] = {}
+
+
 # --- operations -------------------------------------------------------------------------------------
 
 
-class Envelope(Struct, frozen=True):
+class ErrorForm(Struct, frozen=True):
     """The form of a path's errors."""
 
     schema: str
@@ -57,7 +76,7 @@ class Envelope(Struct, frozen=True):
     shown: Callable[[Failure], Failure] = lambda failure: failure  # as in the path's `Errors`
 
 
-OWN_ENVELOPE = Envelope("ErrorReply", lambda failure: {"error": error_body(failure)})
+OWN_ENVELOPE = ErrorForm("ErrorReply", lambda failure: {"error": error_body(failure)})
 OPENAI_ENVELOPE = replace(OWN_ENVELOPE, shown=for_retrying_clients)
 
 
@@ -72,7 +91,7 @@ def operation(
     failed_run: str = "",
     parameters: Iterable[Json] = (),
     is_open: bool = False,
-    envelope: Envelope = OWN_ENVELOPE,
+    envelope: ErrorForm = OWN_ENVELOPE,
 ) -> Json:
     """`errors` are those that not every operation has; `failed_run` is the schema of the reply when a run fails."""
     every: set[type[GatewayError]] = {*_ANYWHERE, *errors}
@@ -128,7 +147,7 @@ SESSION_HEADERS = [
 
 def cursor_headers(options: type[CursorOptions]) -> list[Json]:
     """The headers for clients that cannot send a `cursor` object."""
-    (schema,) = _components([options], {}, "").values()
+    (schema,) = _components([options], str).values()
     found = []
     for field, name in header_names(options).items():
         shape = next(shape for shape in schema["properties"][field]["anyOf"] if shape != NULL)
@@ -224,7 +243,7 @@ def _leaves(error: type[GatewayError]) -> Iterator[type[GatewayError]]:
         yield from _leaves(child)
 
 
-def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: Envelope) -> Json:
+def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, envelope: ErrorForm) -> Json:
     failures = [envelope.shown(error(_sentence(error)).failure()) for error in errors]
     grouped: dict[str, list[Failure]] = {}
     for failure in sorted(failures, key=lambda failure: (failure.status, failure.code)):
@@ -232,7 +251,7 @@ def _error_responses(errors: Iterable[type[GatewayError]], failed_run: str, enve
     return {status: _error_response(group, failed_run, envelope) for status, group in grouped.items()}
 
 
-def _error_response(failures: Sequence[Failure], failed_run: str, envelope: Envelope) -> Json:
+def _error_response(failures: Sequence[Failure], failed_run: str, envelope: ErrorForm) -> Json:
     codes = {failure.code for failure in failures}
     is_of_run = bool(failed_run) and any(failure.source == AgentError.source for failure in failures)
     headers = [
@@ -281,62 +300,43 @@ def record(title: str, about: str, fields: Fields, required: Iterable[str] | Non
     }
 
 
-def ignored(reasons: Mapping[str, str]) -> Fields:
-    """The fields of a body that have no effect."""
-    return {name: ({}, f"Ignored. {why}") for name, why in reasons.items() if not {".", "["} & set(name)}
+def read_schemas(types: Iterable[type[Struct]], naming: Naming = str, exact: Exact | None = None) -> dict[str, Json]:
+    """Of the types of requests."""
+    return _described(_exactly(_components(types, naming), exact or {}), types, naming)
 
 
-def read_schemas(
-    types: Iterable[type[Struct]],
-    meanings: Meanings,
-    *,
-    prefix: str = "",
-    names: Mapping[str, str] | None = None,
-    exact: Mapping[str, Json] | None = None,
-) -> dict[str, Json]:
-    """Of the types of requests. `exact` replaces what the types say of a type or a field, where the reader checks
-    more."""
-    schemas = _components(types, {"CursorOptions": "CursorOptions", **(names or {})}, prefix)
-    for name, exact_schema in (exact or {}).items():
-        type, _, field = name.partition(".")
-        if not field:
-            schemas[type].update(exact_schema)
-            continue
-        properties = schemas[type]["properties"]
-        default = {"default": properties[field]["default"]} if "default" in properties[field] else {}
-        properties[field] = {**exact_schema, **default}
-    return _described(schemas, meanings)
-
-
-def written_schemas(
-    types: Iterable[type[Struct]], meanings: Meanings, *, prefix: str = "", names: Mapping[str, str] | None = None
-) -> dict[str, Json]:
+def written_schemas(types: Iterable[type[Struct]], naming: Naming = str, exact: Exact | None = None) -> dict[str, Json]:
     """Of the types of replies. A default is for readers; a reply always has the field."""
-    schemas = _components(
-        types, {"Usage": "UsageInfo", "ErrorBody": "Error", "RefusedCall": "RefusedCall", **(names or {})}, prefix
-    )
+    schemas = _components(types, naming)
     for schema in schemas.values():
         required, properties = schema.get("required", ()), schema["properties"]
         schema["required"] = [name for name, field in properties.items() if name in required or "default" in field]
         for field in properties.values():
             field.pop("default", None)
-    return _described(schemas, meanings)
+    return _described(_exactly(schemas, exact or {}), types, naming)
+
+
+def ignore(schema: Json, reasons: Mapping[str, str]) -> None:
+    """Says of the fields of a request that they have no effect, and why."""
+    for name, why in reasons.items():
+        if not {".", "["} & set(name):
+            schema["properties"].setdefault(name, {})["description"] = f"Ignored. {why}"
 
 
 def shared_schemas() -> dict[str, Json]:
     """Of what more than one dialect has."""
-    return read_schemas([CursorOptions], {}) | written_schemas([ErrorReply], _ERROR_MEANINGS)
+    return read_schemas([CursorOptions]) | written_schemas([ErrorReply])
 
 
 class ErrorReply(Struct, frozen=True):
     """An error."""
 
-    error: ErrorBody
+    error: Annotated[ErrorBody, Meta(description="The error.")]
 
 
-def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix: str) -> dict[str, Json]:
+def _components(types: Iterable[type[Struct]], naming: Naming) -> dict[str, Json]:
     _, found = msgspec.json.schema_components(types, ref_template=_REFS + "{name}")
-    renamed = {name: names.get(name) or prefix + name.lstrip("_") for name in found}
+    renamed = {name: _NAMES.get(name) or naming(name.lstrip("_")) for name in found}
     text = re.sub(rf'"{_REFS}(\w+)"', lambda ref: f'"{_REFS}{renamed[ref[1]]}"', json.dumps(found))
     schemas = {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}
     for schema in schemas.values():
@@ -345,15 +345,31 @@ def _components(types: Iterable[type[Struct]], names: Mapping[str, str], prefix:
     return schemas
 
 
-def _described(schemas: dict[str, Json], meanings: Meanings) -> dict[str, Json]:
-    for name, schema in schemas.items():
-        schema["description"] = meanings.get(name) or schema.get("description", "")
-    for name, schema in schemas.items():
-        for field, shape in schema["properties"].items():
-            meaning = meanings.get(f"{name}.{field}") or meanings.get(f".{field}") or shape.get("description")
-            if meaning := meaning or _own_meaning(shape, schemas):
-                shape["description"] = meaning
+def _exactly(schemas: dict[str, Json], exact: Exact) -> dict[str, Json]:
+    """With what the reader of a type or a field checks beyond its type."""
+    for name, exact_schema in exact.items():
+        type, _, field = name.partition(".")
+        if not field:
+            schemas[type].update(exact_schema)
+        else:
+            told = schemas[type]["properties"][field]
+            kept = {key: told[key] for key in ("default", "description") if key in told}
+            schemas[type]["properties"][field] = {**kept, **exact_schema}
     return schemas
+
+
+def _described(schemas: dict[str, Json], types: Iterable[type[Struct]], naming: Naming) -> dict[str, Json]:
+    """Those that are still referred to. A field without a sentence of its own has that of its value."""
+    used: dict[str, Json] = {}
+    waiting = [naming(type.__name__.lstrip("_")) for type in types]
+    while waiting:
+        if (name := waiting.pop()) in schemas and name not in used:
+            used[name] = schema = schemas[name]
+            waiting += re.findall(rf'"{_REFS}(\w+)"', json.dumps(schema))
+            for shape in schema["properties"].values():
+                if "description" not in shape and (meaning := _own_meaning(shape, schemas)):
+                    shape["description"] = meaning
+    return used
 
 
 def _own_meaning(shape: Json, schemas: Mapping[str, Json]) -> str:
@@ -367,14 +383,3 @@ def _own_meaning(shape: Json, schemas: Mapping[str, Json]) -> str:
             return str(schemas.get(ref.removeprefix(_REFS), {}).get("description", ""))
         case _:
             return ""
-
-
-_ERROR_MEANINGS: Meanings = {
-    "ErrorReply.error": "The error.",
-    "Error": "The error, in OpenAI's form.",
-    "Error.message": "What happened, and what to do.",
-    "Error.type": "OpenAI's error type.",
-    "Error.param": "The request field that caused it, if any.",
-    "Error.code": "A stable error code.",
-    "Error.details": "Gateway extension: the agent's own output, up to 2,000 characters.",
-}

@@ -1,10 +1,47 @@
 """What the replies of most dialects have in common."""
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from cursor_gateway.dialects.base import Encoder, EventEncoder
+from cursor_gateway.dialects.base import SSE, Encoder, ReplyStart, RunView, StreamForm
 from cursor_gateway.model.document_events import DocumentEvent, ends_reply, source_text
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
+
+
+class JsonReply:
+    """What the replies of most dialects have in common."""
+
+    form: StreamForm = SSE
+    media_type = "application/json"
+    streams_failures = False
+    is_resumable = False
+
+    def headers(self, run: RunView) -> Mapping[str, str]:
+        return {}
+
+
+def context_tokens(run: RunView, start: ReplyStart) -> int:
+    """About how many tokens the agent has before it when it begins this reply."""
+    if start.usage is None:
+        return run.info.known_tokens + estimate_tokens_by_sample(run.prompt)
+    return start.usage.total_tokens
+
+
+class EventEncoder(ABC):
+    """An `Encoder` that encodes each event by itself, and fast."""
+
+    is_slow = False
+
+    @abstractmethod
+    def push(self, event: DocumentEvent, /) -> bytes: ...
+
+    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
+        return b"".join(map(self.push, events))
+
+    def keep_alive(self) -> bytes:
+        return SSE.keep_alive
+
 
 # --- resumed streams --------------------------------------------------------------------------------
 

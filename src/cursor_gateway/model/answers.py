@@ -80,3 +80,10 @@ class PermissionDecisions(Struct, frozen=True, tag="permissions"):
 
 
 RunAnswer: TypeAlias = ToolResults | QuestionAnswers | PlanDecision | PermissionDecisions
+
+
+class AnswerId(Struct, frozen=True):
+    """An answer: a run, and the number of the event after which its reply begins."""
+
+    run_id: str
+    after: int = 0

@@ -1,6 +1,6 @@
-"""The state of a gateway, as `/health` reports it."""
+"""The state of a gateway, as `/health` reports it. Older gateways leave out what has a default."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -16,7 +16,7 @@ class HealthSource(Struct, frozen=True):
     detail: Annotated[
         str, Meta(description="The program and version, or the recordings; empty if API keys are configured.")
     ]
-    demo: Annotated[bool, Meta(description="Whether the gateway runs as a demo.")]
+    demo: Annotated[bool, Meta(description="Whether the gateway runs as a demo.")] = False
 
 
 class HealthRuns(Struct, frozen=True):
@@ -30,14 +30,17 @@ class Health(Struct, frozen=True, kw_only=True):
     """The state of the gateway."""
 
     status: Annotated[
-        Literal["ok", "degraded", "unavailable"],
-        Meta(description="`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started."),
+        str,  # to readers: a newer gateway may have others
+        Meta(
+            description="`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started.",
+            extra_json_schema={"enum": ["ok", "degraded", "unavailable"]},
+        ),
     ]
     version: Annotated[str, Meta(description="The gateway's version.")]
     source: Annotated[HealthSource, Meta(description="The default backend.")]
-    sources: Annotated[list[str], Meta(description="The names of all backends, for `source` in requests.")]
-    mode: Annotated[Mode, Meta(description="The default mode.")]
-    model: Annotated[str, Meta(description="The default model.")]
+    sources: Annotated[list[str], Meta(description="The names of all backends, for `source` in requests.")] = []
+    mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
+    model: Annotated[str, Meta(description="The default model.")] = ""
     runs: HealthRuns
     workspace: Annotated[
         str | UnsetType, Meta(description="The default workspace; shown only if no API keys are configured.")

@@ -28,6 +28,7 @@ class ConversationEntry(Struct, frozen=True, kw_only=True, rename="camel"):
         str | UnsetType, Meta(description="The name of the program that began it, if it was not a browser.")
     ] = UNSET
     pinned: Annotated[bool, Meta(description="Whether it is listed at the top.")] = False
+    linked: Annotated[str | UnsetType, Meta(description="Since when it has a read-only link.")] = UNSET
     snippet: Annotated[str | UnsetType, Meta(description="The text around the words that a search found.")] = UNSET
 
 
@@ -43,6 +44,19 @@ class ConversationChange(Struct, frozen=True, forbid_unknown_fields=True):
 
     title: Annotated[Annotated[str, Meta(max_length=200)] | None, Meta(description="Its new title.")] = None
     pinned: Annotated[bool | None, Meta(description="Whether it is listed at the top.")] = None
+
+
+class ConversationLink(Struct, frozen=True, kw_only=True):
+    """A read-only link to a conversation. It is shown once: the gateway keeps only its hash."""
+
+    url: Annotated[str, Meta(description="Whoever has it can read the conversation, also what is added later.")]
+
+
+class LinkList(Struct, frozen=True, kw_only=True, rename="camel"):
+    """The caller's conversations that have a read-only link."""
+
+    conversations: Annotated[list[ConversationEntry], Meta(description="The newest hundred, by last use.")]
+    can_create: Annotated[bool, Meta(description="False if `public_links` is off; links then lead nowhere.")]
 
 
 class RemovalPending(Struct, frozen=True):

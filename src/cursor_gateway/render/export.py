@@ -29,7 +29,7 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.render.looks import OPERATIONS, answer_to, duration, line_range, line_runs, split_lines, thinking
+from cursor_gateway.render.looks import OPERATIONS, answer_to, diff_lines, duration, line_range, line_runs, thinking
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
 
@@ -188,7 +188,7 @@ def _edit(document: FileEditDocument) -> str:
 
 def _diff(diff: Diff) -> str:
     """A unified diff, without the files' names."""
-    old, new = (split_lines(visible(text)) for text in (diff.old_string, diff.new_string))
+    old, new = diff_lines(diff, *map(visible, (diff.old_string, diff.new_string)))
     lines: list[str] = []
     for is_gap, group in groupby(line_runs(old, new), lambda run: run.sign == "⋮"):
         runs = list(group)

@@ -12,7 +12,7 @@ from rich.syntax import Syntax
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.looks import line_runs, split_lines
+from cursor_gateway.render.looks import diff_lines, line_runs, split_lines
 from cursor_gateway.render.visible import visible
 
 # --- lines beside their gutters ----------------------------------------------------------------------
@@ -84,7 +84,7 @@ class DiffSummary(NamedTuple):
 
 
 def change(diff: Diff) -> DiffSummary:
-    old, new = (split_lines(visible(text).expandtabs(_TAB)) for text in (diff.old_string, diff.new_string))
+    old, new = diff_lines(diff, *(visible(text).expandtabs(_TAB) for text in (diff.old_string, diff.new_string)))
     digits = len(str(diff.start_line + max(len(old), len(new)) - 1))
     rows: list[ListingRow] = []
     added = removed = 0

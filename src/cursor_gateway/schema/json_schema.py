@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -18,19 +18,21 @@ from cursor_gateway.model.documents import (
     Metadata,
     Usage,
 )
-from cursor_gateway.schema.meanings import MEANINGS
 
 Json: TypeAlias = dict[str, Any]
 
 _DEFS = "#/$defs/"
 _COMPONENTS = "#/components/schemas/"
-# Unions and literals have no name of their own at run time.
-_NAMED: dict[str, Any] = {
-    "Document": Document,
-    "DocumentMetadata": Metadata,
-    "DocumentType": DocumentType,
-    "StreamEvent": StreamEvent,
-    "StreamEventType": StreamEventType,
+# Unions and literals have no name and no description of their own at run time.
+_NAMED: dict[str, tuple[Any, str]] = {
+    "Document": (Document, "One part of an answer. Its kind is its `type`."),
+    "DocumentMetadata": (Metadata, "The metadata of any document; which one follows from the document's type."),
+    "DocumentType": (DocumentType, "The document types. `thinking` is an extension, sent only on request."),
+    "StreamEvent": (
+        StreamEvent,
+        "One line of an NDJSON stream. In a Server-Sent Event, `type` is the event name and `data` its data.",
+    ),
+    "StreamEventType": (StreamEventType, "The names of the streaming events."),
 }
 _RENAMED: dict[type[Struct], str] = {Usage: "UsageInfo", Envelope: "DonePayload"}
 _ROOTS = (ChatResponse, DocumentType, Document, StreamEventType, StreamEvent)
@@ -77,30 +79,34 @@ def _definitions() -> dict[str, Any]:
         elif name not in found:
             found[name] = hint
             parts = msgspec.structs.fields(hint) if _is_record(hint) else ()
-            waiting = [*(_present(field.type) for field in parts), *get_args(hint), *waiting]
+            waiting = [*(_present(field.type)[0] for field in parts), *get_args(hint), *waiting]
     return found
 
 
 def _name(hint: Any) -> str | None:
     if _is_record(hint):
         return _RENAMED.get(hint) or str(hint.__name__)
-    return next((name for name, named in _NAMED.items() if named == hint), None)
+    return next((name for name, (named, _) in _NAMED.items() if named == hint), None)
 
 
 def _is_record(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Struct)
 
 
-def _present(hint: Any) -> Any:
-    """The type of a field that is there."""
+def _present(hint: Any) -> tuple[Any, str]:
+    """The type of a field that is there, and its description."""
+    about = ""
+    if get_origin(hint) is Annotated:
+        hint, meta = get_args(hint)
+        about = meta.description
     members = [member for member in get_args(hint) if member is not UnsetType]
-    return reduce(or_, members) if len(members) < len(get_args(hint)) else hint
+    return reduce(or_, members) if len(members) < len(get_args(hint)) else hint, about
 
 
 def _definition(name: str, hint: Any, refs: str) -> Json:
     if _is_record(hint):
         return _record(name, hint, refs)
-    head = {"title": name, "description": MEANINGS[name]}
+    head = {"title": name, "description": _NAMED[name][1]}
     if get_origin(hint) is Literal:
         return {**head, **_literal(get_args(hint))}
     members = get_args(hint)
@@ -112,7 +118,7 @@ def _definition(name: str, hint: Any, refs: str) -> Json:
 def _record(name: str, type: type[Struct], refs: str) -> Json:
     """The fields of the specification come first."""
     fields = msgspec.structs.fields(type)
-    properties = {field.encode_name: _property(name, type, field, refs) for field in fields}
+    properties = {field.encode_name: _property(field, refs) for field in fields}
     config = type.__struct_config__
     if config.tag_field is not None:
         properties = {config.tag_field: _literal((config.tag,)), **properties}
@@ -120,28 +126,24 @@ def _record(name: str, type: type[Struct], refs: str) -> Json:
     ordered = dict(sorted(properties.items(), key=lambda item: is_extension(item[1])))
     return {
         "title": name,
-        "description": _about(name, type),
+        "description": _about(type),
         "type": "object",
         "properties": ordered,
         "required": [field for field in ordered if field not in optional],
     }
 
 
-def _about(name: str, type: type[Struct]) -> str:
-    own = type.__dict__.get("__doc__")  # without what it inherits
-    if about := own or MEANINGS.get(name):
-        return " ".join(about.split())
+def _about(type: type[Struct]) -> str:
+    if own := type.__dict__.get("__doc__"):  # without what it inherits
+        return " ".join(own.split())
     kind = next(kind for kind, metadata in METADATA_TYPES.items() if metadata is type)
     return f"The metadata of {'an' if kind[0] in 'aeiou' else 'a'} `{kind}` document."
 
 
-def _property(name: str, type: type[Struct], field: msgspec.structs.FieldInfo, refs: str) -> Json:
-    schema = _schema(_present(field.type), refs)
-    owners = (name, *(base.__name__ for base in type.__mro__), "")
-    meanings = (MEANINGS.get(f"{owner}.{field.encode_name}") for owner in owners)
-    constant = "Always null." if schema == {"type": "null"} else None
-    about = next(filter(None, meanings), constant)
-    return {**schema, "description": about} if about else schema
+def _property(field: msgspec.structs.FieldInfo, refs: str) -> Json:
+    hint, about = _present(field.type)
+    about = "Always null." if hint is NoneType else about
+    return {**_schema(hint, refs), **({"description": about} if about else {})}
 
 
 # --- values -------------------------------------------------------------------------------------

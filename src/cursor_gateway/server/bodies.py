@@ -3,20 +3,22 @@
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
-from cursor_gateway.runs.keyed_locks import KeyedLocks
+from cursor_gateway.runs.admission import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")
+Handler: TypeAlias = Callable[[Request], Awaitable[ASGIApp]]  # of one method of a path
 
 _LARGE = 256 * 1024  # bytes: larger bodies are parsed in a thread, so that other clients do not wait
 

@@ -29,20 +29,19 @@ from cursor_gateway.errors import (
     TooManyRequests,
     host_exhausted,
 )
-from cursor_gateway.keys import LOCAL_OWNER, KeyRing
-from cursor_gateway.runs.shares import Rate
-from cursor_gateway.server.logs import Log
+from cursor_gateway.keys import LOCAL_OWNER, KeyRing, Rate
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback
 from cursor_gateway.store.base import OWNER
 
-_log = Log()
+_log = StructuredLog()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
 # Without a key: they reveal nothing and start nothing.
 _OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
 _LOGIN = ("POST", "/v1/login")  # needs a one-time code instead, and has its own limit
-_OPEN_PREFIX = "/page/"
+_OPEN_PREFIXES = ("/page/", "/shared/")  # what is shared needs a token, and has its own limit
 _EXPORT = re.compile(r"/v1/conversations/[^/]+/export")
 _READING = ("GET", "HEAD")
 _STATIC_HEADERS = {
@@ -100,7 +99,7 @@ class Guard:
         except GatewayError as error:
             await reply.refuse(error.failure(), self._errors_for(scope))
         except Exception as error:  # noqa: BLE001 -- the caller gets a 500: it was not their mistake
-            _log.error("fault", error, request_id=request_id, path=scope["path"])
+            _log.error("fault", error, request_id=request_id, path=_logged(scope["path"]))
             fault = GatewayFault(f"Internal error; the gateway's log has the details under the id {request_id}.")
             await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_for(scope))
         finally:
@@ -230,7 +229,7 @@ def key_in(headers: _Headers) -> str:
 
 
 def _is_open(method: str, path: str) -> bool:
-    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIX) or (method, path) == _LOGIN
+    return path in _OPEN_PATHS or path.startswith(_OPEN_PREFIXES) or (method, path) == _LOGIN
 
 
 def _is_link(method: str, path: str, headers: _Headers) -> bool:
@@ -238,6 +237,11 @@ def _is_link(method: str, path: str, headers: _Headers) -> bool:
     is_opened = headers.get(b"sec-fetch-mode", b"navigate") == b"navigate"
     is_whole = headers.get(b"sec-fetch-dest", b"document") == b"document"  # not in a frame
     return method in _READING and is_opened and is_whole and (_is_open(method, path) or bool(_EXPORT.fullmatch(path)))
+
+
+def _logged(path: str) -> str:
+    """Without the token of a read-only link, with which anybody could read the conversation."""
+    return "/shared/…" if path.startswith("/shared/") else path
 
 
 def _new_id() -> str:

@@ -10,14 +10,13 @@ from starlette.responses import Response
 from cursor_gateway.errors import NotFound
 from cursor_gateway.logins import CODE_SECONDS, DeviceKeys, LoginCodes
 from cursor_gateway.model.history import DeviceEntry, DeviceList, LoginKey, LoginLink, LoginRequest
-from cursor_gateway.server.bodies import json_response, read_body
+from cursor_gateway.server.bodies import Handler, json_response, read_body
 from cursor_gateway.server.guard import key_in
-from cursor_gateway.server.logs import Log
-from cursor_gateway.server.routes import Endpoint
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.settings import Settings
 from cursor_gateway.wire.json_body import read_json
 
-_log = Log()
+_log = StructuredLog()
 _LARGEST = 4096  # bytes of a request by somebody who has not logged in yet
 
 
@@ -36,8 +35,8 @@ class Sharing(Struct, frozen=True):
 class LoginEndpoints:
     def __init__(self, sharing: Sharing, settings: Settings) -> None:
         self._sharing, self._settings = sharing, replace(settings, max_body_bytes=_LARGEST)
-        self.for_devices: dict[str, dict[str, Endpoint]] = {"/v1/login": {"POST": self.log_in, "DELETE": self.log_out}}
-        self.for_operator: dict[str, dict[str, Endpoint]] = {
+        self.for_devices: dict[str, dict[str, Handler]] = {"/v1/login": {"POST": self.log_in, "DELETE": self.log_out}}
+        self.for_operator: dict[str, dict[str, Handler]] = {
             "/v1/logins": {"POST": self.new_link},
             "/v1/devices": {"GET": self.devices},
             "/v1/devices/{id}": {"DELETE": self.forget},

@@ -43,7 +43,7 @@ _IMMUTABLE = (str, int, float, type(None))  # values that cannot change
 _Facts: TypeAlias = Mapping[str, object]
 _Form: TypeAlias = Callable[[_Facts], str]
 
-Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
+RunOutcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 _lines: "_QueuedLines | None" = None  # when the log is configured
 
@@ -63,7 +63,7 @@ def lost_lines() -> int:
     return sum(handler.lost for handler in logging.getLogger().handlers if isinstance(handler, _QueuedLines))
 
 
-class Log:
+class StructuredLog:
     """Logs an event with a fixed text and variable fields."""
 
     def __init__(self, **facts: object) -> None:
@@ -90,7 +90,7 @@ def _write(level: int, event: str, facts: dict[str, object], error: BaseExceptio
         _lines.put(time.time(), level, event, facts)
 
 
-def outcome(run: Run) -> Outcome:
+def outcome(run: Run) -> RunOutcome:
     failure = run.done.failure if run.done is not None else None
     if run.done is not None and failure is None:
         return "completed"
@@ -135,10 +135,10 @@ class RunLog:
         _write(logging.WARNING if status == "failed" else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
-        Log(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
+        StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
-        Log().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)
+        StructuredLog().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)
 
 
 def _why(failure: Failure) -> dict[str, object]:

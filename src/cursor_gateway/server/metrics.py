@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.runs.run import Run
-from cursor_gateway.server.logs import Log, lost_lines, outcome, start_of
+from cursor_gateway.server.logs import StructuredLog, lost_lines, outcome, start_of
 from cursor_gateway.store.health import Figure
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ class LoopLag:
     def __init__(
         self,
         metrics: Metrics,
-        log: Log,
+        log: StructuredLog,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = time.thread_time,
     ) -> None:

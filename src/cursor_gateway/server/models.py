@@ -13,7 +13,7 @@ from cursor_gateway.errors import InvalidRequest, unknown_model
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.model_aliases import is_alias, name_for_claude_code, resolve
+from cursor_gateway.sources.cursor.models import is_alias, name_for_claude_code, resolve
 
 _WINDOW = 200_000  # tokens; an assumption
 _MOST = 1000  # models of one page
@@ -41,7 +41,7 @@ class ListedModel(Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(description="An assumption.")] = 64_000
 
 
-class TruncationPolicy(Struct, frozen=True):
+class CodexTruncationPolicy(Struct, frozen=True):
     """How Codex shortens the output of tools."""
 
     mode: Annotated[Literal["bytes"], Meta(description="The unit of the limit.")] = "bytes"
@@ -66,7 +66,7 @@ class CodexModel(Struct, frozen=True, kw_only=True):
     support_verbosity: Annotated[bool, Meta(description="Always false.")] = False
     default_verbosity: None = None
     apply_patch_tool_type: None = None
-    truncation_policy: TruncationPolicy = TruncationPolicy()
+    truncation_policy: CodexTruncationPolicy = CodexTruncationPolicy()
     context_window: Annotated[int, Meta(description="Tokens (an assumption).")] = _WINDOW
     experimental_supported_tools: Annotated[list[str], Meta(description="Always empty.")] = []
     input_modalities: Annotated[tuple[str, ...], Meta(description="The supported inputs.")] = ("text", "image")
@@ -104,7 +104,7 @@ class ModelEndpoints:
         self._began = int(time.time())
 
     async def models(self, request: Request) -> Response:
-        models = await self._service.models()
+        models = await self._service.host.models()
         if "anthropic-version" in request.headers:
             return json_response(self._page(models, request))
         entries = [self._entry(model.id, model.label) for model in models] + self._aliases(models)
@@ -120,13 +120,13 @@ class ModelEndpoints:
     async def model(self, request: Request) -> Response:
         """By its id, by its name for Claude Code, or by a name that another provider's clients use."""
         id: str = request.path_params["id"]
-        models = await self._service.models()
+        models = await self._service.host.models()
         aliases = self._service.defaults.model_aliases
         meant = resolve(id, aliases, models) if is_alias(id, aliases) else id
         for model in models:
             if model.id == meant:
                 return json_response(self._entry(id, model.label))
-        self._service.check_model(meant)
+        self._service.host.check_model(meant)
         raise unknown_model(id, [])
 
     def _aliases(self, models: list[Model]) -> list[ListedModel]:

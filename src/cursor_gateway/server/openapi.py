@@ -1,15 +1,19 @@
 """Put the OpenAPI 3.1 document of the gateway together, from the descriptions of its dialects and its own paths."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import fields as fields_of
 
 from cursor_gateway import errors
 from cursor_gateway.dialects import openapi as api
-from cursor_gateway.dialects.base import Description, Dialect, RunView, Sample
-from cursor_gateway.dialects.openapi import Json, read_schemas, written_schemas
+from cursor_gateway.dialects.base import Dialect, RunView
+from cursor_gateway.dialects.openapi import Description, Json, Sample
+from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -20,11 +24,20 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
 )
-from cursor_gateway.model.health import Health
+from cursor_gateway.model.health import (
+    Health,
+)
 from cursor_gateway.model.history import (
     ConversationChange,
     ConversationDetail,
+    ConversationEntry,
+    ConversationLink,
     ConversationList,
+    DeviceList,
+    LinkList,
+    LoginKey,
+    LoginLink,
+    LoginRequest,
     RemovalPending,
     RunList,
 )
@@ -32,7 +45,7 @@ from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components
 from cursor_gateway.server.changes import WorkspaceFiles, WorkspaceFolders
-from cursor_gateway.server.models import CodexModel, ListedModel, ModelList, ModelPage
+from cursor_gateway.server.models import ListedModel, ModelList, ModelPage
 
 _ABOUT = """\
 Cursor's agent over HTTP. The agent works in a folder on the gateway's machine. Its answers are ordered lists of typed \
@@ -49,8 +62,8 @@ an error ends the stream. While the agent is silent, comments keep the connectio
 
 def openapi_document(version: str, dialects: Sequence[Dialect]) -> dict[str, Any]:
     sample = _sample()
-    of_dialects = [found for dialect in dialects if (found := dialect.describe(sample)) is not None]
-    described = [*of_dialects, *own_paths()]
+    of_dialects = [import_module(one.description).describe(sample) for one in dialects if one.description]
+    described = [*of_dialects, *map(_description, _groups())]
     paths: dict[str, Json] = {}
     for description in described:
         for place, operation in description.operations.items():
@@ -129,351 +142,405 @@ def _sample() -> Sample:
     return Sample(RunView(info, 1771842600, prompt="What does this project do?"), list(read_events(lines, info)))
 
 
-# --- schemas ----------------------------------------------------------------------------------------
-
-
-def own_schemas() -> dict[str, Json]:
-    replies: list[type[Struct]] = [
-        ModelList,
-        ModelPage,
-        Health,
-        ConversationList,
-        ConversationDetail,
-        RemovalPending,
-        ConversationChanges,
-        RevertedFiles,
-        KeptFiles,
-        CommitResult,
-        WorkspaceFiles,
-        WorkspaceFolders,
-        RunList,
-        PermissionList,
-    ]
-    return read_schemas([ConversationChange, RevertRequest, KeepRequest, CommitRequest], {}) | written_schemas(
-        replies, {}, names={"ListedModel": "Model", "TruncationPolicy": "CodexTruncationPolicy"}
-    )
-
-
 # --- paths that belong to no dialect ----------------------------------------------------------------
 
 
-_BYTES: Json = {"schema": {"type": "string", "format": "binary"}}
-_IMAGES: Json = dict.fromkeys(("image/png", "image/jpeg", "image/gif", "image/webp"), _BYTES)
+class _Path(Struct, frozen=True):
+    """One method of a path. Its body and its reply are described by their types."""
+
+    place: str  # the method, and the path
+    id: str
+    summary: str
+    about: str
+    reply: type[Struct] | None = None
+    form: Json = {}  # other media types of the reply; with `reply`, beside JSON
+    status: str = "200"  # of the reply
+    replies: Json = {}  # instead of one
+    body: type[Struct] | None = None
+    bodies: dict[str, tuple[str, Json]] = {}  # examples
+    errors: Iterable[type[GatewayError]] = ()
+    parameters: Sequence[Json] = ()
+    envelope: api.ErrorForm = api.OWN_ENVELOPE
+    is_open: bool = False
 
 
-def own_paths() -> list[Description]:
+class _Group(Struct, frozen=True):
+    tag: str
+    about: str
+    paths: Sequence[_Path]
+    more: Sequence[type[Struct]] = ()  # types of replies beside those of `paths`
+
+
+def _description(group: _Group) -> Description:
+    bodies = [path.body for path in group.paths if path.body is not None]
+    replies = [path.reply for path in group.paths if path.reply is not None]
+    schemas = api.read_schemas(bodies) | api.written_schemas([*replies, *group.more])
+    return Description(group.tag, group.about, {path.place: _operation(path, schemas) for path in group.paths}, schemas)
+
+
+def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
+    ids = [about for start, about in _IDS.items() if path.place.partition(" ")[2].startswith(start)]
+    content: Json = {}
+    about = f"{path.summary}."
+    if path.reply is not None:
+        name, example = path.reply.__name__, _json(_example(path.reply))
+        about, content = schemas[name]["description"], api.json_content(api.ref(name), example)
+    return api.operation(
+        path.id,
+        path.summary,
+        path.about,
+        body=None if path.body is None else api.json_body(path.body.__name__, **path.bodies),
+        replies=path.replies or {path.status: api.ok(about, content | path.form)["200"]},
+        errors=(*path.errors, *(api.OF_BODIES if path.body is not None else ()), *(_STORED if ids else ())),
+        parameters=[*ids, *path.parameters],
+        envelope=path.envelope,
+        is_open=path.is_open,
+    )
+
+
+def _groups() -> list[_Group]:
     return [
-        Description("History", "Conversations and runs.", _history(), own_schemas()),
-        Description("Permissions", "What callers have allowed the agent to do.", _permissions()),
-        Description("Workspace", "The folders that the agent may work in.", _workspace()),
-        Description("Models", "The agent's models, for any client.", _models()),
-        Description("Operation", "Monitoring, and the description of this API.", _monitoring()),
+        _Group("History", "Conversations and runs.", _HISTORY, [RemovalPending]),
+        _Group("Links", "Conversations that others may read.", _LINKS),
+        _Group("Permissions", "What callers have allowed the agent to do.", _PERMISSIONS),
+        _Group("Devices", "Logins of other devices, at a gateway that is shared (`serve --share`).", _DEVICES),
+        _Group("Workspace", "The folders that the agent may work in.", _WORKSPACE),
+        _Group("Models", "The agent's models, for any client.", _models(), [ModelPage]),
+        _Group("Operation", "Monitoring, and the description of this API.", _OPERATION),
     ]
 
 
-def _history() -> dict[str, Json]:
-    id = api.path_id("The conversation's id.", "conv_9e8d7c6b")
-    return {
-        "GET /v1/conversations": api.operation(
-            "listConversations",
-            "List or search conversations",
-            "Newest first. With `q`, only those that contain all its words: in messages, documents, commands and "
-            "paths.",
-            replies=api.json_ok("A page.", "ConversationList", {"conversations": [_CONVERSATION], "next": None}),
-            errors=[errors.StoreUnavailable],
-            parameters=[
-                api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
-                api.page_size(20),
-                api.query("before", "The `next` of the previous page. Other values are rejected."),
-                api.query(
-                    "client", "The program that began them; `people` for the page and the gateway's own commands."
-                ),
-                api.query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
-            ],
-        ),
-        "GET /v1/conversations/{id}": api.operation(
-            "getConversation",
-            "Get a conversation",
-            "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
-            replies=api.json_ok("The conversation.", "ConversationDetail", _DETAIL),
-            errors=api.OF_STORED,
-            parameters=[id],
-        ),
-        "PATCH /v1/conversations/{id}": api.operation(
-            "changeConversation",
-            "Rename or pin a conversation",
-            "Omitted fields do not change.",
-            body=api.json_body("ConversationChange", rename=("Rename and pin", {"title": "Login", "pinned": True})),
-            replies=api.json_ok("The changed conversation.", "ConversationEntry", _CONVERSATION),
-            errors=(*api.OF_STORED, *api.OF_BODIES),
-            parameters=[id],
-        ),
-        "DELETE /v1/conversations/{id}": api.operation(
-            "deleteConversation",
-            "Delete a conversation",
-            "Deletes its answers, its images and the agent's own copies on this machine. An active run is stopped. "
-            "Recordings (`record_dir`), files that the agent has changed, and data sent to Cursor are not deleted.",
-            replies={
-                "202": api.reply(
-                    "The conversation is deleted from the history; the agents' own copies are deleted as soon as "
-                    "possible.",
-                    api.json_content(api.ref("RemovalPending"), {"message": "The conversation is deleted. …"}),
-                ),
-                "204": api.reply("Deleted."),
-            },
-            errors=api.OF_STORED,
-            parameters=[id],
-        ),
-        "GET /v1/conversations/{id}/export": api.operation(
-            "exportConversation",
-            "Export a conversation",
-            "Returns the whole conversation as a file.",
-            replies=api.ok(
-                "The conversation.",
-                {
-                    "text/markdown": {"schema": api.TEXT},
-                    "text/plain": {"schema": api.TEXT},
-                    "application/json": {"schema": api.OBJECT},
-                },
-            ),
-            errors=api.OF_STORED,
-            parameters=[id, api.query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]})],
-        ),
-        "GET /v1/conversations/{id}/images/{name}": api.operation(
-            "getConversationImage",
-            "Get an image that was sent",
-            "Messages contain the names of their images.",
-            replies=api.ok("The image.", _IMAGES),
-            errors=api.OF_STORED,
-            parameters=[id, {**api.path_id("As in the message.", "0123456789abcdef.png"), "name": "name"}],
-        ),
-        "GET /v1/conversations/{id}/workspace-image": api.operation(
-            "getWorkspaceImage",
-            "Get an image in the workspace",
-            "For images that an answer mentions. Only PNG, JPEG, GIF and WebP files of up to 10 MB are returned, and "
-            "nothing outside of the conversation's workspace.",
-            replies=api.ok("The image.", _IMAGES),
-            errors=api.OF_STORED,
-            parameters=[id, api.query("path", "The path below the workspace.")],
-        ),
-        "GET /v1/conversations/{id}/changes": api.operation(
-            "getConversationChanges",
-            "List the files that changed",
-            "The gateway compares the workspace before and after each turn, so this includes what commands changed. "
-            "Of turns that were not compared, it lists the edits that the agent reported.",
-            replies=api.ok(
-                "The files, or a patch that `git apply` accepts.",
-                {**api.json_content(api.ref("ConversationChanges"), _CHANGES), "text/x-diff": {"schema": api.TEXT}},
-            ),
-            errors=api.OF_STORED,
-            parameters=[
-                id,
-                api.query("dialect", "`patch` for a patch.", {"enum": ["json", "patch"]}),
-                api.query("chatId", "Only the changes of this run."),
-                api.query("path", "Only the patch of this file."),
-                api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),
-                api.query("open", "`true` for a patch without changes that were kept.", {"enum": ["true"]}),
-            ],
-        ),
-        "POST /v1/conversations/{id}/revert": api.operation(
-            "revertChanges",
-            "Revert files",
-            "Restores the exact content that files had before: of one file, of some of its changes, of all files of a "
-            "turn (`chatId`), or of all files before a turn (`before`). Files that did not exist are deleted. With "
-            "`preview`, only says what would change. Fails with 409, and changes nothing, if a file is no longer as "
-            "the agent left it, unless `token` is that of a preview which showed the file as it is.",
-            body=api.json_body(
-                "RevertRequest",
-                file=("One file", {"path": "src/app.py"}),
-                preview=("A preview of a checkpoint", {"before": "chat_7f3a2b1c", "preview": True}),
-            ),
-            replies=api.json_ok("The reverted files.", "RevertedFiles", _REVERTED),
-            errors=(
-                *api.OF_STORED,
-                *api.OF_BODIES,
-                errors.ConversationBusy,
-                errors.FileChanged,
-                errors.WorkspaceForbidden,
-            ),
-            parameters=[id],
-        ),
-        "POST /v1/conversations/{id}/keep": api.operation(
-            "keepChanges",
-            "Keep changes",
-            "Marks changes as reviewed: they are no longer listed, and reverting the file does not revert them.",
-            body=api.json_body("KeepRequest", file=("One file", {"path": "src/app.py"})),
-            replies=api.json_ok("The files.", "KeptFiles", {"files": ["src/app.py"]}),
-            errors=(*api.OF_STORED, *api.OF_BODIES, errors.ConversationBusy, errors.FileChanged),
-            parameters=[id],
-        ),
-        "POST /v1/conversations/{id}/commit": api.operation(
-            "commitChanges",
-            "Commit changed files",
-            "Without `message`, proposes one and lists the files. With it, commits them to the branch that is checked "
-            "out. No hook, filter or signing program of the repository is run.",
-            body=api.json_body("CommitRequest", proposal=("A proposal", {})),
-            replies=api.json_ok("The commit, or its proposal.", "CommitResult", _COMMIT),
-            errors=(
-                *api.OF_STORED,
-                *api.OF_BODIES,
-                errors.ConversationBusy,
-                errors.FileChanged,
-                errors.WorkspaceForbidden,
-            ),
-            parameters=[id],
-        ),
-        "GET /v1/runs": api.operation(
-            "listRuns",
-            "List recent runs",
-            "Of all conversations, newest first.",
-            replies=api.json_ok("The runs.", "RunList", {"runs": [_RECENT]}),
-            errors=[errors.StoreUnavailable],
-            parameters=[api.page_size(50)],
-        ),
-    }
-
-
-def _permissions() -> dict[str, Json]:
-    return {
-        "GET /v1/permissions": api.operation(
-            "listPermissions",
-            "List permissions",
-            "The caller's own decisions, newest first, and the operator's rules.",
-            replies=api.json_ok("The permissions.", "PermissionList", _PERMISSIONS),
-        ),
-        "DELETE /v1/permissions/{id}": api.operation(
-            "revokePermission",
-            "Revoke a permission",
-            "Applies from the next run on. The document can then be decided again.",
-            replies={"204": api.reply("Revoked.")},
-            errors=[errors.NotFound],
-            parameters=[api.path_id("The permission's id.", "perm_3b1d")],
-        ),
-    }
-
-
-def _workspace() -> dict[str, Json]:
-    return {
-        "GET /v1/workspace/files": api.operation(
-            "findFiles",
-            "Find files",
-            "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
-            replies=api.json_ok("The files.", "WorkspaceFiles", {"files": ["src/app.py"]}),
-            errors=[errors.WorkspaceForbidden],
-            parameters=[
-                api.query("q", "Part of a path.", _SEARCH),
-                api.query("workspace", "The folder; by default the gateway's."),
-            ],
-        ),
-        "GET /v1/workspace/folders": api.operation(
-            "findFolders",
-            "Find folders",
-            "At most 20 folders that a conversation may use as its workspace.",
-            replies=api.json_ok("The folders.", "WorkspaceFolders", {"folders": ["/home/me/calculator"]}),
-            parameters=[api.query("q", "The beginning of a path.", _SEARCH)],
-        ),
-    }
-
-
-def _models() -> dict[str, Json]:
-    model: Json = msgspec.to_builtins(
-        ListedModel(id="auto", created=1771842600, name="Auto", display_name="Auto", created_at="2026-02-23T10:30:00Z")
-    )
-    codex = CodexModel(slug="auto", display_name="Auto", description="Auto, by Cursor", priority=0)
-    models = {
-        "object": "list",
-        "data": [model],
-        "models": [msgspec.json.decode(msgspec.json.encode(codex))],
-        "has_more": False,
-        "first_id": "auto",
-        "last_id": "auto",
-    }
-    failures = api.run_errors(errors.AgentError) - _ONLY_OF_RUNS
-    return {
-        "GET /v1/models": api.operation(
-            "listModels",
-            "List models",
-            "Lists the models of the agent's account. The list is cached for a while. A request with "
-            "`anthropic-version` gets a `ModelPage`.",
-            replies=api.ok(
-                "The models.", api.json_content({"anyOf": [api.ref("ModelList"), api.ref("ModelPage")]}, models)
-            ),
-            errors=failures,
-            envelope=api.Envelope(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
-            parameters=[
-                api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
-                api.query(
-                    "limit",
-                    "The page size, for Anthropic clients.",
-                    {"type": "integer", "minimum": 1, "maximum": 1000},
-                ),
-                api.query("after_id", "Returns the models after this one, for Anthropic clients."),
-                api.query("before_id", "Returns the models before this one, for Anthropic clients."),
-            ],
-        ),
-        "GET /v1/models/{id}": api.operation(
-            "getModel",
-            "Get a model",
-            "Returns a model of the list. Claude's model names are accepted too.",
-            replies=api.json_ok("The model.", "Model", model),
-            errors={*failures, errors.ModelUnavailable},
-            parameters=[api.path_id("The model's id.", "auto")],
-        ),
-    }
-
-
-def _monitoring() -> dict[str, Json]:
-    return {
-        "GET /health": api.operation(
-            "getHealth",
-            "Health",
-            "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if the "
-            "agent is no longer installed.",
-            replies=api.json_ok("The gateway is running.", "Health", _HEALTH),
-            errors=[errors.AgentMissing],
-            is_open=True,
-        ),
-        "GET /livez": api.operation(
-            "getLivez",
-            "Liveness",
-            "For a supervisor that restarts the process. Needs no API key, and does not ask the database.",
-            replies=api.ok("The process is alive.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
-            is_open=True,
-        ),
-        "GET /readyz": api.operation(
-            "getReadyz",
-            "Readiness",
-            "For a load balancer. Returns 503 while the process shuts down or is drained, and in a cluster while the "
-            "database does not answer. Needs no API key.",
-            replies=api.ok("The process accepts requests.", {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}),
-            is_open=True,
-        ),
-        "GET /metrics": api.operation(
-            "getMetrics",
-            "Metrics",
-            "Runs, tokens, failures, requests and times, in Prometheus format.",
-            replies=api.ok("The metrics.", {"text/plain": {"schema": api.TEXT, "example": _METRICS}}),
-        ),
-        "GET /openapi.json": api.operation(
-            "getOpenapi",
-            "OpenAPI document",
-            "This API as an OpenAPI document.",
-            replies=api.ok("An OpenAPI 3.1 document.", {"application/json": {"schema": api.OBJECT}}),
-            is_open=True,
-        ),
-        "GET /docs": api.operation(
-            "getDocs",
-            "API documentation",
-            "This API as a web page.",
-            replies=api.ok("A page.", {"text/html": {"schema": api.TEXT}}),
-            is_open=True,
-        ),
-    }
-
-
-# --- examples ---------------------------------------------------------------------------------------
-
+_IDS = {"/v1/conversations/{id}": api.path_id("The conversation's id.", "conv_9e8d7c6b")}
+_STORED = api.OF_STORED
 _SEARCH: Json = {"type": "string", "maxLength": 1000}
+_TEXT: Json = {"schema": api.TEXT}
+_BYTES: Json = {"schema": {"type": "string", "format": "binary"}}
+_IMAGES: Json = {f"image/{form}": _BYTES for form in ("png", "jpeg", "gif", "webp")}
+_OK: Json = {"text/plain": {"schema": api.TEXT, "example": "ok\n"}}
+_CHANGING = (errors.ConversationBusy, errors.FileChanged)
+_METRICS = """\
+# HELP cursor_gateway_runs_running Runs whose agent is there.
+# TYPE cursor_gateway_runs_running gauge
+cursor_gateway_runs_running 0.0
+"""
+_HISTORY = [
+    _Path(
+        "GET /v1/conversations",
+        "listConversations",
+        "List or search conversations",
+        "Newest first. With `q`, only those that contain all its words: in messages, documents, commands and paths.",
+        reply=ConversationList,
+        errors=[errors.StoreUnavailable],
+        parameters=[
+            api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
+            api.page_size(20),
+            api.query("before", "The `next` of the previous page. Other values are rejected."),
+            api.query("client", "The program that began them; `people` for the page and the gateway's own commands."),
+            api.query("pinned", "`true` for all pinned conversations, on one page.", {"enum": ["true"]}),
+        ],
+    ),
+    _Path(
+        "GET /v1/conversations/{id}",
+        "getConversation",
+        "Get a conversation",
+        "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
+        reply=ConversationDetail,
+    ),
+    _Path(
+        "PATCH /v1/conversations/{id}",
+        "changeConversation",
+        "Rename or pin a conversation",
+        "Omitted fields do not change.",
+        reply=ConversationEntry,
+        body=ConversationChange,
+        bodies={"rename": ("Rename and pin", {"title": "Login", "pinned": True})},
+    ),
+    _Path(
+        "DELETE /v1/conversations/{id}",
+        "deleteConversation",
+        "Delete a conversation",
+        "Deletes its answers, its images and the agent's own copies on this machine. An active run is stopped. "
+        "Recordings (`record_dir`), files that the agent has changed, and data sent to Cursor are not deleted.",
+        replies={
+            "202": api.reply(
+                "The conversation is deleted from the history; the agents' own copies are deleted as soon as possible.",
+                api.json_content(api.ref("RemovalPending"), {"message": "The conversation is deleted. …"}),
+            ),
+            "204": api.reply("Deleted."),
+        },
+    ),
+    _Path(
+        "GET /v1/conversations/{id}/export",
+        "exportConversation",
+        "Export a conversation",
+        "Returns the whole conversation as a file.",
+        form={"text/markdown": _TEXT, "text/plain": _TEXT, "application/json": {"schema": api.OBJECT}},
+        parameters=[api.query("format", "Default: `markdown`.", {"enum": ["markdown", "json", "text"]})],
+    ),
+    _Path(
+        "GET /v1/conversations/{id}/images/{name}",
+        "getConversationImage",
+        "Get an image that was sent",
+        "Messages contain the names of their images.",
+        form=_IMAGES,
+        parameters=[{**api.path_id("As in the message.", "0123456789abcdef.png"), "name": "name"}],
+    ),
+    _Path(
+        "GET /v1/conversations/{id}/workspace-image",
+        "getWorkspaceImage",
+        "Get an image in the workspace",
+        "For images that an answer mentions. Only PNG, JPEG, GIF and WebP files of up to 10 MB are returned, and "
+        "nothing outside of the conversation's workspace.",
+        form=_IMAGES,
+        parameters=[api.query("path", "The path below the workspace.")],
+    ),
+    _Path(
+        "GET /v1/conversations/{id}/changes",
+        "getConversationChanges",
+        "List the files that changed",
+        "The gateway compares the workspace before and after each turn, so this includes what commands changed. Of "
+        "turns that were not compared, it lists the edits that the agent reported.",
+        reply=ConversationChanges,
+        form={"text/x-diff": _TEXT},
+        parameters=[
+            api.query(
+                "dialect",
+                "`patch` for a patch that `git apply` accepts, `colours` for a file's lines as coloured HTML.",
+                {"enum": ["json", "patch", "colours"]},
+            ),
+            api.query("chatId", "Only the changes of this run."),
+            api.query("path", "Only the patch of this file."),
+            api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),
+            api.query("open", "`true` for a patch without changes that were kept.", {"enum": ["true"]}),
+        ],
+    ),
+    _Path(
+        "POST /v1/conversations/{id}/revert",
+        "revertChanges",
+        "Revert files",
+        "Restores the exact content that files had before: of one file, of some of its changes, of all files of a turn "
+        "(`chatId`), or of all files before a turn (`before`). Files that did not exist are deleted. With `preview`, "
+        "only says what would change. Fails with 409, and changes nothing, if a file is no longer as the agent left "
+        "it, unless `token` is that of a preview which showed the file as it is.",
+        reply=RevertedFiles,
+        body=RevertRequest,
+        bodies={
+            "file": ("One file", {"path": "src/app.py"}),
+            "preview": ("A preview of a checkpoint", {"before": "chat_7f3a2b1c", "preview": True}),
+        },
+        errors=(*_CHANGING, errors.WorkspaceForbidden),
+    ),
+    _Path(
+        "POST /v1/conversations/{id}/keep",
+        "keepChanges",
+        "Keep changes",
+        "Marks changes as reviewed: they are no longer listed, and reverting the file does not revert them.",
+        reply=KeptFiles,
+        body=KeepRequest,
+        bodies={"file": ("One file", {"path": "src/app.py"})},
+        errors=_CHANGING,
+    ),
+    _Path(
+        "POST /v1/conversations/{id}/commit",
+        "commitChanges",
+        "Commit changed files",
+        "Without `message`, proposes one and lists the files. With it, commits them to the branch that is checked out. "
+        "No hook, filter or signing program of the repository is run.",
+        reply=CommitResult,
+        body=CommitRequest,
+        bodies={"proposal": ("A proposal", {})},
+        errors=(*_CHANGING, errors.WorkspaceForbidden),
+    ),
+    _Path(
+        "GET /v1/runs",
+        "listRuns",
+        "List recent runs",
+        "Of all conversations, newest first.",
+        reply=RunList,
+        errors=[errors.StoreUnavailable],
+        parameters=[api.page_size(50)],
+    ),
+]
+_LINKS = [
+    _Path(
+        "POST /v1/conversations/{id}/link",
+        "createLink",
+        "Create a read-only link",
+        "Whoever has the link can read the conversation without an API key, until it is revoked. It replaces an "
+        "earlier link. Needs the setting `public_links`.",
+        reply=ConversationLink,
+        status="201",
+        errors=[errors.RequestForbidden],
+    ),
+    _Path(
+        "DELETE /v1/conversations/{id}/link",
+        "revokeLink",
+        "Revoke a read-only link",
+        "The link leads nowhere from then on.",
+        replies={"204": api.reply("Revoked.")},
+    ),
+    _Path(
+        "GET /v1/links",
+        "listLinks",
+        "List read-only links",
+        "The caller's conversations that have one. The links themselves are shown only when they are created.",
+        reply=LinkList,
+        errors=[errors.StoreUnavailable],
+    ),
+    _Path(
+        "GET /shared/{token}",
+        "readLink",
+        "Read a shared conversation",
+        "A page without scripts: prompts and answers, no images, no files. Needs no API key.",
+        replies={
+            "200": api.reply("The conversation.", {"text/html": _TEXT}),
+            "404": api.reply("There is no such link.", {"text/html": _TEXT}),
+        },
+        errors=[errors.TooManyRequests, errors.StoreUnavailable],
+        parameters=[{**api.path_id("The link's token.", "Zk3vVq0cQ2n1"), "name": "token"}],
+        is_open=True,
+    ),
+]
+_PERMISSIONS = [
+    _Path(
+        "GET /v1/permissions",
+        "listPermissions",
+        "List permissions",
+        "The caller's own decisions, newest first, and the operator's rules.",
+        reply=PermissionList,
+    ),
+    _Path(
+        "DELETE /v1/permissions/{id}",
+        "revokePermission",
+        "Revoke a permission",
+        "Applies from the next run on. The document can then be decided again.",
+        replies={"204": api.reply("Revoked.")},
+        errors=[errors.NotFound],
+        parameters=[api.path_id("The permission's id.", "perm_3b1d")],
+    ),
+]
+# The first two are served to devices, the others to the operator; a gateway that is not shared has none.
+_DEVICES = [
+    _Path(
+        "POST /v1/login",
+        "logIn",
+        "Log a device in",
+        "Exchanges the code of a login link for a key. A code can be used once, and expires after ten minutes. Only on "
+        "the address for other devices.",
+        reply=LoginKey,
+        status="201",
+        body=LoginRequest,
+        bodies={"code": ("The code of a link", {"code": "9f2c41"})},
+        errors=[errors.TooManyRequests],
+        is_open=True,
+    ),
+    _Path(
+        "DELETE /v1/login",
+        "logOut",
+        "Log this device out",
+        "The key of the request is no longer valid. Only on the address for other devices.",
+        replies={"204": api.reply("Logged out.")},
+    ),
+    _Path(
+        "POST /v1/logins",
+        "createLoginLink",
+        "Create a login link",
+        "For one device. Only on this machine.",
+        reply=LoginLink,
+        status="201",
+        errors=[errors.MediaTypeRefused],
+    ),
+    _Path(
+        "GET /v1/devices",
+        "listDevices",
+        "List devices",
+        "Those that have logged in. Only on this machine.",
+        reply=DeviceList,
+    ),
+    _Path(
+        "DELETE /v1/devices/{id}",
+        "forgetDevice",
+        "Log a device out",
+        "Its key is no longer valid. Only on this machine.",
+        replies={"204": api.reply("Logged out.")},
+        errors=[errors.NotFound],
+        parameters=[api.path_id("The device's id.", "dev_4f2a")],
+    ),
+]
+_WORKSPACE = [
+    _Path(
+        "GET /v1/workspace/files",
+        "findFiles",
+        "Find files",
+        "At most 20 files of a workspace, best match first. Files that git ignores are left out.",
+        reply=WorkspaceFiles,
+        errors=[errors.WorkspaceForbidden],
+        parameters=[
+            api.query("q", "Part of a path.", _SEARCH),
+            api.query("workspace", "The folder; by default the gateway's."),
+        ],
+    ),
+    _Path(
+        "GET /v1/workspace/folders",
+        "findFolders",
+        "Find folders",
+        "At most 20 folders that a conversation may use as its workspace.",
+        reply=WorkspaceFolders,
+        parameters=[api.query("q", "The beginning of a path.", _SEARCH)],
+    ),
+]
+_OPERATION = [
+    _Path(
+        "GET /health",
+        "getHealth",
+        "Health",
+        "Shows that the gateway is running, and which agent answers. Returns 503, with the same fields, if the agent "
+        "is no longer installed.",
+        reply=Health,
+        errors=[errors.AgentMissing],
+        is_open=True,
+    ),
+    _Path(
+        "GET /livez",
+        "getLivez",
+        "Liveness",
+        "For a supervisor that restarts the process. Needs no API key, and does not ask the database.",
+        form=_OK,
+        is_open=True,
+    ),
+    _Path(
+        "GET /readyz",
+        "getReadyz",
+        "Readiness",
+        "For a load balancer. Returns 503 while the process shuts down or is drained, and in a cluster while the "
+        "database does not answer. Needs no API key.",
+        form=_OK,
+        is_open=True,
+    ),
+    _Path(
+        "GET /metrics",
+        "getMetrics",
+        "Metrics",
+        "Runs, tokens, failures, requests and times, in Prometheus format.",
+        form={"text/plain": {"schema": api.TEXT, "example": _METRICS}},
+    ),
+    _Path(
+        "GET /openapi.json",
+        "getOpenapi",
+        "OpenAPI document",
+        "This API as an OpenAPI document.",
+        form={"application/json": {"schema": api.OBJECT}},
+        is_open=True,
+    ),
+    _Path(
+        "GET /docs",
+        "getDocs",
+        "API documentation",
+        "This API as a web page.",
+        form={"text/html": _TEXT},
+        is_open=True,
+    ),
+]
 _ONLY_OF_RUNS = {
     errors.AgentLooped,
     errors.AgentUnconfined,
@@ -484,113 +551,103 @@ _ONLY_OF_RUNS = {
     errors.ToolNotCalled,
     errors.WorkspaceUntrusted,
 }
-_HEALTH: Json = {
-    "status": "ok",
-    "version": "0.2.0",
-    "source": {"name": "cli", "detail": "cursor-agent 2026.02.20", "demo": False},
-    "sources": ["cli"],
-    "mode": "agent",
-    "model": "auto",
-    "runs": {"running": 0, "limit": 8},
-}
-_CONVERSATION: Json = {
-    "id": "conv_9e8d7c6b",
-    "title": "What does this project do?",
-    "created": "2026-02-23T10:30:00.000Z",
-    "updated": "2026-02-23T10:30:02.400Z",
-    "workspace": "/home/me/calculator",
-    "mode": "ask",
-    "model": "auto",
-    "isRunning": False,
-    "pinned": False,
-}
-_CHANGES: Json = {
-    "files": [
-        {
-            "path": "src/app.py",
-            "operation": "edit",
-            "language": "python",
-            "diffs": [{"oldString": "x = 1", "newString": "x = 2", "startLine": 3, "endLine": 3}],
-            "canRevert": True,
-            "hunks": [{"oldStart": 3, "oldLines": 1, "newStart": 3, "newLines": 1}],
-            "added": 1,
-            "removed": 1,
-            "version": "9f2c6a1d0e4b8c37",
-            "isKept": False,
-            "isEdit": True,
-            "note": "",
-        }
-    ],
-    "notes": [],
-    "workspace": "/home/ada/shop",
-}
-_REVERTED: Json = {
-    "files": [{"path": "src/app.py", "action": "restored", "added": 1, "removed": 1}],
-    "undo": "undo_5d1e0f7a2b3c4d6e",
-}
-_COMMIT: Json = {
-    "message": "Fix the failing tests",
-    "files": ["src/app.py"],
-    "token": "0a1b2c3d4e5f6071",
-    "branch": "main",
-}
-_RUN_ENTRY: Json = {
-    "id": "chat_7f3a2b1c",
-    "state": "completed",
-    "model": "auto",
-    "mode": "ask",
-    "created": "2026-02-23T10:30:00Z",
-    "firstEventMs": 900,
-    "durationMs": 2400,
-    "usage": {"promptTokens": 1510, "completionTokens": 9, "totalTokens": 1519, "cachedTokens": 1200},
-    "errorCode": None,
-}
-_DETAIL: Json = {
-    **_CONVERSATION,
-    "messages": [
-        {
-            "role": "user",
-            "text": "What does this project do?",
-            "chatId": "chat_7f3a2b1c",
-            "created": "2026-02-23T10:30:00.000Z",
-        },
-        {
-            "role": "assistant",
-            "text": "It is a calculator for the terminal.",
-            "chatId": "chat_7f3a2b1c",
-            "created": "2026-02-23T10:30:02.400Z",
-        },
-    ],
-    "runs": [_RUN_ENTRY],
-}
-_PERMISSIONS: Json = {
-    "permissions": [
-        {
-            "id": "perm_3b1d",
-            "decision": "workspace",
-            "rules": ["Shell(npm)"],
-            "subject": "npm test",
-            "reason": "",
-            "workspace": "/home/ada/shop",
-            "conversationId": "conv_9e8d7c6b",
-            "chatId": "chat_7f3a2b1c",
-            "documentId": "doc_002",
-            "created": "2026-10-01T12:00:00Z",
-        }
-    ],
-    "settings": ["Shell(git)"],
-    "canAllow": True,
-    "allowsEverything": False,
-}
-_RECENT: Json = {
-    **_RUN_ENTRY,
-    "conversationId": "conv_9e8d7c6b",
-    "title": "What does this project do?",
-    "prompt": "What does this project do?",
-    "toolCalls": 0,
-}
-_METRICS = """\
-# HELP cursor_gateway_runs_running Runs whose agent is there.
-# TYPE cursor_gateway_runs_running gauge
-cursor_gateway_runs_running 0.0
-"""
+
+
+_MODELS_PAGE: Json = {"type": "integer", "minimum": 1, "maximum": 1000}
+
+
+def _models() -> list[_Path]:
+    failures = api.run_errors(errors.AgentError) - _ONLY_OF_RUNS
+    either = {"anyOf": [api.ref("ModelList"), api.ref("ModelPage")]}
+    replies = api.ok("The models.", api.json_content(either, _json(_example(ModelList))))
+    return [
+        _Path(
+            "GET /v1/models",
+            "listModels",
+            "List models",
+            "Lists the models of the agent's account. The list is cached for a while. A request with "
+            "`anthropic-version` gets a `ModelPage`.",
+            replies=replies,
+            reply=ModelList,
+            errors=failures,
+            envelope=api.ErrorForm(api.OWN_ENVELOPE.schema, api.OWN_ENVELOPE.example, "MessagesError"),
+            parameters=[
+                api.header("anthropic-version", "Any value returns the list, or an error, in Anthropic's form."),
+                api.query("limit", "The page size, for Anthropic clients.", _MODELS_PAGE),
+                api.query("after_id", "Returns the models after this one, for Anthropic clients."),
+                api.query("before_id", "Returns the models before this one, for Anthropic clients."),
+            ],
+        ),
+        _Path(
+            "GET /v1/models/{id}",
+            "getModel",
+            "Get a model",
+            "Returns a model of the list. Claude's model names are accepted too.",
+            reply=ListedModel,
+            errors={*failures, errors.ModelUnavailable},
+            parameters=[api.path_id("The model's id.", "auto")],
+        ),
+    ]
+
+
+# --- examples of replies ----------------------------------------------------------------------------
+
+# Fields by their values in examples. Others have their default, or the simplest value of their type.
+_FIELDS: list[tuple[Any, str]] = [
+    ("auto", "id model slug first_id last_id"),
+    ("Auto", "name display_name description"),
+    ("conv_9e8d7c6b", "conversation_id ConversationEntry.id ConversationDetail.id"),
+    ("chat_7f3a2b1c", "chat_id RunEntry.id RecentRun.id"),
+    ("perm_3b1d", "PermissionEntry.id"),
+    ("doc_002", "document_id"),
+    ("completed", "state"),
+    ("2026-02-23T10:30:00.000Z", "created created_at updated"),
+    (1771842600, "ListedModel.created"),
+    ("What does this project do?", "title text prompt"),
+    ("/home/me/calculator", "workspace"),
+    (["/home/me/calculator"], "folders"),
+    ("src/app.py", "path"),
+    (["src/app.py"], "files"),
+    ("edit", "operation"),
+    ("python", "language"),
+    ("x = 1", "old_string"),
+    ("x = 2", "new_string"),
+    (["Shell(npm)"], "rules"),
+    (["Shell(git)"], "settings"),
+    ("npm test", "subject"),
+    ("Fix the failing tests", "message"),
+    ("0a1b2c3d4e5f6071", "CommitResult.token FileChange.version"),
+    ("undo_5d1e0f7a2b3c4d6e", "RevertedFiles.undo"),
+    ("cli", "HealthSource.name"),
+    (["cli"], "sources"),
+    ("0.2.0", "Health.version"),
+    ("ok", "Health.status"),
+    ("https://gateway.example/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
+    ("cg-…", "LoginKey.key"),
+    ("http://127.0.0.1:8788/#/login/9f2c41", "LoginLink.url"),
+    (1771843200, "expires_at"),
+    ("dev_4f2a", "DeviceEntry.id"),
+    ("Mozilla/5.0 (iPhone)", "DeviceEntry.name"),
+    (1771842600, "DeviceEntry.created_at"),
+    (None, "error_code next"),
+]
+_VALUES = {name: value for value, names in _FIELDS for name in names.split()}
+
+
+def _json(value: Struct) -> Json:
+    found: Json = msgspec.json.decode(msgspec.json.encode(value))
+    return found
+
+
+def _example(kind: Any, owner: str = "", name: str = "") -> Any:
+    """A value of this type, which is that of the field `owner.name`."""
+    parts = get_args(kind)
+    if get_origin(kind) in (Annotated, Union, UnionType):
+        return None if _VALUES.get(name, name) is None else _example(parts[0], owner, name)
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        fields = [one for one in fields_of(kind) if one.required or f"{kind.__name__}.{one.name}" in _VALUES]
+        return kind(**{one.name: _example(one.type, kind.__name__, one.name) for one in fields})
+    if get_origin(kind) is list and isinstance(parts[0], type) and issubclass(parts[0], Struct):
+        return [_example(parts[0])]
+    simplest = {str: "", int: 1, bool: False}.get(kind, [])
+    return _VALUES.get(f"{owner}.{name}", _VALUES.get(name, parts[0] if get_origin(kind) is Literal else simplest))

@@ -28,7 +28,7 @@ from starlette.requests import ClientDisconnect, Request
 from cursor_gateway.fair_threads import FairThreads, NobodyWaits
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.server.bodies import while_connected
-from cursor_gateway.server.logs import Log
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.stages.changes import EditedFile, listed
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_log = Log()
+_log = StructuredLog()
 _WORKERS = 2
 _JOB_SECONDS = 3.0  # of CPU time: highlighting 200,000 characters takes about one
 _REPLY_SECONDS = 15.0  # of CPU time, for all jobs of a reply or of one step of a stream

@@ -14,34 +14,27 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cursor_gateway.dialects.base import (
     SSE,
-    AnswerId,
-    ComputedRoute,
     ContinueRun,
-    Dialects,
     Reply,
     ReplyStart,
     Route,
     RunAction,
     StartRun,
     StoredAnswers,
-    StoredReply,
     WholeReply,
 )
 from cursor_gateway.dialects.errors import Errors
 from cursor_gateway.errors import GatewayError, NotFound, PreviousAnswerUnknown, StoreUnavailable
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest
-from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.continuing import Continued, usage_at
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService, delete_answer
-from cursor_gateway.runs.whole_answers import response_of
-from cursor_gateway.server.bodies import client_name, idempotency_key, parse_body, read_body
+from cursor_gateway.runs.handle import RunHandle, response_of
+from cursor_gateway.runs.identify import usage_at
+from cursor_gateway.runs.run_service import Asker, Continued, RunRequest, RunService, delete_answer
+from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.routes import Endpoint
-from cursor_gateway.server.runs import run_response
+from cursor_gateway.server.runs import Dialects, run_response
 from cursor_gateway.server.streaming import (
     CheckedRun,
     DisconnectWatch,
@@ -61,7 +54,7 @@ _values = attrgetter(*_FIELDS)
 class RouteEndpoint:
     def __init__(
         self,
-        route: Route,
+        route: Route[RunAction],
         errors: Errors,
         dialects: Dialects,
         service: RunService,
@@ -206,7 +199,7 @@ class StoredAnswerEndpoints:
         self._service, self._reading = service, reading
 
     @property
-    def endpoints(self) -> dict[str, dict[str, Endpoint]]:
+    def endpoints(self) -> dict[str, dict[str, Handler]]:
         name, path = self._answers.name, self._answers.path
         return {
             path: {"GET": _Named(name, self._read), "DELETE": _Named(name, self._delete)},
@@ -215,16 +208,16 @@ class StoredAnswerEndpoints:
         }
 
     async def _read(self, request: Request) -> ASGIApp:
-        continued, kept, stored = await self._find(request)
-        if not stored.stream or request.method == "HEAD":
-            return await answer_now(continued, stored.reply, kept)
+        continued, kept, reply, is_stream = await self._find(request)
+        if not is_stream or request.method == "HEAD":
+            return await answer_now(continued, reply, kept)
         start = ReplyStart(continued.after, continued.usage_before, kept)
-        return reply_stream(continued.run, stored.reply, start, self._reading, self._errors, is_replay=True)
+        return reply_stream(continued.run, reply, start, self._reading, self._errors, is_replay=True)
 
     async def _cancel(self, request: Request) -> ASGIApp:
-        continued, kept, stored = await self._find(request)
+        continued, kept, reply, _ = await self._find(request)
         await self._service.cancel(continued.run.id, request.state.owner)
-        return await answer_now(continued, stored.reply, kept)
+        return await answer_now(continued, reply, kept)
 
     async def _delete(self, request: Request) -> ASGIApp:
         id = request.path_params["id"]
@@ -237,12 +230,12 @@ class StoredAnswerEndpoints:
         kept = await self._kept(self._dialects.answer(request.path_params["id"]), request)
         return Response(self._answers.items(kept, request.query_params), media_type="application/json")
 
-    async def _find(self, request: Request) -> tuple[Continued, bytes, StoredReply]:
+    async def _find(self, request: Request) -> tuple[Continued, bytes, Reply, bool]:
         answer = self._dialects.answer(request.path_params["id"])
         kept = await self._kept(answer, request)
         run = await self._service.find(answer.run_id, request.state.owner)
         continued = Continued(run, answer.after, await usage_at(run, answer.after))
-        return continued, kept, self._answers.open(kept, request.query_params)
+        return continued, kept, *self._answers.open(kept, request.query_params)
 
     async def _kept(self, answer: AnswerId, request: Request) -> bytes:
         kept = await self._service.store.kept_request(answer.run_id, request.state.owner, answer.after)
@@ -254,7 +247,7 @@ class StoredAnswerEndpoints:
 class _Named:
     """The metrics count by name."""
 
-    def __init__(self, name: str, endpoint: Endpoint) -> None:
+    def __init__(self, name: str, endpoint: Handler) -> None:
         self.__name__, self._endpoint = name, endpoint
 
     async def __call__(self, request: Request) -> ASGIApp:
@@ -266,14 +259,14 @@ def _unknown(id: str) -> NotFound:
 
 
 class ComputedEndpoint:
-    def __init__(self, route: ComputedRoute, settings: Settings, reading: Reading) -> None:
+    def __init__(self, route: Route[bytes], settings: Settings, reading: Reading) -> None:
         self.__name__ = route.name
         self._route, self._settings, self._reading = route, settings, reading
 
     async def __call__(self, request: Request) -> ASGIApp:
         body = await read_body(request, self._settings) if self._route.method == "POST" else b""
         turn = self._reading.unread.turn(request.state.owner)
-        computed = await parse_body(body, lambda body: self._route.compute(body, request.headers), turn)
+        computed = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
         return Response(computed, media_type="application/json")
 
 

@@ -1,7 +1,7 @@
 """Runs over HTTP, whatever their dialect: get, stream and stop them."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Literal
 
@@ -10,15 +10,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.dialects.base import SSE, Dialects, Encoder, Form
+from cursor_gateway.dialects.base import SSE, Dialect, Encoder, StreamForm
 from cursor_gateway.errors import InvalidRequest, LogReset
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.handle import RunHandle, answered_response_of, prompt_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import answered_response_of, prompt_of
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
+from cursor_gateway.stages.context_size import context_use
 
 _RESEND_SECONDS = 10.0  # for the process that drives a run to send again what the store has forgotten
 _HTML = "html"  # the page's own stream, which is rendered here
@@ -26,6 +27,26 @@ HTML_HEADERS = {  # an answer's HTML must not run anything when it is opened by 
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
     "sandbox"
 }
+
+
+class Dialects:
+    """Those that a gateway speaks."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = dialects
+        self.routes = [(route, dialect.errors) for dialect in dialects for route in dialect.routes]
+        self.computed = [(route, dialect.errors) for dialect in dialects for route in dialect.computed]
+        self.answers = [(dialect.answers, dialect.errors) for dialect in dialects if dialect.answers is not None]
+        self.errors_by_header = {dialect.header: dialect.errors for dialect in dialects if dialect.header}
+        self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
+
+    def run_id(self, id: str) -> str:
+        """The run of an answer's id in any dialect; any other id is left as it is."""
+        return self.answer(id).run_id
+
+    def answer(self, id: str) -> AnswerId:
+        found = (dialect.answer_id(id) for dialect in self._dialects)
+        return next((answer for answer in found if answer is not None), AnswerId(id))
 
 
 class RunEndpoints:
@@ -47,7 +68,10 @@ class RunEndpoints:
                     response = await answered_response_of(self._service.store, run)
                 prompt = await prompt_of(self._service.store, run) if form == "page" else ""
                 renderings = self._reading.renderings
-                return await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
+                rendered = await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
+                if run.done is not None and (context := context_use(run.done)) is not None:
+                    rendered.headers["x-context"] = msgspec.json.encode(context).decode()
+                return rendered
             case _:
                 raise InvalidRequest("`dialect` must be documents, html, page, markdown or text.", param="dialect")
 
@@ -71,7 +95,7 @@ class RunEndpoints:
     def _id(self, request: Request) -> str:
         return self._dialects.run_id(request.path_params["id"])
 
-    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, Form, int]:
+    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, StreamForm, int]:
         """And the event after which the encoder must be given all."""
         replays = self._dialects.replays
         name = request.query_params.get("dialect") or self._accepted(request)

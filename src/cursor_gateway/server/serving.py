@@ -10,10 +10,10 @@ from contextlib import suppress
 from cursor_gateway.http1.server import HttpServer, Timeouts
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.guard import Guard
-from cursor_gateway.server.logs import Log
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.settings import Settings
 
-_log = Log()
+_log = StructuredLog()
 
 _LAST_SECONDS = 10.0  # for replies, when the runs behind them have ended
 _FILES = 64  # that are open whatever happens

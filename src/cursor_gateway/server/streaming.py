@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 from starlette.types import Receive, Scope, Send
 
-from cursor_gateway.dialects.base import SSE, Encoder, Form, RunView
+from cursor_gateway.dialects.base import SSE, Encoder, RunView, StreamForm
 from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, RunCancelled
@@ -31,8 +31,7 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.run_service import RunRequest, RunService
 from cursor_gateway.server.bodies import SMALL, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics
@@ -43,7 +42,7 @@ _SHORT = 1024  # bytes, about, of an event without a text
 _RECONNECT = b"retry: 100\n\n"  # at once, and to another process
 
 
-def stream_headers(form: Form, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def stream_headers(form: StreamForm, more: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     headers = {
         "content-type": form.media_type,
         "cache-control": "no-cache, no-transform",
@@ -87,7 +86,7 @@ class EventStream:
         self,
         run: RunHandle,
         encoder: Encoder,
-        form: Form,
+        form: StreamForm,
         reading: Reading,
         *,
         after: int = 0,

@@ -27,28 +27,12 @@ class ToolRunner(Protocol):
         ...
 
 
-class Offered(Struct, frozen=True, kw_only=True):
+class OfferedTools(Struct, frozen=True, kw_only=True):
     """The caller's tools. In such a run the agent's own tools are disabled, even if none are offered right now."""
 
     server: str  # the MCP server's name, as the agent sees it
     url: str  # of the gateway's own MCP endpoint; empty: none are offered now
     runner: ToolRunner  # the same tools, for an agent that takes them without an endpoint
-
-
-class ToolServers(Protocol):
-    """Offers tools to agents on this machine, over MCP."""
-
-    async def open(self) -> None:
-        """Before the first offer. Raises a `GatewayError`."""
-        ...
-
-    def offer(self, runner: ToolRunner) -> str:
-        """The URL of these tools, valid until it is withdrawn."""
-        ...
-
-    def withdraw(self, url: str) -> None: ...
-
-    async def close(self) -> None: ...
 
 
 class Person(Protocol):
@@ -82,7 +66,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     workspace: str  # absolute, and allowed
     folder: str  # the gateway's own, kept as long as the conversation: the agent's configuration, chats and images
     session_id: str | None = None  # the agent's own session, to resume
-    offered: Offered | None = None
+    offered: OfferedTools | None = None
     person: Person | None = None  # None: the agent must not ask questions
     approver: Person | None = None  # decides about what no rule allows: the person, or somebody else than the caller
     is_waiting: Callable[[], bool] = never  # whether it waits for the person now

@@ -26,15 +26,16 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
+from typing import TypeAlias
 
 from msgspec import Struct
 
-from cursor_gateway.sources.descendants import end, of_gateway, token, unnamed
-from cursor_gateway.sources.process_groups import Table, members, signal_group, start_of
+from cursor_gateway.errors import ConversationBusy
+from cursor_gateway.sources.processes import Table, end, members, of_gateway, signal_group, start_of, token, unnamed
 
 _LOCK = "lock"
 _MEMBER = "member"  # the cluster that the gateway is in, and its id there
@@ -347,7 +348,60 @@ def _entries(folder: Path) -> list[Path]:
         return []
 
 
-def main(gateway: Path, token: str) -> None:
+# --- Agents of other gateways on this machine that have lost their runs ----------------------------
+# A conversation is free as soon as the run of a dead gateway is ended in the store, by any process on any machine. Its
+# agent may still be there, and works in the same folder. So whoever starts an agent first ends those of gateways on its
+# machine that are dead, or that are no longer members of its cluster: these may also be frozen or cut off.
+
+_GONE_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long to end
+_LOOK_SECONDS = 0.005
+
+
+Absent: TypeAlias = Callable[[Collection[str]], Awaitable[Collection[str]]]  # which of these are no members
+
+
+class LostAgents:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._cluster = ""
+        self._absent: Absent | None = None  # in a cluster
+
+    def join(self, cluster: str, own: str, absent: Absent) -> None:
+        """Raises `OSError`."""
+        self._ledger.note_member(cluster, own)
+        self._cluster, self._absent = cluster, absent
+
+    def joined(self) -> None:
+        """This gateway has its runs: others do not end its agents any more."""
+        self._ledger.reopen()
+
+    async def end(self) -> None:
+        """Raises `StoreUnavailable` if nobody knows who is a member, `ConversationBusy` if an agent cannot be ended."""
+        groups = await asyncio.to_thread(self._ledger.end_orphans) if self._ledger.dead() else []
+        if self._absent is not None:
+            names = {other.member: other.name for other in self._ledger.others() if other.cluster == self._cluster}
+            for id in await self._absent(names) if names else ():
+                groups += await asyncio.to_thread(self._ledger.end_agents_of, names[id])
+        await _gone(groups)
+
+    async def end_of(self, member: str) -> None:
+        """The same for a member of the cluster that has just been removed."""
+        lost = [
+            other.name for other in self._ledger.others() if (other.cluster, other.member) == (self._cluster, member)
+        ]
+        for name in lost:
+            await _gone(await asyncio.to_thread(self._ledger.end_agents_of, name))
+
+
+async def _gone(groups: Collection[int]) -> None:
+    deadline = asyncio.get_running_loop().time() + _GONE_SECONDS
+    while any(map(members, groups)):
+        if asyncio.get_running_loop().time() > deadline:
+            raise ConversationBusy("The agent of a process that died is still working; try again in a moment.")
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def main(gateway: Path, token: str = "") -> None:
     """Ends the agents of a gateway that was killed. Its folder stays: it tells the next one whose runs to end. It may
     also be gone by now, so its token is passed on its own."""
     Ledger(gateway.parent).end_agents_of(gateway.name)
@@ -355,4 +409,4 @@ def main(gateway: Path, token: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])  # a gateway from before an update passes no token

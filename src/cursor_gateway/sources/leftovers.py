@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.sources.cursor.configuration import unusable, user_configuration
+from cursor_gateway.sources.cursor.configuration import configuration_errors, user_configuration
 from cursor_gateway.sources.private_files import (
     SHARED,
     PathOrText,
@@ -53,11 +53,8 @@ def note_session(folder: Path, data: PathOrText, session: NotedSession) -> None:
     noted = noted_sessions(folder)
     if session in noted:
         return
-    try:
-        with private_folder(data, folder) as opened:
-            write_private(opened, NOTE, msgspec.json.encode([*noted, session]))
-    except OSError as error:
-        raise unusable(error) from error
+    with configuration_errors(), private_folder(data, folder) as opened:
+        write_private(opened, NOTE, msgspec.json.encode([*noted, session]))
 
 
 def noted_sessions(folder: Path, source: SessionSource | None = None) -> list[NotedSession]:

@@ -71,14 +71,16 @@ class private_folder:  # noqa: N801 -- used like a function
         os.close(self._folder)
 
 
-def write_private(folder: int, name: str, data: bytes) -> None:
-    """Replaces any entry of this name except a folder. Raises `OSError`."""
-    temporary = f".{name[:100]}.{token_hex(8)}"
+def write_private(folder: int, name: str, data: bytes, mode: int = 0) -> None:
+    """Replaces any entry of this name except a folder; readers see one version or the other. `mode` 0: for its owner
+    alone, or with the agents' user. Raises `OSError`.
+    """
+    temporary = f".{name[:50]}.{token_hex(8)}"
     file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
     try:
-        if _is_shared(folder):
-            os.fchmod(file, 0o660)
         with open(file, "wb") as opened:
+            if mode or _is_shared(folder):
+                os.fchmod(file, mode or 0o660)
             opened.write(data)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
     except BaseException:
@@ -91,21 +93,25 @@ def read_private(base: PathOrText, path: PathOrText, largest: int = 4 * 1024 * 1
     """A file below `base` that an agent may have put there: it is read only if it is a regular file of at most that
     size, and reached through no link. Raises `OSError`.
     """
-    *folders, name = os.fspath(path)[len(os.fspath(base)) + 1 :].split("/")
+    with open(open_below(base, os.fspath(path)[len(os.fspath(base)) + 1 :]), "rb") as opened:
+        facts = os.fstat(opened.fileno())
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
+            raise OSError(errno.EINVAL, "Not a regular file, or too large", os.fspath(path))
+        return opened.read()
+
+
+def open_below(base: PathOrText, path: str, *, is_folder: bool = False) -> int:
+    """A descriptor of what has this path below `base`, through no link there. Raises `OSError`."""
+    *folders, name = path.split("/")
     folder = os.open(base, _BASE)
     try:
         for part in folders:
             below = os.open(part, _FOLDER, dir_fd=folder)
             os.close(folder)
             folder = below
-        file = os.open(name, _EXISTING_FILE, dir_fd=folder)
+        return os.open(name, _FOLDER if is_folder else _EXISTING_FILE, dir_fd=folder)
     finally:
         os.close(folder)
-    with open(file, "rb") as opened:
-        facts = os.fstat(file)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > largest:
-            raise OSError(errno.EINVAL, "Not a regular file, or too large", os.fspath(path))
-        return opened.read()
 
 
 def secret_in(folder: Path) -> bytes:

@@ -11,18 +11,20 @@ import os
 import signal
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from time import monotonic
 
 from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
-from cursor_gateway.sources.descendants import AGENT, Agent, running
-from cursor_gateway.sources.process_groups import reap, signal_group
+from cursor_gateway.sources.processes import AGENT, Agent, reap, running, signal_group
 from cursor_gateway.sources.spawning import spawn
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
-_PAUSE = 0.001  # seconds between two reads of output that flows: see `merges_reads`
+# Seconds between two reads of output that flows: see `merges_reads`. If much came, the pipe is soon full again.
+_PAUSE, _SHORT_PAUSE = 0.004, 0.001
+_MUCH = 32 * 1024
 # Of all reads: `os.read` would allocate a whole piece for each line, which takes ten times as long.
 _buffer = bytearray(_PIECE)
 _buffer_view = memoryview(_buffer)
@@ -60,10 +62,10 @@ class AgentProcess:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = self.is_interrupted = False
-        # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
-        # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
+        # An agent writes line by line. If true, output that follows the last read within some milliseconds is left in
+        # the pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
         self.merges_reads = False
-        self._read_at = -math.inf  # by the monotonic clock, which may have started just now
+        self._read_next = -math.inf  # by the monotonic clock, which may have started just now
         self._pause: asyncio.TimerHandle | None = None  # until the next read
         self._agent, self._on_gone = agent, on_gone
         self._ending_rest: asyncio.Task[None] | None = None  # of what it left behind
@@ -209,7 +211,7 @@ class AgentProcess:
 
     def _readable(self, pipe: int) -> None:
         if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
-            seconds = self._read_at + _PAUSE - monotonic()
+            seconds = self._read_next - monotonic()
             if seconds > 0:
                 self._loop.remove_reader(pipe)
                 self._pause = self._loop.call_later(seconds, self._end_pause)
@@ -222,7 +224,6 @@ class AgentProcess:
         self._read_pipe(self._out)
 
     def _read_pipe(self, pipe: int) -> None:
-        self._read_at = monotonic()
         try:
             piece = bytes(_buffer_view[: os.readv(pipe, (_buffer,))])
         except BlockingIOError:
@@ -236,6 +237,7 @@ class AgentProcess:
             del self._errors[:-_STDERR_TAIL]
             return
         elif not self.is_discarding:
+            self._read_next = monotonic() + (_PAUSE if len(piece) < _MUCH else _SHORT_PAUSE)
             self._pieces.append(piece)
             for copy in self._copies:
                 copy(piece)
@@ -356,3 +358,81 @@ def _file_of(data: bytes) -> int:
         os.close(file)
         raise
     return file
+
+
+# --- A standard input that stays open --------------------------------------------------------------
+
+
+async def start_with_stdin(
+    arguments: Sequence[str], *, folder: str, environment: Mapping[str, str], on_gone: Callable[[int], None]
+) -> "tuple[AgentProcess, StdinWriter]":
+    """An agent whose standard input stays open. Raises `AgentMissing`, `HostExhausted`."""
+    try:
+        theirs, ours = os.pipe()
+    except OSError as error:
+        raise cannot_start(error, arguments) from error
+    stdin = StdinWriter(ours)
+    try:
+        process = await AgentProcess.start(
+            arguments, folder=folder, environment=environment, stdin=theirs, on_gone=on_gone
+        )
+    except BaseException:
+        stdin.close()
+        raise
+    return process, stdin
+
+
+class StdinWriter:
+    """Writes to a process without ever waiting: data that it does not read is buffered until it ends.
+
+    Not a transport of the event loop: uvloop closes the descriptor of a pipe twice, and by then it may be the number of
+    a file that another thread has opened.
+    """
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+        self._loop = asyncio.get_running_loop()
+        self._rest: deque[memoryview] = deque()
+        self._is_ending = False
+        os.set_blocking(pipe, False)
+
+    def write(self, data: bytes) -> None:
+        """Does nothing when the process is gone; the end of its output reports that."""
+        if self._pipe < 0:
+            return
+        self._rest.append(memoryview(data))
+        if len(self._rest) == 1:
+            self._writable()
+            if self._rest:
+                self._loop.add_writer(self._pipe, self._writable)
+
+    def end(self, data: bytes) -> None:
+        """Writes the last data. The process reads the end of its input after it."""
+        self._is_ending = True
+        if data:
+            self.write(data)
+        else:
+            self.close()
+
+    def close(self) -> None:
+        if self._pipe >= 0:
+            self._loop.remove_writer(self._pipe)
+            os.close(self._pipe)
+            self._pipe = -1
+            self._rest.clear()
+
+    def _writable(self) -> None:
+        try:
+            while self._rest:
+                written = os.write(self._pipe, self._rest[0])
+                self._rest[0] = self._rest[0][written:]
+                if not self._rest[0]:
+                    self._rest.popleft()
+        except BlockingIOError:
+            return
+        except OSError:
+            self.close()
+            return
+        self._loop.remove_writer(self._pipe)
+        if self._is_ending:
+            self.close()

@@ -20,7 +20,7 @@ from cursor_gateway.model.documents import RecordingReason, ReplayedRecording
 from cursor_gateway.sources.base import TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
 from cursor_gateway.sources.cursor.failures import failure_of
-from cursor_gateway.sources.cursor.records import REFUSED, Line, User, decode, read_again
+from cursor_gateway.sources.cursor.records import REFUSED, AnyRecord, User, decode, read_again
 from cursor_gateway.sources.recorder import PROMPT_REMOVED
 from cursor_gateway.wire.lines import LineSplitter
 from cursor_gateway.wire.payload import clamped
@@ -110,7 +110,7 @@ def recorded_prompt(data: bytes) -> str:
     for line in islice(BytesIO(data), _PROMPT_LINES):
         if len(line) > _LONGEST_PROMPT_LINE:  # decoding it would block all threads
             continue
-        record: Line | None
+        record: AnyRecord | None
         try:
             record = decode(line)
         except REFUSED:

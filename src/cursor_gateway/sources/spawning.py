@@ -25,7 +25,7 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
-from cursor_gateway.sources.process_groups import reap, signal_group
+from cursor_gateway.sources.processes import reap, signal_group
 
 _THREADS = 2  # one of them may have to wait for a slow disk
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; `Popen` restores them as well

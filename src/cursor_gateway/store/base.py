@@ -219,6 +219,7 @@ class ConversationRecord(Struct, frozen=True, kw_only=True):
     needs_decision: bool = False  # its newest run does
     volume: str = ""  # where its workspace is, in a cluster
     client: str = ""  # the name of the program that began it
+    linked_ms: Milliseconds | None = None  # since when it has a read-only link
 
 
 class MessageRecord(Struct, frozen=True, kw_only=True):
@@ -330,12 +331,13 @@ class Store(Protocol):
         query: str | None = None,
         clients: Sequence[str] | None = None,
         is_pinned: bool = False,
+        is_linked: bool = False,
     ) -> ConversationPage:
         """Newest first: by last use, or with a query by the newest run that matches all its words.
 
         Without a query, `clients` selects those that one of these programs began, and all that have a running run;
-        `is_pinned` selects those that are pinned. The last word of a query may be a prefix. `before` is `next` of the
-        previous page; raises `InvalidRequest` if it is malformed.
+        `is_pinned` selects those that are pinned, `is_linked` those with a read-only link. The last word of a query
+        may be a prefix. `before` is `next` of the previous page; raises `InvalidRequest` if it is malformed.
         """
         ...
 
@@ -355,6 +357,15 @@ class Store(Protocol):
         fingerprint: str | None = None,
     ) -> bool:
         """None leaves it as it is. False if there is no such conversation."""
+        ...
+
+    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
+        """Replaces the conversation's read-only link, or revokes it. False if there is no such conversation, or nothing
+        to revoke."""
+        ...
+
+    async def find_by_link(self, hash: str) -> ConversationRecord | None:
+        """Whoever the owner is."""
         ...
 
     async def delete_conversation(self, id: str, owner: str) -> bool:

@@ -24,6 +24,7 @@ def entry_of(found: FoundConversation, *, is_waiting: bool = False) -> Conversat
         is_waiting=is_waiting or UNSET,
         client=of.client or UNSET,
         pinned=of.is_pinned,
+        linked=UNSET if of.linked_ms is None else _time(of.linked_ms),
         snippet=UNSET if found.snippet is None else found.snippet,
     )
 

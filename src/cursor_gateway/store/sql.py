@@ -188,6 +188,9 @@ _CHANGE_CONVERSATION = """
         fingerprint = coalesce(:fingerprint, fingerprint)
     WHERE owner = :owner AND id = :id
 """
+_SET_LINK = """
+    UPDATE conversations SET link_hash = :hash, linked_ms = :now WHERE owner = :owner AND id = :id
+"""
 
 
 def select_runs(event_count: str) -> str:
@@ -202,7 +205,7 @@ def select_runs(event_count: str) -> str:
 def select_conversations(*more_columns: str) -> str:
     """The beginning of a statement whose rows `conversation_of` takes."""
     return f"""
-        SELECT {", ".join(("key", *CONVERSATION_COLUMNS, *more_columns))}, {IS_RUNNING} AS is_running,
+        SELECT {", ".join(("key", *CONVERSATION_COLUMNS, "linked_ms", *more_columns))}, {IS_RUNNING} AS is_running,
             (
                 SELECT needs_decision FROM runs WHERE runs.conversation = conversations.key
                 ORDER BY runs.key DESC LIMIT 1
@@ -456,16 +459,19 @@ class SqlStore(Store, StoreUpkeep, ABC):
         query: str | None = None,
         clients: Sequence[str] | None = None,
         is_pinned: bool = False,
+        is_linked: bool = False,
     ) -> ConversationPage:
         if query is None or not query.strip():
-            return await self._newest(owner, limit, before, clients, is_pinned)
+            wanted = [self._is_pinned] * is_pinned + ["link_hash IS NOT NULL"] * is_linked
+            return await self._newest(owner, limit, before, clients, wanted)
         words = query_words(query)
         return await self._matching(owner, limit, before, words) if words else ConversationPage([], None)
 
     async def _newest(
-        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None, is_pinned: bool
+        self, owner: str, limit: int, before: str | None, clients: Sequence[str] | None, wanted: Sequence[str]
     ) -> ConversationPage:
-        where, values = "WHERE owner = :owner", dict[str, object](owner=owner, limit=limit + 1)
+        where = " AND ".join(("WHERE owner = :owner", *wanted))
+        values = dict[str, object](owner=owner, limit=limit + 1)
         if before is not None:
             place = decode_cursor(before, ByTime)
             where += " AND (updated_ms, id) < (:updated_ms, :id)"
@@ -475,8 +481,6 @@ class SqlStore(Store, StoreUpkeep, ABC):
             begun = f"client IN ({', '.join(f':{name}' for name in names)})"
             where += f" AND ({begun} OR key IN (SELECT conversation FROM runs WHERE state = 'running'))"
             values |= names
-        if is_pinned:
-            where += f" AND {self._is_pinned}"
         order = "ORDER BY updated_ms DESC, id DESC LIMIT :limit"
         rows = await self._select(f"{self._conversations} {where} {order}", values)
         page = self._readable(conversation_of, rows[:limit])
@@ -510,6 +514,16 @@ class SqlStore(Store, StoreUpkeep, ABC):
     ) -> bool:
         values = {"id": id, "owner": owner, "title": title, "is_pinned": is_pinned, "fingerprint": fingerprint}
         return await self._execute(_CHANGE_CONVERSATION, values, is_short=True) > 0
+
+    async def set_link(self, id: str, owner: str, hash: str | None, now_ms: int) -> bool:
+        values = {"id": id, "owner": owner, "hash": hash, "now": None if hash is None else now_ms}
+        only = "" if hash is not None else " AND link_hash IS NOT NULL"
+        return await self._execute(f"{_SET_LINK}{only}", values) > 0
+
+    async def find_by_link(self, hash: str) -> ConversationRecord | None:
+        where = "WHERE link_hash = :hash AND owner IS NOT NULL"  # without an owner, it is being deleted
+        found = await self._select(f"{self._conversations} {where}", {"hash": hash}, is_short=True)
+        return self._all(conversation_of, found)[0] if found else None
 
     # --- deleting -----------------------------------------------------------------------------------
 

@@ -120,6 +120,8 @@ def _fields(info: msgspec.inspect.Type) -> tuple[msgspec.inspect.Field, ...]:
     match info:
         case msgspec.inspect.StructType(fields=fields):
             return fields
+        case msgspec.inspect.Metadata(type=type):
+            return _fields(type)
         case msgspec.inspect.UnionType(types=types):
             return next((found for member in types if (found := _fields(member))), ())
         case _:

@@ -10,9 +10,10 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from secrets import token_hex
 
 from msgspec import Struct
+
+from cursor_gateway.sources.private_files import write_private
 
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _FOLDER = _ROOT | os.O_NOFOLLOW
@@ -80,20 +81,10 @@ def is_there(workspace: str, path: str) -> bool:
 
 
 def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
-    """Under a new name first, so that readers see one version or the other. Raises `PathRefused`."""
+    """Raises `PathRefused`."""
     try:
         with _folder_of(workspace, path, makes=True) as (folder, name):
-            temporary = f".{name[:60]}.{token_hex(8)}"
-            file = os.open(temporary, _NEW_FILE, 0o600, dir_fd=folder)
-            try:
-                with open(file, "wb") as opened:
-                    opened.write(data)
-                    os.fchmod(file, mode & 0o777)
-                os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(temporary, dir_fd=folder)
-                raise
+            write_private(folder, name, data, mode & 0o777)
     except OSError as error:
         raise PathRefused(f"it cannot be written ({error.strerror})") from error
 

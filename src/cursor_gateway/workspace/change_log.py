@@ -54,7 +54,7 @@ class KeepStep(Struct, frozen=True, tag="keep"):
     files: dict[str, FileVersion | None]
 
 
-Step: TypeAlias = TurnStep | RevertStep | KeepStep
+ChangeStep: TypeAlias = TurnStep | RevertStep | KeepStep
 
 
 class KnownFile(Struct):
@@ -83,16 +83,16 @@ class ChangeLog:
         self._data = data
         self._folder = f"{data}/{FOLDER}/{conversation_id}"
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ChangeStep]:
         """A last line that was cut off by a crash does not count."""
-        steps: list[Step] = []
+        steps: list[ChangeStep] = []
         with suppress(FileNotFoundError):
             for line in read_private(self._data, f"{self._folder}/{_LOG}", _MOST_LOG).split(b"\n"):
                 with suppress(msgspec.DecodeError):
-                    steps += [msgspec.json.decode(line, type=Step)] if line else []
+                    steps += [msgspec.json.decode(line, type=ChangeStep)] if line else []
         return steps
 
-    def append(self, step: Step) -> None:
+    def append(self, step: ChangeStep) -> None:
         """Raises `OSError`."""
         with private_folder(self._data, self._folder) as folder:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -131,7 +131,7 @@ class ChangeLog:
         return data if hashlib.sha256(data).hexdigest() == version.hash else None
 
 
-def known_files(steps: Sequence[Step]) -> list[KnownFile]:
+def known_files(steps: Sequence[ChangeStep]) -> list[KnownFile]:
     """In the order in which they were first changed."""
     files: dict[str, KnownFile] = {}
     for step in steps:
@@ -150,13 +150,13 @@ def known_files(steps: Sequence[Step]) -> list[KnownFile]:
     return list(files.values())
 
 
-def files_of(steps: Sequence[Step], chat_id: str) -> list[FileStep] | None:
+def files_of(steps: Sequence[ChangeStep], chat_id: str) -> list[FileStep] | None:
     """Those of one turn; None if nothing is recorded of it. A turn may have several steps."""
     turns = [step for step in steps if isinstance(step, TurnStep) and step.chat_id == chat_id]
     return merged(turns) if turns else None
 
 
-def merged(steps: Iterable[Step]) -> list[FileStep]:
+def merged(steps: Iterable[ChangeStep]) -> list[FileStep]:
     """From before the first of them to after the last."""
     files: dict[str, FileStep] = {}
     for step in steps:

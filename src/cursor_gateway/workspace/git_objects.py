@@ -12,10 +12,9 @@ import struct
 import zlib
 from contextlib import suppress
 
+from cursor_gateway.sources.private_files import open_below
 from cursor_gateway.workspace.git_index import IndexEntry, read_index
 
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW
-_FILE = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _MOST_INDEX = 64 * 1024 * 1024  # bytes
 _MOST_PACKS = 200
 _MOST_DEPTH = 100  # of differences; git makes at most 50, or 250 when asked to
@@ -61,7 +60,7 @@ class Repository:
 
     def _packs(self) -> list[str]:
         with suppress(FileNotFoundError):
-            folder = self._opened("objects/pack", _FOLDER)
+            folder = self._opened("objects/pack", is_folder=True)
             try:
                 return sorted(os.listdir(folder))
             finally:
@@ -108,18 +107,10 @@ class Repository:
             raise ValueError("the object that it differs from is missing")
         return base[0], _patched(base[1], _inflated(pack, offset + at))
 
-    def _opened(self, path: str, flags: int = _FILE) -> int:
-        """Folder by folder: none of them may be a link."""
-        *folders, name = path.split("/")
-        folder = os.open(self._git, _FOLDER)
-        try:
-            for part in folders:
-                below = os.open(part, _FOLDER, dir_fd=folder)
-                os.close(folder)
-                folder = below
-            return os.open(name, flags, dir_fd=folder)
-        finally:
-            os.close(folder)
+    def _opened(self, path: str, *, is_folder: bool = False) -> int:
+        """Not even the repository's folder may be a link."""
+        top, name = os.path.split(self._git)
+        return open_below(top, f"{name}/{path}", is_folder=is_folder)
 
 
 def changes_content(attributes: bytes) -> bool:

@@ -33,12 +33,12 @@ from cursor_gateway.stages.tool_documents import language_of
 from cursor_gateway.workspace.beneath import PathRefused, path_below, read_below, remove_below, write_below
 from cursor_gateway.workspace.change_log import (
     ChangeLog,
+    ChangeStep,
     FileStep,
     FileVersion,
     KeepStep,
     KnownFile,
     RevertStep,
-    Step,
     TurnStep,
     files_of,
     is_same,
@@ -137,7 +137,7 @@ class Review:
     def _hunks(self, file: KnownFile) -> tuple[list[Hunk], str]:
         contents = [self._content(version) for version in (file.base, file.last)]
         if any(content is None for content in contents):
-            return [], "Its content before or after the change is not known, or is too large to be kept."
+            return [], "Its content before or after the change is unknown, or larger than 1 MB: it cannot be restored."
         if any(is_binary(content or b"") for content in contents):
             return [], "It is a binary file."
         return hunks_between(*(lines_of(content or b"") for content in contents)), ""
@@ -218,7 +218,7 @@ class Review:
             return [self._part(one, request) for one, _ in wanted]
         return [self._target(KnownFile(one.path, one.before, one.before, one.after), to) for one, to in wanted]
 
-    def _since(self, chat_id: str) -> Sequence[Step]:
+    def _since(self, chat_id: str) -> Sequence[ChangeStep]:
         for number, step in enumerate(self._steps):
             if isinstance(step, TurnStep) and step.chat_id == chat_id:
                 return self._steps[number:]

@@ -39,7 +39,8 @@ from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, Tree
 
 _QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
 _STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown, or its disk is slow:
-_SLOW_SECONDS = 1.0  # then it is looked at in threads for a while
+_SLOW_SECONDS = 0.02  # then it is looked at in threads for a while, twice as long each time:
+_SLOWEST_SECONDS = 60.0  # a busy machine may have delayed it once, a slow disk does so again
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
 _DONE_SECONDS = 0.3  # that the end of an answer waits for the tree after it
 _EDIT_SECONDS = 0.25  # that an edit waits for the file to be read
@@ -58,7 +59,7 @@ class Snapshots:
         """`data` is the gateway's data directory."""
         self._data = data
         self._trees: OrderedDict[str, Tree] = OrderedDict()  # the last one of each workspace
-        self._slow: dict[str, float] = {}  # workspaces, and until when they are not looked at in the event loop
+        self._slow: dict[str, tuple[float, float]] = {}  # workspaces that took long, for how long and until when
         self._scans: dict[str, asyncio.Task[Tree]] = {}  # trees before turns that are being made
         self._ending: dict[str, asyncio.Task[None]] = {}  # turns whose trees after them are being made
 
@@ -90,13 +91,16 @@ class Snapshots:
         if known is None or known.problem or known.cpu_seconds > _QUICK_SECONDS:
             return None
         until = time.monotonic() + _STOP_SECONDS
-        if until < self._slow.get(workspace, until):
+        slow, slow_until = self._slow.get(workspace, (_SLOW_SECONDS / 2, 0.0))
+        if until < slow_until:
             return None
         with suppress(Exception):  # whatever is wrong with the folder, the run continues
             tree = scan(workspace, known, at_ns, lambda: time.monotonic() > until)
             if not tree.problem and time.monotonic() <= until:
+                self._slow.pop(workspace, None)
                 return self._keep(workspace, tree)
-        self._slow[workspace] = until + _SLOW_SECONDS
+        slow = min(2 * slow, _SLOWEST_SECONDS)
+        self._slow[workspace] = slow, until + slow
         return None
 
     async def _scan(self, workspace: str, at_ns: int) -> Tree:

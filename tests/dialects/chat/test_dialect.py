@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import SSE, AnswerId, ReplyStart, RunView, StartRun
+from cursor_gateway.dialects.base import SSE, ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.chat.dialect import ChatReply, answer_id, chat_dialect, completion_head
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, encode_completion
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.prompting.structured import JsonObject
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample

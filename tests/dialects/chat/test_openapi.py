@@ -25,4 +25,4 @@ def test_a_headers_name_and_values_follow_from_the_option() -> None:
     headers = {parameter.get("name"): parameter.get("schema") for parameter in operation["parameters"]}
     assert headers["X-Cursor-Fences"] == {"enum": ["inline", "split"]}
     assert headers["X-Cursor-Source"] == {"type": "string", "minLength": 1}
-    assert headers["X-Cursor-Include"]["pattern"] == "^(raw|thinking)( *, *(raw|thinking))*$"
+    assert headers["X-Cursor-Include"]["pattern"] == "^(context|raw|thinking)( *, *(context|raw|thinking))*$"

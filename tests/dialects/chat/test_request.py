@@ -585,7 +585,7 @@ WRONG: list[tuple[dict[str, Any], str, str]] = [
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", "is missing"),
     ({"cursor": {"mode": "agnet"}}, "cursor.mode", "Send one of agent, plan, ask, debug."),
     ({"cursor": {"fences": "no"}}, "cursor.fences", "Send one of split, inline."),
-    ({"cursor": {"include": ["all"]}}, "cursor.include[0]", "Send one of thinking, raw."),
+    ({"cursor": {"include": ["all"]}}, "cursor.include[0]", "Send one of thinking, raw, context."),
     ({"cursor": {"moed": "agent"}}, "cursor.moed", "did you mean `mode`?"),
     ({"cursor": {"conversation_id": "x"}}, "cursor.conversation_id", "did you mean `conversationId`?"),
     (

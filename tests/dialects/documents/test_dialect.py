@@ -9,10 +9,10 @@ from cursor_gateway.dialects.base import (
     NDJSON,
     SSE,
     ContinueRun,
-    Form,
     ReplyStart,
     RunAction,
     StartRun,
+    StreamForm,
 )
 from cursor_gateway.dialects.documents.dialect import DocumentsReply, documents_dialect
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
@@ -84,7 +84,7 @@ def test_a_run_is_continued_with_what_it_waits_for() -> None:
 
 
 @pytest.mark.parametrize(("form", "encoder"), [(SSE, SseEncoder), (NDJSON, NdjsonEncoder)])
-def test_a_stream_ends_where_the_run_pauses(form: Form, encoder: type[SseEncoder] | type[NdjsonEncoder]) -> None:
+def test_a_stream_ends_where_the_run_pauses(form: StreamForm, encoder: type[SseEncoder] | type[NdjsonEncoder]) -> None:
     events = [*words("Hi"), paused("k"), *words("more")]
     streamed = DocumentsReply(form).stream(RUN, ReplyStart(4))
     assert streamed.push_all(events) == encoder(4, until_pause=True).push_all(events)

@@ -7,11 +7,12 @@ import pytest
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.actions import ActionDisplay
-from cursor_gateway.dialects.base import AnswerId, ReplyStart, RunView, StartRun
+from cursor_gateway.dialects.base import ReplyStart, RunView, StartRun
 from cursor_gateway.dialects.messages.blocks import Display
 from cursor_gateway.dialects.messages.dialect import CHEAPEST, MessagesReply, messages_dialect
 from cursor_gateway.dialects.messages.encoder import PING
 from cursor_gateway.errors import AgentCrashed, InvalidRequest
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent, Reasoning
 from cursor_gateway.model.messages import ToolMessage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
@@ -246,7 +247,7 @@ def test_a_run_without_a_model_has_an_empty_one() -> None:
 def test_tokens_are_counted() -> None:
     (route,) = messages_dialect(50, "none").computed
     assert (route.method, route.path) == ("POST", "/v1/messages/count_tokens")
-    counted = json.loads(route.compute(b'{"model":"x","messages":[{"role":"user","content":"foo bar"}]}', {}))
+    counted = json.loads(route.read(b'{"model":"x","messages":[{"role":"user","content":"foo bar"}]}', {}))
     assert counted == {"input_tokens": 2}
     with pytest.raises(InvalidRequest):
-        route.compute(b"{}", {})
+        route.read(b"{}", {})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.messages.shapes import answer_id, message_id, server_tool_id
+from cursor_gateway.model.answers import AnswerId
 
 
 @pytest.mark.parametrize("after", [0, 7])

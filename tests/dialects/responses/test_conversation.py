@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.responses.conversation import (
     Placed,
     ResponsesConversation,
@@ -19,6 +18,7 @@ from cursor_gateway.dialects.responses.conversation import (
 from cursor_gateway.dialects.responses.shapes import Prefix, item_id
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.messages import AssistantMessage, Instructions, Message, ToolCall, ToolMessage, UserMessage
 
 RUN = f"chat_{'0a' * 16}"

@@ -39,7 +39,7 @@ def reply(asked: StartRun) -> ResponsesReply:
 
 def computed(path: str, **fields: Any) -> dict[str, Any]:
     (route,) = [route for route in DIALECT.computed if route.path.endswith(path)]
-    found: dict[str, Any] = json.loads(route.compute(json.dumps(fields).encode(), {}))
+    found: dict[str, Any] = json.loads(route.read(json.dumps(fields).encode(), {}))
     return found
 
 
@@ -133,11 +133,11 @@ def test_answers_that_are_looked_up() -> None:
     answers = DIALECT.answers
     assert answers is not None
     kept = start(metadata={"a": "b"}).kept
-    stored = answers.open(kept, {"stream": "true", "starting_after": "3"})
-    assert stored.stream
-    assert isinstance(stored.reply, ResponsesReply)
-    assert stored.reply.starting_after == 3
-    assert not answers.open(kept, {}).stream
+    reply, is_stream = answers.open(kept, {"stream": "true", "starting_after": "3"})
+    assert is_stream
+    assert isinstance(reply, ResponsesReply)
+    assert reply.starting_after == 3
+    assert not answers.open(kept, {})[1]
     assert json.loads(answers.items(kept, {}))["data"][0]["content"] == [{"type": "input_text", "text": "Hi"}]
     assert json.loads(answers.deleted("resp_1"))["deleted"]
     assert DIALECT.answer_id is answer_id

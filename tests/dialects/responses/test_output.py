@@ -8,7 +8,7 @@ import pytest
 from cursor_gateway.dialects.deltas import Ended, FinishReason
 from cursor_gateway.dialects.responses.output import Output, ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
-from cursor_gateway.dialects.responses.shapes import Echo, Event, ItemEvent
+from cursor_gateway.dialects.responses.shapes import Echo, MessageItem, ResponseEvent
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled, ShuttingDown
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
@@ -57,7 +57,7 @@ def head(**asked: Any) -> ResponseHead:
     return ResponseHead("chat_0a1b", 0, 1_771_842_600, "auto", KeptRequest(forms=FORMS, **asked))
 
 
-def sent(events: list[Event]) -> Response:
+def sent(events: list[ResponseEvent]) -> Response:
     """What a client reads of these events."""
     return read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
 
@@ -275,12 +275,21 @@ def test_how_it_ends(failure: Failure | None, reason: FinishReason, status: str)
     assert text_of(response) == "Hel"
 
 
+def test_an_open_item_grows_without_an_event() -> None:
+    output = Output(head())
+    *_, last = [*output.begin(), *output.say("Hel")]
+    assert output.grow("lo.") == last.sequence_number + 1
+    done = output.close()
+    assert done[0].text == "Hello."
+    assert done[0].sequence_number == last.sequence_number + 2
+
+
 def test_the_json_of_a_finished_item_can_take_its_place() -> None:
     output = Output(head())
     item = [*output.begin(), *output.say("Hello."), *output.close()][-1]
-    assert isinstance(item, ItemEvent)
+    assert isinstance(item.item, MessageItem)
     before = msgspec.json.encode(output.response())
-    output.keep_encoded(item.output_index, msgspec.Raw(msgspec.json.encode(item.item)))
+    output.keep_encoded(0, msgspec.Raw(msgspec.json.encode(item.item)))
     assert msgspec.json.encode(output.response()) == before
     assert output.item_id == item.item.id
 

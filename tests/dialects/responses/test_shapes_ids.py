@@ -2,8 +2,8 @@
 
 import pytest
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.responses.shapes import ItemId, answer_id, item_id, read_item_id, response_id
+from cursor_gateway.model.answers import AnswerId
 
 RUN = f"chat_{'0a' * 16}"
 

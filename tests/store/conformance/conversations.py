@@ -99,6 +99,33 @@ async def the_agents_title_replaces_only_one_that_was_made(store: SqlStore) -> N
 
 
 @law
+async def a_link_leads_to_one_conversation_until_it_is_replaced_or_revoked(store: SqlStore) -> None:
+    async def linked(owner: str = ME) -> list[str]:
+        return [found.conversation.id for found in (await store.conversations(owner, is_linked=True)).found]
+
+    await whole_run(store, "a", "conv", "Mend the login", at=1000)
+    await whole_run(store, "b", "other", "And now?", at=5000)
+    await whole_run(store, "c", "third", "And then?", at=6000)
+    assert (await the_conversation(store)).linked_ms is None
+    assert not await store.set_link("conv", ME, None, 1)  # there is nothing to revoke
+    assert not await store.set_link("conv", YOU, "h1", 1)
+    assert await store.set_link("conv", ME, "h1", 7000)
+    assert await store.set_link("other", ME, "h2", 8000)
+    assert (await linked(), await linked(YOU)) == (["other", "conv"], [])
+    assert await store.find_by_link("h1") == await the_conversation(store)
+    assert (await the_conversation(store)).linked_ms == 7000
+    assert await store.set_link("conv", ME, "h3", 9000)
+    assert await store.find_by_link("h1") is None
+    assert not await store.set_link("conv", YOU, None, 1)
+    assert await store.set_link("conv", ME, None, 1)
+    assert await store.find_by_link("h3") is None
+    assert await linked() == ["other"]
+    await store.delete_conversation("other", ME)
+    assert await store.find_by_link("h2") is None
+    assert await linked() == []
+
+
+@law
 async def a_message_names_its_images(store: SqlStore) -> None:
     said = [NewMessage("user", "Look", ("a.png", "b.jpg")), NewMessage("user", "Well?")]
     await store.begin_run(msgspec.structs.replace(new_run("a"), messages=said))

@@ -39,7 +39,7 @@ _T = TypeVar("_T")
 @contextmanager
 def local_socket(settings: Settings, port: int, *, is_temporary: bool = False) -> Iterator[list[socket.socket]]:
     """Where the commands of this user find the gateway. Without one they refuse it; other clients do not use it."""
-    from cursor_gateway.server.logs import Log
+    from cursor_gateway.server.logs import StructuredLog
 
     data = data_dir(settings)
     roots = [*(settings.workspace_roots or [settings.workspace or "."]), *settings.volumes.values()]
@@ -52,7 +52,7 @@ def local_socket(settings: Settings, port: int, *, is_temporary: bool = False) -
             sockets = []
             if data.is_dir():  # else the gateway does not start, and says why
                 reason = f"{error.filename or data}: {error.strerror or error}"
-                Log().warning(
+                StructuredLog().warning(
                     "no local socket", reason=reason, effect="chat and the other commands refuse this gateway"
                 )
         yield sockets
@@ -87,7 +87,7 @@ async def serve_gateway(
     """
     from cursor_gateway.cli.assembly.composition import compose, keep_history, probe_history
     from cursor_gateway.fair_threads import FairExecutor
-    from cursor_gateway.server.logs import Log, RunLog
+    from cursor_gateway.server.logs import RunLog, StructuredLog
     from cursor_gateway.server.metrics import LoopLag, Metrics
 
     if not (settings.page_url or settings.store):
@@ -95,7 +95,9 @@ async def serve_gateway(
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
     asyncio.get_running_loop().call_soon(_load, settings)  # while it waits for the history and the agent
-    gateway = await compose(settings, [RunLog(), metrics], warn=warn or Log().warning, takes_work=not is_temporary)
+    gateway = await compose(
+        settings, [RunLog(), metrics], warn=warn or StructuredLog().warning, takes_work=not is_temporary
+    )
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
         gateway.service.source.warm_up(str(gateway.service.workspaces.default))
@@ -103,7 +105,7 @@ async def serve_gateway(
         asyncio.ensure_future(_ask_models(gateway.service.source)),
         asyncio.ensure_future(keep_history(gateway, settings)),
         asyncio.ensure_future(probe_history(gateway.store)),
-        asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
+        asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch()),
         asyncio.ensure_future(gateway.ledger.note_orphans()),
     ]
     try:
@@ -121,15 +123,15 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
     """Of a cluster: it serves clients, and runs no agents."""
     from cursor_gateway.cli.assembly.composition import compose_front, probe_history
     from cursor_gateway.fair_threads import FairExecutor
-    from cursor_gateway.server.logs import Log
+    from cursor_gateway.server.logs import StructuredLog
     from cursor_gateway.server.metrics import LoopLag, Metrics
 
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
-    node, store = await compose_front(settings, Log().warning)
+    node, store = await compose_front(settings, StructuredLog().warning)
     background = [
         asyncio.ensure_future(probe_history(store)),
-        asyncio.ensure_future(LoopLag(metrics, Log()).watch()),
+        asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch()),
     ]
     try:
         await _serve(node.front, settings, metrics, sockets, ready)

@@ -23,11 +23,11 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
-from cursor_gateway.sources.tool_server.endpoint import ToolEndpoint
+from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
-    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookOptions
     from cursor_gateway.store.cluster import Member
 
 
@@ -66,7 +66,7 @@ async def choose_source(basis: Basis) -> tuple[SourceRouter, str]:
     try:
         program = await cli.probe()
         if (hooks := hook_options(settings, environ)) is not None:
-            from cursor_gateway.sources.cli.hooked_turn import unverified
+            from cursor_gateway.sources.cursor.hooks import unverified
 
             if why := unverified(program, hooks):
                 raise SettingsError(why, param="approvals")
@@ -217,7 +217,7 @@ def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions
             param="approvals",
         )
     from cursor_gateway.cli.commands.verification import holds_commands
-    from cursor_gateway.sources.cli.hooked_turn import HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookOptions
 
     return HookOptions(
         is_verified=partial(holds_commands, data_dir(settings, environ)), permissions=settings.permissions

@@ -235,7 +235,7 @@ async def _ask(path: str, environment: Mapping[str, str], launcher: Sequence[str
 
 def _approvals(program: Program, settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     from cursor_gateway.cli.assembly.sources import hook_options
-    from cursor_gateway.sources.cli.hooked_turn import unverified
+    from cursor_gateway.sources.cursor.hooks import unverified
 
     try:
         options = hook_options(settings, environ)
@@ -385,7 +385,7 @@ def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Findi
 
 def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     """The user may have just fixed the account, so a running gateway must not answer from its cache."""
-    from cursor_gateway.runs.account_errors import forget_account_errors
+    from cursor_gateway.runs.repeats import forget_account_errors
 
     with suppress(OSError):  # a folder that cannot be written to has a finding of its own
         forget_account_errors(data_dir(settings, environ))

@@ -107,7 +107,7 @@ def of_abilities(program: Program) -> Finding:
 
 def of_tools(program: Program) -> Finding:
     """Whether callers may bring tools of their own."""
-    from cursor_gateway.sources.cursor.confinement import check_confinable
+    from cursor_gateway.sources.cursor.configuration import check_confinable
 
     try:
         check_confinable(program)

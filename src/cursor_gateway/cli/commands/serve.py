@@ -107,7 +107,7 @@ def serve(config: str | None, opens_page: bool, is_shared: bool, **flags: object
             if settings.role == "front":
                 run_loop(serve_front(settings, [bound, *local], lambda: _show_member(settings, host, port)))
             else:
-                from cursor_gateway.sources.descendants import subreaper
+                from cursor_gateway.sources.processes import subreaper
 
                 with subreaper():
                     ready = _banner(settings, host, port, opens_page, shared)
@@ -170,9 +170,9 @@ def _open_page(url: str) -> None:
     import webbrowser
 
     if not webbrowser.open(url):
-        from cursor_gateway.server.logs import Log
+        from cursor_gateway.server.logs import StructuredLog
 
-        Log().warning("no browser found", effect=f"open {url} yourself")
+        StructuredLog().warning("no browser found", effect=f"open {url} yourself")
 
 
 # --- what people see when it has started -------------------------------------------------------------

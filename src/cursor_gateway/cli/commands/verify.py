@@ -125,8 +125,8 @@ async def verify_source(
     """With a gateway of its own, in a temporary folder. Raises a `GatewayError` if that cannot start."""
     from cursor_gateway.cli.assembly.own_gateway import own_gateway
     from cursor_gateway.cli.commands.verification import RawRecording, Verification, verified_now
-    from cursor_gateway.sources.descendants import running
     from cursor_gateway.sources.process import tapped
+    from cursor_gateway.sources.processes import running
 
     with _scratch() as scratch:
         work = scratch / "work"

@@ -209,7 +209,7 @@ class GatewayRuns:
             except CallFailed as error:
                 if is_folder_named or error.param != "workspace":
                     raise
-                default = self._remote.health.workspace if self._remote.health else ""
+                default = (self._remote.health and self._remote.health.workspace) or ""
                 aside(
                     f"This gateway is not allowed to work in {options.get('workspace')}, so it uses its default folder"
                     f"{f', {default}' if default else ''}. Allow more with `workspace_roots`, or use --direct."

@@ -8,26 +8,29 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
     SSE,
-    AnswerId,
     Dialect,
     Encoder,
-    JsonReply,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
-    context_tokens,
-    described_in,
 )
 from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionFold, CompletionHead
 from cursor_gateway.dialects.chat.request import CompletionRequest, read_request
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.dialects.errors import OPENAI_ERRORS
-from cursor_gateway.dialects.replies import Resumed
+from cursor_gateway.dialects.replies import (
+    JsonReply,
+    Resumed,
+    context_tokens,
+)
 from cursor_gateway.dialects.requests import with_headers
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import (
+    AnswerId,
+)
 from cursor_gateway.model.requests import run_options
 from cursor_gateway.prompting.prompt import quotes_calls
 from cursor_gateway.prompting.structured import instructions
@@ -44,7 +47,7 @@ def chat_dialect(max_images: int, agent_tools: AgentTools, text: TextStyle = "ex
         routes=[Route("/v1/chat/completions", "completions", partial(_read, max_images=max_images, shown=shown))],
         replays=[Replay("openai", SSE, partial(_resumed, shown=shown))],
         errors=OPENAI_ERRORS,
-        describe=described_in("cursor_gateway.dialects.chat.openapi"),
+        description="cursor_gateway.dialects.chat.openapi",
         answer_id=answer_id,
     )
 

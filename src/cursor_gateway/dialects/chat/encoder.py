@@ -5,12 +5,11 @@ a role in the first delta; one id, model and time in all chunks; a known finish 
 never a bare end; a tool call's id, type and name in its first delta only; usage in a chunk of its own.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
-from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import (
     AgentTools,
     AnswerFold,
@@ -30,7 +29,7 @@ from cursor_gateway.dialects.deltas import (
     marked,
 )
 from cursor_gateway.dialects.errors import ErrorBody, error_in_stream
-from cursor_gateway.dialects.replies import numbered
+from cursor_gateway.dialects.replies import EventEncoder, numbered
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.model.documents import RefusedCall, Usage
@@ -60,71 +59,118 @@ class CompletionHead(Struct, frozen=True):
 
 
 class Function(Struct, frozen=True):
-    name: str
-    arguments: str
+    """The function and its arguments."""
+
+    name: Annotated[str, Meta(description="The function's name.")]
+    arguments: Annotated[str, Meta(description="JSON, as the model wrote it.")]
 
 
 class CompletionToolCall(Struct, frozen=True):
-    id: str
-    function: Function
-    type: Literal["function"] = "function"
+    """A tool call."""
+
+    id: Annotated[str, Meta(description="The call's id.")]
+    function: Annotated[Function, Meta(description="The function, and its arguments.")]
+    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
 
 
 class CompletionMessage(Struct, frozen=True, kw_only=True):
-    role: Literal["assistant"] = "assistant"
-    content: str | None
+    """The message."""
+
+    role: Annotated[Literal["assistant"], Meta(description="The role of the message.")] = "assistant"
+    content: Annotated[
+        str | None, Meta(description="The agent's own text, byte for byte; null if there are only tool calls.")
+    ]
     refusal: None = None
-    reasoning_content: str | UnsetType = UNSET
-    tool_calls: list[CompletionToolCall] | UnsetType = UNSET
+    reasoning_content: Annotated[
+        str | UnsetType,
+        Meta(description="Thinking, and a line for each of the agent's actions. An extension that many clients read."),
+    ] = UNSET
+    tool_calls: Annotated[list[CompletionToolCall] | UnsetType, Meta(description="Tool calls.")] = UNSET
 
 
 class CompletionChoice(Struct, frozen=True, kw_only=True):
-    index: int = 0
+    """The answer."""
+
+    index: Annotated[int, Meta(description="Always 0.")] = 0
     message: CompletionMessage
     logprobs: None = None
-    finish_reason: FinishReason
+    finish_reason: Annotated[
+        FinishReason,
+        Meta(
+            description="`stop`, `length` if the answer was cut off, or `tool_calls` if the caller has to run tools; "
+            "the run then waits for their results."
+        ),
+    ]
 
 
 class PromptTokensDetails(Struct, frozen=True):
-    cached_tokens: int
+    """More about the tokens read."""
+
+    cached_tokens: Annotated[int, Meta(description="Tokens from the cache.")]
 
 
 class CompletionTokensDetails(Struct, frozen=True):
-    reasoning_tokens: int = 0
+    """More about the tokens written."""
+
+    reasoning_tokens: Annotated[int, Meta(description="Tokens of thinking; 0 if they are not reported.")] = 0
 
 
 class CompletionUsage(Struct, frozen=True, kw_only=True):
-    prompt_tokens: int
-    completion_tokens: int
-    total_tokens: int
+    """Tokens read and written."""
+
+    prompt_tokens: Annotated[int, Meta(description="Tokens read, including those from the cache.")]
+    completion_tokens: Annotated[int, Meta(description="Tokens written.")]
+    total_tokens: Annotated[int, Meta(description="The sum of both.")]
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
-    estimated: bool | UnsetType = UNSET  # gateway extension: these are not the agent's own figures
+    estimated: Annotated[
+        bool | UnsetType, Meta(description="Gateway extension: true if these are not the agent's own figures.")
+    ] = UNSET
 
 
-class CompletionCursorFields(Struct, frozen=True, kw_only=True):
+class CompletionCursor(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
-    usage: CompletionUsage | UnsetType = UNSET  # all model calls of the run added up, as the agent reports it
-    refused_count: int | UnsetType = UNSET  # tool calls that were not run because nothing allowed them
-    refused: list[RefusedCall] | UnsetType = UNSET  # the first of them
+    usage: Annotated[
+        CompletionUsage | UnsetType,
+        Meta(description="The total of all model calls of the run, as reported by the agent."),
+    ] = UNSET
+    refused_count: Annotated[
+        int | UnsetType,
+        Meta(
+            description="The number of the agent's tool calls that were not run because nothing allowed them, "
+            "whatever the answer claims."
+        ),
+    ] = UNSET
+    refused: Annotated[
+        list[RefusedCall] | UnsetType,
+        Meta(
+            description="The first 20 of them: what was not run, the rules that would allow it, the reason, and a "
+            "link to this gateway's page where a person can allow it."
+        ),
+    ] = UNSET
 
 
 class ChatCompletion(Struct, frozen=True, kw_only=True):
-    id: str
-    object: Literal["chat.completion"] = "chat.completion"
-    created: int
-    model: str
-    choices: list[CompletionChoice]
-    usage: CompletionUsage  # of this reply; its total is the size of the conversation
-    cursor: CompletionCursorFields | UnsetType = UNSET
+    """A chat completion."""
+
+    id: Annotated[str, Meta(description="The id of this answer, `chatcmpl-…`.")]
+    object: Annotated[Literal["chat.completion"], Meta(description="The object type.")] = "chat.completion"
+    created: Annotated[int, Meta(description="When the run started, in seconds since 1970.")]
+    model: Annotated[str, Meta(description="The model that answered.")]
+    choices: Annotated[list[CompletionChoice], Meta(description="The answer; always one choice.")]
+    usage: Annotated[
+        CompletionUsage,
+        Meta(description="What the model wrote in this reply, and in total the size of the conversation."),
+    ]
+    cursor: CompletionCursor | UnsetType = UNSET
     error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 
 
-def _cursor(end: Ended) -> CompletionCursorFields | UnsetType:
+def _cursor(end: Ended) -> CompletionCursor | UnsetType:
     if end.total is None:
         return UNSET
-    return CompletionCursorFields(
+    return CompletionCursor(
         usage=_usage(end.total), refused_count=end.refused_count or UNSET, refused=list(end.refused) or UNSET
     )
 
@@ -256,7 +302,7 @@ class ChunkEncoder(ReplyState, EventEncoder):
                 told = b""
                 if count:
                     told = b',"cursor":%b' % _encode(
-                        CompletionCursorFields(refused_count=count, refused=list(refused) or UNSET)
+                        CompletionCursor(refused_count=count, refused=list(refused) or UNSET)
                     )
                 finish = b'%b{},"finish_reason":%b}]%b}\n\n' % (self._before, _encode(reason), told)
                 cursor = _cursor(delta)

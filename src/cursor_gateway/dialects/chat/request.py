@@ -94,7 +94,7 @@ class CompletionRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes, max_images: int = 50) -> CompletionRequest:
     """Raises InvalidRequest, with the field that is to blame, for whatever is wrong with it."""
-    wire = read_json(body, _Request, _HINTS)
+    wire = read_json(body, CompletionBody, _HINTS)
     _check_refused(wire)
     check_length(sum(map(_count_items, wire.messages)))
     check_images(_count_images(wire.messages), max_images, "messages")
@@ -118,64 +118,91 @@ def read_request(body: bytes, max_images: int = 50) -> CompletionRequest:
 
 
 class _TextPart(Struct, frozen=True, tag_field="type", tag="text"):
-    text: str
+    """A text part."""
+
+    text: Annotated[str, Meta(description="The text.")]
 
 
 class _RefusalPart(Struct, frozen=True, tag_field="type", tag="refusal"):
-    refusal: str
+    """A refusal part."""
+
+    refusal: Annotated[str, Meta(description="The text.")]
 
 
 class _ImageAddress(Struct, frozen=True):
-    url: str
+    """An image in the request itself."""
+
+    url: Annotated[str, Meta(description="A data: URI: png, jpeg, gif or webp in base64.")]
 
 
 class _ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
-    image_url: str | _ImageAddress
+    """An image part."""
+
+    image_url: Annotated[
+        str | _ImageAddress,
+        Meta(description="The image as a data: URI, as a string or in an object. Other URLs are not fetched."),
+    ]
 
 
 _Content: TypeAlias = str | list[_TextPart | _RefusalPart | _ImagePart]
 
 
-class _Function(Struct, frozen=True):
-    name: str
-    arguments: str
+class _RequestFunction(Struct, frozen=True):
+    """The function that was called."""
+
+    name: Annotated[str, Meta(description="The function's name.")]
+    arguments: Annotated[str, Meta(description="JSON, as the model wrote it.")]
 
 
-class _ToolCall(Struct, frozen=True):
-    id: str
-    function: _Function
-    type: Literal["function"] = "function"
+class _RequestToolCall(Struct, frozen=True):
+    """An earlier tool call."""
+
+    id: Annotated[str, Meta(description="The call's id.")]
+    function: Annotated[_RequestFunction, Meta(description="The function, and its arguments.")]
+    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
 
 
 class _SystemMessage(Struct, frozen=True, tag_field="role", tag="system"):
-    content: _Content
+    """Instructions."""
+
+    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
 
 
 class _DeveloperMessage(Struct, frozen=True, tag_field="role", tag="developer"):
-    content: _Content
+    """Instructions; the newer name of a system message."""
+
+    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
 
 
 class _UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
-    content: _Content
-    name: str | None = None
+    """A user message, which may contain images."""
+
+    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
+    name: Annotated[str | None, Meta(description="Distinguishes several users.")] = None
 
 
 class _AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
-    content: _Content | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-    function_call: _Function | None = None
+    """An earlier answer."""
+
+    content: Annotated[_Content | None, Meta(description="The text; may be null if there are tool calls.")] = None
+    refusal: Annotated[str | None, Meta(description="The refusal, if there was one.")] = None
+    tool_calls: Annotated[list[_RequestToolCall] | None, Meta(description="The tool calls.")] = None
+    function_call: Annotated[_RequestFunction | None, Meta(description="The old form of `tool_calls`.")] = None
 
 
 class _ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
-    tool_call_id: str
-    content: _Content | None = None
-    name: str | None = None
+    """The result of one of the caller's tools."""
+
+    tool_call_id: Annotated[str, Meta(description="The id of the tool call.")]
+    content: Annotated[_Content | None, Meta(description="A string, or a list of parts.")] = None
+    name: Annotated[str | None, Meta(description="The tool's name.")] = None
 
 
 class _FunctionMessage(Struct, frozen=True, tag_field="role", tag="function"):
-    name: str
-    content: _Content | None = None
+    """The old form of a tool message."""
+
+    name: Annotated[str, Meta(description="The function's name.")]
+    content: Annotated[_Content | None, Meta(description="A string, or a list of parts.")] = None
 
 
 _WireMessage: TypeAlias = (
@@ -184,28 +211,43 @@ _WireMessage: TypeAlias = (
 
 
 class _FunctionDefinition(Struct, frozen=True):
-    name: NonEmpty
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
+    """A function that the agent can call."""
+
+    name: Annotated[NonEmpty, Meta(description="The tool's name.")]
+    description: Annotated[str | None, Meta(description="What it does, for the model.")] = None
+    parameters: Annotated[
+        dict[str, Any] | None,
+        Meta(
+            description="The JSON Schema of its arguments, which must be an object. Arguments are checked against it."
+        ),
+    ] = None
+    strict: Annotated[bool | None, Meta(description="Accepted; arguments are checked either way.")] = None
 
 
 class _Tool(Struct, frozen=True):
-    function: _FunctionDefinition
-    type: Literal["function"] = "function"
+    """A caller's tool."""
+
+    function: Annotated[_FunctionDefinition, Meta(description="The function.")]
+    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
 
 
 class _FunctionName(Struct, frozen=True):
-    name: str
+    """A function's name."""
+
+    name: Annotated[str, Meta(description="The function's name.")]
 
 
 class _ToolChoice(Struct, frozen=True):
-    function: _FunctionName
-    type: Literal["function"] = "function"
+    """The one function that must be called."""
+
+    function: Annotated[_FunctionName, Meta(description="The function's name.")]
+    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
 
 
 class _StreamOptions(Struct, frozen=True):
-    include_usage: bool | None = None
+    """Options of a stream."""
+
+    include_usage: Annotated[bool | None, Meta(description="Whether a last chunk contains the usage.")] = None
 
 
 class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
@@ -217,39 +259,80 @@ class _JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"
 
 
 class _JsonSchema(Struct, frozen=True):
-    name: str | None = None
-    description: str | None = None
-    schema: dict[str, Any] | None = None
-    strict: bool | None = None
+    """A schema, and its name."""
+
+    name: Annotated[str | None, Meta(description="The name of the format.")] = None
+    description: Annotated[str | None, Meta(description="A description of the format.")] = None
+    schema: Annotated[dict[str, Any] | None, Meta(description="The JSON Schema. References must stay within it.")] = (
+        None
+    )
+    strict: Annotated[bool | None, Meta(description="Accepted; answers are checked either way.")] = None
 
 
 class _JsonSchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
-    json_schema: _JsonSchema
+    """JSON that is valid against a schema."""
+
+    json_schema: Annotated[_JsonSchema, Meta(description="The schema, and its name.")]
 
 
 _WireFormat: TypeAlias = _TextFormat | _JsonObjectFormat | _JsonSchemaFormat
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class _Request(Struct, frozen=True, kw_only=True):
-    messages: Annotated[list[_WireMessage], Meta(min_length=1)]
-    model: NonEmpty | None = None
-    stream: bool | None = None
+class CompletionBody(Struct, frozen=True, kw_only=True):
+    """A chat completion request. Unknown fields are ignored, so that any client works."""
+
+    messages: Annotated[
+        list[_WireMessage], Meta(min_length=1, description="The conversation. At least one message must not be empty.")
+    ]
+    model: Annotated[
+        NonEmpty | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
+    ] = None
+    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
     stream_options: _StreamOptions | None = None
-    max_tokens: _Limit | None = None
-    max_completion_tokens: _Limit | None = None
-    stop: NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None = None
-    response_format: _WireFormat | None = None
-    tools: list[_Tool] | None = None
-    tool_choice: Literal["none", "auto", "required"] | _ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
-    functions: list[Any] | None = None
-    cursor: CursorOptions | None = None
+    max_tokens: Annotated[
+        _Limit | None,
+        Meta(description="The maximum length of the answer. If both limits are given, the smaller one applies."),
+    ] = None
+    max_completion_tokens: Annotated[_Limit | None, Meta(description="The maximum length of the answer.")] = None
+    stop: Annotated[
+        NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None,
+        Meta(description="Sequences at which the answer ends."),
+    ] = None
+    response_format: Annotated[
+        _WireFormat | None,
+        Meta(description="The format of the answer. It is checked, and requested once more if it does not match."),
+    ] = None
+    tools: Annotated[
+        list[_Tool] | None,
+        Meta(
+            description="Functions that the caller runs, with unique names. They replace the agent's own tools. If "
+            "the agent calls one, the reply ends with `tool_calls`, and the request with the results "
+            "continues the same run."
+        ),
+    ] = None
+    tool_choice: Annotated[
+        Literal["none", "auto", "required"] | _ToolChoice | None,
+        Meta(
+            description="Whether the agent may call the caller's tools (`auto`, `none`), must call one (`required`), "
+            "or must call the named one."
+        ),
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Meta(description="Whether a reply may contain several tool calls.")] = (
+        None
+    )
+    functions: Annotated[
+        list[Any] | None,
+        Meta(description="The old form of `tools`. Not supported, because its results name no call; use `tools`."),
+    ] = None
+    cursor: Annotated[
+        CursorOptions | None, Meta(description="Gateway options. Clients that cannot send them can use headers.")
+    ] = None
     # Refused for some of their values:
-    n: int | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
-    modalities: list[str] | None = None
+    n: Annotated[int | None, Meta(description="Must be 1.")] = None
+    logprobs: Annotated[bool | None, Meta(description="Not supported by Cursor's agent.")] = None
+    top_logprobs: Annotated[int | None, Meta(description="Not supported by Cursor's agent.")] = None
+    modalities: Annotated[list[str] | None, Meta(description="Only text is supported.")] = None
     # Ignored, but a caller who gets their type wrong wants to know:
     temperature: float | None = None
     top_p: float | None = None
@@ -277,7 +360,7 @@ _HINTS = {
 }
 
 
-def _check_refused(wire: _Request) -> None:
+def _check_refused(wire: CompletionBody) -> None:
     is_refused = {
         "n": wire.n not in (None, 1),
         "logprobs": wire.logprobs,
@@ -350,7 +433,7 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
 # --- tools and format -------------------------------------------------------------------------------
 
 
-def _offer(wire: _Request) -> Offer | None:
+def _offer(wire: CompletionBody) -> Offer | None:
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
@@ -365,7 +448,7 @@ def _offer(wire: _Request) -> Offer | None:
     return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
 
 
-def _tool_choice(wire: _Request, names: list[str]) -> ToolChoice:
+def _tool_choice(wire: CompletionBody, names: list[str]) -> ToolChoice:
     match wire.tool_choice:
         case "none":
             return NoTool()

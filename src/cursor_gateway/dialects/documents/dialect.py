@@ -13,14 +13,12 @@ from cursor_gateway.dialects.base import (
     ContinueRun,
     Dialect,
     Encoder,
-    Form,
-    JsonReply,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
-    described_in,
+    StreamForm,
 )
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
 from cursor_gateway.dialects.documents.request import (
@@ -33,6 +31,9 @@ from cursor_gateway.dialects.documents.request import (
     results_of,
 )
 from cursor_gateway.dialects.errors import OWN_ERRORS, encode_error
+from cursor_gateway.dialects.replies import (
+    JsonReply,
+)
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import PermissionDecisions, PlanDecision, QuestionAnswers, ToolResults
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
@@ -56,11 +57,11 @@ def documents_dialect(max_images: int) -> Dialect:
             _replay("ndjson", NDJSON),
         ],
         errors=OWN_ERRORS,
-        describe=described_in("cursor_gateway.dialects.documents.openapi"),
+        description="cursor_gateway.dialects.documents.openapi",
     )
 
 
-def _replay(name: str, form: Form) -> Replay:
+def _replay(name: str, form: StreamForm) -> Replay:
     def open(run: RunView, after: int, live: bool = False) -> tuple[Encoder, int]:
         return _ENCODERS[form](after, live=live), after
 
@@ -68,7 +69,7 @@ def _replay(name: str, form: Form) -> Replay:
 
 
 class DocumentsReply(JsonReply, Struct, frozen=True):
-    form: Form
+    form: StreamForm
     live: bool = False  # with what running commands write
     is_resumable: bool = True
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import msgspec
 
-from cursor_gateway.dialects.base import NDJSON, EventEncoder
+from cursor_gateway.dialects.base import NDJSON
+from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,

@@ -3,10 +3,10 @@
 from typing import get_args
 
 from cursor_gateway.dialects import openapi as api
-from cursor_gateway.dialects.base import NDJSON, SSE, Description, Sample
+from cursor_gateway.dialects.base import NDJSON, SSE
 from cursor_gateway.dialects.documents.dialect import DocumentsReply
 from cursor_gateway.dialects.documents.request import AnswerRequest, ChatRequest
-from cursor_gateway.dialects.openapi import Json, Meanings
+from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.errors import AnswerUnfit, IdempotencyMismatch, LogReset, MediaTypeRefused
 from cursor_gateway.model.document_events import StreamEventType
 
@@ -189,6 +189,15 @@ def _schemas() -> dict[str, Json]:
     exact: dict[str, Json] = {
         "ChatRequest.message": {"type": "string", "pattern": r"\S"},
         "ChatRequest.model": {"anyOf": [api.NAME, api.NULL]},
+        "ChatRequest.conversationId": {
+            "anyOf": [api.NAME, api.NULL],
+            "description": "Continues this conversation. Without it, a new one starts.",
+        },
+        "ChatRequest.source": {
+            "anyOf": [api.NAME, api.NULL],
+            "description": "The backend to use, one of those listed by `/health`; or `interactive`, which prefers an "
+            "agent that waits for decisions and answers. The default is the operator's setting.",
+        },
         "ChatRequest.images": {"type": "array", "items": api.IMAGE},
         "OfferedTool": {"anyOf": [_given("name", "string"), _given("function", "object")]},
         "OfferedTool.parameters": api.TOOL_PARAMETERS,
@@ -202,52 +211,8 @@ def _schemas() -> dict[str, Json]:
             ]
         },
     }
-    return {**api.read_schemas([ChatRequest, AnswerRequest], MEANINGS, exact=exact), "FailedChatResponse": failed}
+    return {**api.read_schemas([ChatRequest, AnswerRequest], exact=exact), "FailedChatResponse": failed}
 
 
 def _given(field: str, type: str) -> Json:
     return {"properties": {field: {"type": type}}, "required": [field]}
-
-
-MEANINGS: Meanings = {
-    "ChatRequest.message": "The prompt; must not be empty.",
-    "ChatRequest.conversationId": "Continues this conversation. Without it, a new one starts.",
-    "ChatRequest.model": "A model id from `GET /v1/models`. The default is the operator's setting.",
-    "ChatRequest.stream": "Whether to stream the answer.",
-    "ChatRequest.images": "Images as data: URIs: png, jpeg, gif or webp in base64.",
-    "ChatRequest.tools": "Tools that the caller runs, with unique names. They replace the agent's own tools. The run "
-    "pauses when the agent calls one, and continues with `POST /v1/chat/{id}/answer`.",
-    "ChatRequest.follows": "The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
-    "exist, this starts a new conversation with what was said up to there.",
-    "ChatRequest.mayAsk": "Whether somebody can answer questions and decide about commands while the agent waits. If "
-    "true, an agent that can wait is preferred, as with the source `interactive`, and the agent gets a tool for "
-    "questions. If false, it has none. If omitted, only agents over ACP have it.",
-    "ChatRequest.source": "The backend to use, one of those listed by `/health`; or `interactive`, which prefers an "
-    "agent that waits for decisions and answers. The default is the operator's setting.",
-    "ChatRequest.toolChoice": "Whether the agent may call the caller's tools, must call one, or must call the named "
-    "one.",
-    "ChatRequest.parallelToolCalls": "Whether a reply may contain several tool calls.",
-    "OfferedTool.function": "The tool in OpenAI's form; the other fields are then ignored.",
-    ".name": "The tool's name.",
-    ".description": "What it does, for the model.",
-    ".parameters": "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
-    "ChosenTool.name": "The name of one of `tools`.",
-    "AnswerRequest.toolResults": "The results of the caller's tools. Missing ones are requested again.",
-    "AnswerRequest.answers": "Answers to the questions of a `clarification` document.",
-    "AnswerRequest.plan": "The decision on a `plan` document. An accepted plan is carried out.",
-    "AnswerRequest.permissions": "Decisions about documents with `metadata.permission`. A run that waits continues; "
-    "what was rejected before is tried again in the next turn.",
-    "AnswerRequest.text": "A comment on the plan.",
-    "AnswerRequest.stream": "Whether to stream the reply, from where the run paused.",
-    "PermissionAnswer.documentId": "The document with `metadata.permission`.",
-    "PermissionAnswer.decision": "`once`, `conversation` (from now on in this conversation), `workspace` (from now on "
-    "in this folder), or `deny`.",
-    "PermissionAnswer.reason": "With `deny`: the reason, which the agent gets.",
-    "ToolAnswer.toolCallId": "The call's id, from `metadata.waitingFor`.",
-    "ToolAnswer.content": "A string, a list of parts (`text` and `image_url`, as in OpenAI's API), or any other JSON "
-    "value.",
-    "ToolAnswer.isError": "Whether the tool failed.",
-    "QuestionAnswer.questionId": "The question's id.",
-    "QuestionAnswer.selectedOptionIds": "The ids of the chosen options.",
-    "QuestionAnswer.text": "A written answer, in addition to options or instead of them.",
-}

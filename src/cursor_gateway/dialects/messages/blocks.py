@@ -153,7 +153,7 @@ def _use(id: str, name: ServerTool, given: dict[str, str]) -> ServerToolUseBlock
     return ServerToolUseBlock(id, name, Raw(msgspec.json.encode(given)))
 
 
-Growing: TypeAlias = Literal["text", "thinking"]
+GrowingBlock: TypeAlias = Literal["text", "thinking"]
 
 
 class Display(Struct, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ class Display(Struct, frozen=True, kw_only=True):
 
 
 class BlockOpened(Struct, frozen=True):
-    kind: Growing
+    kind: GrowingBlock
 
 
 class Grew(Struct, frozen=True, gc=False):
@@ -199,7 +199,7 @@ class Composer(ReplyState):
         in_thinking = display.thinking and display.actions == "thinking"
         agent_tools: AgentTools = "reasoning" if in_thinking else "none"
         super().__init__(Translator(run_id, agent_tools, cutter, prompt_tokens, notes=display.notes))
-        self.open: Growing | None = None
+        self.open: GrowingBlock | None = None
         self._run_id, self._display = run_id, display
         self._space: list[str] = []  # white space that belongs to the next block of text
         self._is_visible = self._has_text = False
@@ -323,7 +323,7 @@ class Composer(ReplyState):
             case "tool_calls":
                 return "tool_use", None
 
-    def _begin(self, kind: Growing) -> list[BlockStep]:
+    def _begin(self, kind: GrowingBlock) -> list[BlockStep]:
         steps = [*self._close(), BlockOpened(kind)]
         self.open = kind
         self._has_text = self._has_text or kind == "text"

@@ -11,18 +11,14 @@ from msgspec import Struct
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.base import (
     SSE,
-    ComputedRoute,
     Dialect,
     Encoder,
-    Form,
-    JsonReply,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
-    context_tokens,
-    described_in,
+    StreamForm,
 )
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import ReplyState, TextStyle
@@ -30,7 +26,11 @@ from cursor_gateway.dialects.messages.blocks import BlockStep, Composer, Display
 from cursor_gateway.dialects.messages.encoder import PING, MessageEncoder, MessageHead, message_of
 from cursor_gateway.dialects.messages.request import MessagesRequest, countable, read_request
 from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS, answer_id, message_id
-from cursor_gateway.dialects.replies import Resumed
+from cursor_gateway.dialects.replies import (
+    JsonReply,
+    Resumed,
+    context_tokens,
+)
 from cursor_gateway.dialects.requests import numbered_attempt, with_headers
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
@@ -104,7 +104,7 @@ def folder_of(messages: Sequence[Message]) -> str | None:
 # --- the dialect ----------------------------------------------------------------------------------------
 
 
-MESSAGE_STREAM = Form(SSE.media_type, PING)
+MESSAGE_STREAM = StreamForm(SSE.media_type, PING)
 
 
 def messages_dialect(max_images: int, actions: ActionDisplay, text: TextStyle = "exact") -> Dialect:
@@ -113,11 +113,11 @@ def messages_dialect(max_images: int, actions: ActionDisplay, text: TextStyle = 
     read = partial(_read, max_images=max_images, actions=actions, text=text)
     return Dialect(
         routes=[Route("/v1/messages", "messages", read)],
-        computed=[ComputedRoute("POST", "/v1/messages/count_tokens", "count_tokens", _count_tokens)],
+        computed=[Route("/v1/messages/count_tokens", "count_tokens", _count_tokens)],
         replays=[Replay("messages", MESSAGE_STREAM, partial(_resumed, actions=actions))],
         errors=ANTHROPIC_ERRORS,
         header="anthropic-version",
-        describe=described_in("cursor_gateway.dialects.messages.openapi"),
+        description="cursor_gateway.dialects.messages.openapi",
         answer_id=answer_id,
     )
 
@@ -130,7 +130,7 @@ class MessagesReply(JsonReply, Struct, frozen=True, kw_only=True):
     display: Display
     stop: tuple[str, ...] = ()
     max_tokens: int | None = None
-    form: Form = MESSAGE_STREAM
+    form: StreamForm = MESSAGE_STREAM
 
     def stream(self, run: RunView, start: ReplyStart) -> Encoder:
         return MessageEncoder(_head(run, start, self.model), self.composer(run, start))

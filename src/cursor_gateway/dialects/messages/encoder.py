@@ -13,7 +13,6 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import EventEncoder
 from cursor_gateway.dialects.deltas import ReplyState
 from cursor_gateway.dialects.messages.blocks import (
     BlockClosed,
@@ -22,7 +21,7 @@ from cursor_gateway.dialects.messages.blocks import (
     Composer,
     Finished,
     Grew,
-    Growing,
+    GrowingBlock,
     WholeBlock,
 )
 from cursor_gateway.dialects.messages.shapes import (
@@ -35,6 +34,7 @@ from cursor_gateway.dialects.messages.shapes import (
     ToolUseBlock,
     stream_error,
 )
+from cursor_gateway.dialects.replies import EventEncoder
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Reasoning
 from cursor_gateway.wire.sse import frame
@@ -45,7 +45,7 @@ _EMPTY = Raw(b"{}")
 PING = frame(b'{"type":"ping"}', event="ping")
 _STOP = frame(b'{"type":"message_stop"}', event="message_stop")
 _DELTA = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":%b'
-_GROWING: dict[Growing, tuple[ContentBlock, bytes]] = {
+_GROWING: dict[GrowingBlock, tuple[ContentBlock, bytes]] = {
     "text": (TextBlock(), b'"text_delta","text":'),
     "thinking": (ThinkingBlock(), b'"thinking_delta","thinking":'),
 }
@@ -65,7 +65,7 @@ def message_of(head: MessageHead, steps: Sequence[BlockStep]) -> AnthropicMessag
     """Of all its steps."""
     blocks: list[ContentBlock] = []
     texts: list[str] = []
-    kind: Growing = "text"
+    kind: GrowingBlock = "text"
     end: Finished | None = None
     for step in steps:
         match step:

@@ -54,8 +54,16 @@ _REMINDER = "<system-reminder>"
 
 
 class WireMessage(Struct, frozen=True):
-    role: Literal["user", "assistant", "system"]
-    content: MessageContent
+    """One message of the conversation."""
+
+    role: Annotated[Literal["user", "assistant", "system"], Meta(description="The role of the message.")]
+    content: Annotated[
+        MessageContent,
+        Meta(
+            description="A text, or blocks: `text`, `image`, `document`, `tool_use`, `tool_result`, `search_result`. "
+            "Thinking, server tools and blocks of unknown types are skipped."
+        ),
+    ]
 
 
 class MessagesConversation(Struct, frozen=True):
@@ -259,7 +267,7 @@ _NO_LIMIT = 16_000
 class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Gateway options."""
 
-    actions: ActionDisplay | None = None
+    actions: Annotated[ActionDisplay | None, Meta(description="How the agent's own actions are shown.")] = None
 
 
 class MessagesRequest(Struct, frozen=True, kw_only=True):
@@ -283,7 +291,7 @@ class MessagesRequest(Struct, frozen=True, kw_only=True):
 
 def read_request(body: bytes, max_images: int = 50) -> MessagesRequest:
     """Raises `InvalidRequest`, with the field that is to blame."""
-    wire = read_json(body, _Body, _HINTS)
+    wire = read_json(body, MessagesBody, _HINTS)
     return MessagesRequest(
         model=wire.model,
         conversation=read_conversation(wire.system, wire.messages, max_images),
@@ -301,7 +309,7 @@ def read_request(body: bytes, max_images: int = 50) -> MessagesRequest:
 
 def countable(body: bytes) -> list[str]:
     """The texts of a request that is only to be counted: it has no limit, and its images count nothing."""
-    wire = read_json(body, _Counted, _HINTS)
+    wire = read_json(body, Counted, _HINTS)
     given = [msgspec.json.encode(tool).decode() for tool in wire.tools or ()]
     messages = read_conversation(wire.system, wire.messages, len(body)).messages
     calls = [f"{call.name} {call.arguments}" for message in messages for call in getattr(message, "calls", ())]
@@ -313,22 +321,65 @@ def countable(body: bytes) -> list[str]:
 _Object: TypeAlias = dict[str, Any]
 
 
-class _Counted(Struct, frozen=True, kw_only=True):
-    messages: Annotated[list[WireMessage], Meta(min_length=1)]
-    system: MessageContent | None = None
-    tools: list[_Object] | None = None
+class Counted(Struct, frozen=True, kw_only=True):
+    """A request to count tokens."""
+
+    messages: Annotated[
+        list[WireMessage],
+        Meta(
+            min_length=1,
+            description="The whole conversation. If the last message is the assistant's, the answer continues it.",
+        ),
+    ]
+    system: Annotated[MessageContent | None, Meta(description="The instructions: a string, or text blocks.")] = None
+    tools: Annotated[list[_Object] | None, Meta(description="The caller's tools. They replace the agent's own.")] = None
 
 
-class _Body(_Counted, frozen=True, kw_only=True):
-    model: NonEmpty
-    max_tokens: Annotated[int, Meta(ge=1)]
-    stream: bool | None = None
-    stop_sequences: list[NonEmpty] | None = None
-    thinking: _Object | None = None
-    tool_choice: _Object | None = None
-    output_config: _Object | None = None
-    output_format: _Object | None = None  # where `output_config.format` was before
-    metadata: _Object | None = None
+class MessagesBody(Counted, frozen=True, kw_only=True):
+    """A request of Anthropic's Messages API."""
+
+    model: Annotated[
+        NonEmpty,
+        Meta(
+            description="A model id from `GET /v1/models`, or any Claude model name, which the setting "
+            "`model_aliases` maps."
+        ),
+    ]
+    max_tokens: Annotated[
+        int,
+        Meta(
+            ge=1,
+            description="The maximum number of tokens in the answer's text (an estimate). Values of 16,000 and more "
+            "set no limit.",
+        ),
+    ]
+    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
+    stop_sequences: Annotated[list[NonEmpty] | None, Meta(description="Sequences at which the answer ends.")] = None
+    thinking: Annotated[
+        _Object | None,
+        Meta(
+            description="`enabled` or `adaptive` shows the agent's thinking. `budget_tokens`: Cursor's agent has no "
+            "such setting."
+        ),
+    ] = None
+    tool_choice: Annotated[
+        _Object | None,
+        Meta(
+            description="`auto`, `any`, `none`, or `tool` with a `name`; `disable_parallel_tool_use` for one call at "
+            "a time."
+        ),
+    ] = None
+    output_config: Annotated[
+        _Object | None,
+        Meta(
+            description="With a `format` of type `json_schema` the answer is JSON. `effort`: The names of Cursor's "
+            "models include the effort: choose it with `model`."
+        ),
+    ] = None
+    output_format: Annotated[_Object | None, Meta(description="The older place of `output_config.format`.")] = None
+    metadata: Annotated[
+        _Object | None, Meta(description="`user_id` may contain the session id, as in Claude Code.")
+    ] = None
     cursor: MessagesOptions | None = None
 
 
@@ -349,7 +400,7 @@ def _type_of(tool: _Object) -> str:
     return Fields(tool).text("type") or "custom"
 
 
-def _offer(wire: _Body) -> Offer | None:
+def _offer(wire: MessagesBody) -> Offer | None:
     tools: dict[str, Tool] = {}
     for number, offered in enumerate(wire.tools or ()):
         if _type_of(offered) != "custom":
@@ -389,7 +440,7 @@ def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice
             raise invalid("tool_choice.type", one_of(("auto", "any", "tool", "none")))
 
 
-def _format(wire: _Body) -> Format | None:
+def _format(wire: MessagesBody) -> Format | None:
     format, param = Fields(wire.output_config).object("format"), "output_config.format"
     if not format.all:
         format, param = Fields(wire.output_format), "output_format"

@@ -1,14 +1,14 @@
 """Anthropic's message on the wire: its content blocks, its usage, the message itself, its ids and its errors."""
 
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.deltas import cached_tokens
 from cursor_gateway.dialects.errors import Errors, for_retrying_clients
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import RefusedCall, Usage
 from cursor_gateway.wire.sse import frame
 
@@ -107,12 +107,12 @@ ContentBlock: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ServerToolU
 
 
 class MessageUsage(Struct, frozen=True, kw_only=True):
-    """Of this message. All four together are the size of the conversation."""
+    """The tokens of this message. All four together are the size of the conversation."""
 
-    input_tokens: int  # without those that came from the cache
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    output_tokens: int
+    input_tokens: Annotated[int, Meta(description="Tokens read, excluding those from the cache.")]
+    cache_creation_input_tokens: Annotated[int, Meta(description="Always 0.")] = 0
+    cache_read_input_tokens: Annotated[int, Meta(description="Tokens read from the cache.")] = 0
+    output_tokens: Annotated[int, Meta(description="Tokens in the answer.")]
 
 
 class MessageCursorFields(Struct, frozen=True, kw_only=True):
@@ -123,15 +123,23 @@ class MessageCursorFields(Struct, frozen=True, kw_only=True):
 
 
 class AnthropicMessage(Struct, frozen=True, kw_only=True):
-    id: str
+    """A message of Anthropic's Messages API."""
+
+    id: Annotated[str, Meta(description="The answer's id.")]
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
-    model: str
-    content: list[ContentBlock]
-    stop_reason: StopReason | None = None
-    stop_sequence: str | None = None
-    usage: MessageUsage
-    cursor: MessageCursorFields | UnsetType = UNSET
+    model: Annotated[str, Meta(description="The model, as in the request.")]
+    content: Annotated[list[ContentBlock], Meta(description="Blocks: `text`, `thinking`, `tool_use`, server tools.")]
+    stop_reason: Annotated[StopReason | None, Meta(description="Why the answer ended.")] = None
+    stop_sequence: Annotated[str | None, Meta(description="The stop sequence that was found.")] = None
+    usage: Annotated[
+        MessageUsage,
+        Meta(description="What the model wrote in this message, and in total the size of the conversation."),
+    ]
+    cursor: Annotated[
+        MessageCursorFields | UnsetType,
+        Meta(description="Gateway data: `refused_count` and `refused`, as in chat completions."),
+    ] = UNSET
 
 
 def message_usage(usage: Usage) -> MessageUsage:
@@ -200,14 +208,20 @@ _TYPES: dict[int, ErrorType] = {
 
 
 class MessagesErrorBody(Struct, frozen=True):
-    type: ErrorType
-    message: str
+    """The error, and what to do."""
+
+    type: Annotated[ErrorType, Meta(description="The error type, which follows from the status.")]
+    message: Annotated[str, Meta(description="A message that says what to do.")]
 
 
 class ErrorResponse(Struct, frozen=True, kw_only=True):
+    """An error in Anthropic's form."""
+
     type: Literal["error"] = "error"
-    error: MessagesErrorBody
-    request_id: str | UnsetType = UNSET
+    error: Annotated[MessagesErrorBody, Meta(description="The error.")]
+    request_id: Annotated[
+        str | UnsetType, Meta(description="The id of the request, as in the header `request-id`.")
+    ] = UNSET
 
 
 def error_type(status: int) -> ErrorType:

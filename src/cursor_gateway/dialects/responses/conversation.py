@@ -15,12 +15,12 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.deltas import without_marked
 from cursor_gateway.dialects.requests import convert_field, invalid
 from cursor_gateway.dialects.responses.shapes import MESSAGE, read_item_id
 from cursor_gateway.dialects.responses.toolbox import Forms, arguments_of
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.messages import (
     AssistantMessage,
     Image,

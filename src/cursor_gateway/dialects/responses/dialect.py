@@ -11,23 +11,22 @@ from msgspec.structs import replace
 
 from cursor_gateway.dialects.base import (
     SSE,
-    ComputedRoute,
     Dialect,
     Encoder,
-    Form,
     Replay,
     ReplyStart,
     Route,
     RunView,
     StartRun,
     StoredAnswers,
-    StoredReply,
-    context_tokens,
-    described_in,
+    StreamForm,
 )
 from cursor_gateway.dialects.checked import Check
 from cursor_gateway.dialects.deltas import TextStyle
-from cursor_gateway.dialects.replies import Resumed
+from cursor_gateway.dialects.replies import (
+    Resumed,
+    context_tokens,
+)
 from cursor_gateway.dialects.requests import numbered_attempt
 from cursor_gateway.dialects.responses.conversation import (
     PREVIOUS_RESPONSE,
@@ -45,7 +44,16 @@ from cursor_gateway.dialects.responses.encoder import (
 )
 from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest, ResponsesRequest, read_body, read_request
-from cursor_gateway.dialects.responses.shapes import RESPONSES_ERRORS, CompactionItem, answer_id, estimated_input
+from cursor_gateway.dialects.responses.shapes import (
+    RESPONSES_ERRORS,
+    CompactionItem,
+    ResponseCompaction,
+    ResponseDeleted,
+    ResponseInputItems,
+    ResponseTokenCount,
+    answer_id,
+    estimated_input,
+)
 from cursor_gateway.dialects.responses.toolbox import Forms
 from cursor_gateway.errors import Failure, InvalidRequest, WebSocketRefused
 from cursor_gateway.model.messages import Instructions, without_call_ids
@@ -55,7 +63,7 @@ from cursor_gateway.prompting.structured import instructions
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
 _PATH = "/v1/responses"
-_CODEX_SSE = Form(SSE.media_type, keep_alive())
+_CODEX_SSE = StreamForm(SSE.media_type, keep_alive())
 _NO_RUN = "chat_none"
 
 
@@ -64,9 +72,9 @@ def responses_dialect(max_images: int, now: Callable[[], float], text: TextStyle
     return Dialect(
         routes=[Route(_PATH, "responses", partial(_read, max_images=max_images, now=now, text=text))],
         computed=[
-            ComputedRoute("GET", _PATH, "responses", _refuse_websocket),
-            ComputedRoute("POST", f"{_PATH}/input_tokens", "input_tokens", _count_tokens),
-            ComputedRoute("POST", f"{_PATH}/compact", "compact", partial(_compact, now=now)),
+            Route(_PATH, "responses", _refuse_websocket, "GET"),
+            Route(f"{_PATH}/input_tokens", "input_tokens", count_tokens),
+            Route(f"{_PATH}/compact", "compact", partial(compact, now=now)),
         ],
         answers=StoredAnswers(
             path=f"{_PATH}/{{id}}",
@@ -78,7 +86,7 @@ def responses_dialect(max_images: int, now: Callable[[], float], text: TextStyle
         ),
         replays=[Replay("responses", SSE, _resumed)],
         errors=RESPONSES_ERRORS,
-        describe=described_in("cursor_gateway.dialects.responses.openapi"),
+        description="cursor_gateway.dialects.responses.openapi",
         answer_id=answer_id,
     )
 
@@ -94,7 +102,7 @@ class ResponsesReply(Struct, frozen=True, kw_only=True):
     is_resumable: bool = False
 
     @property
-    def form(self) -> Form:
+    def form(self) -> StreamForm:
         return _CODEX_SSE if self.asked.is_codex else SSE
 
     @property
@@ -122,9 +130,9 @@ def _resumed(run: RunView, after: int) -> tuple[Encoder, int]:
     return Resumed(lambda pause: ResponseStream(_head(KeptRequest(), run, pause)), after), 0
 
 
-def _open(kept: bytes, query: Mapping[str, str]) -> StoredReply:
+def _open(kept: bytes, query: Mapping[str, str]) -> tuple[ResponsesReply, bool]:
     reply = ResponsesReply(asked=_kept(kept), starting_after=starting_after(query))
-    return StoredReply(reply, query.get("stream") == "true")
+    return reply, query.get("stream") == "true"
 
 
 def _kept(kept: bytes) -> KeptRequest:
@@ -201,14 +209,14 @@ def _refuse_websocket(body: bytes, headers: Mapping[str, str]) -> bytes:
     raise WebSocketRefused("This gateway does not speak WebSocket; send a POST request.")
 
 
-def _count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
+def count_tokens(body: bytes, headers: Mapping[str, str]) -> bytes:
     """An estimate: the model's own count is known only after it has answered."""
     wire = read_body(body)
     items = read_items(wire.input)
     guidance = wire.instructions if isinstance(wire.instructions, str) else ""
     tools = [*(wire.tools or ()), *(tool for _, tool in declared_tools(items))]
     offered = sum(estimate_tokens_by_sample(msgspec.json.encode(tool).decode()) for tool in tools)
-    return msgspec.json.encode({"object": "response.input_tokens", "input_tokens": _tokens(items, guidance) + offered})
+    return msgspec.json.encode(ResponseTokenCount(input_tokens=_tokens(items, guidance) + offered))
 
 
 def _tokens(items: list[Placed], guidance: str) -> int:
@@ -216,7 +224,7 @@ def _tokens(items: list[Placed], guidance: str) -> int:
     return sum(estimate_tokens_by_sample(message.text) for message in read)
 
 
-def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) -> bytes:
+def compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) -> bytes:
     """The conversation as one item: it is packed, not shortened, which is for the agent to do when it has to."""
     wire = read_body(body)
     if wire.model is None:
@@ -228,13 +236,12 @@ def _compact(body: bytes, headers: Mapping[str, str], now: Callable[[], float]) 
     packed = pack(packed_items)
     tokens = _tokens(items, "")
     name = hashlib.sha256(packed.encode()).hexdigest()[:32]
-    compacted = {
-        "id": f"resp_{name}",
-        "object": "response.compaction",
-        "created_at": int(now()),
-        "output": [CompactionItem(id=f"cmp_{name}", encrypted_content=packed)],
-        "usage": estimated_input(tokens),
-    }
+    compacted = ResponseCompaction(
+        id=f"resp_{name}",
+        created_at=int(now()),
+        output=[CompactionItem(id=f"cmp_{name}", encrypted_content=packed)],
+        usage=estimated_input(tokens),
+    )
     return msgspec.json.encode(compacted)
 
 
@@ -252,7 +259,7 @@ _PREFIXES = {
 
 
 def deleted(id: str) -> bytes:
-    return msgspec.json.encode({"id": id, "object": "response", "deleted": True})
+    return msgspec.json.encode(ResponseDeleted(id=id))
 
 
 def starting_after(query: Mapping[str, str]) -> int:
@@ -280,15 +287,8 @@ def list_items(input: list[dict[str, Any]], query: Mapping[str, str]) -> bytes:
         items = items[places[0] :]
     limit = _limit(query)
     page = items[:limit]
-    return msgspec.json.encode(
-        {
-            "object": "list",
-            "data": page,
-            "first_id": page[0]["id"] if page else "",
-            "last_id": page[-1]["id"] if page else "",
-            "has_more": len(items) > limit,
-        }
-    )
+    first, last = (page[0]["id"], page[-1]["id"]) if page else ("", "")
+    return msgspec.json.encode(ResponseInputItems(data=page, first_id=first, last_id=last, has_more=len(items) > limit))
 
 
 def _limit(query: Mapping[str, str]) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Set
 import msgspec
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import SSE, EventEncoder
+from cursor_gateway.dialects.base import SSE
 from cursor_gateway.dialects.deltas import (
     AnswerFold,
     AnswerText,
@@ -20,8 +20,9 @@ from cursor_gateway.dialects.deltas import (
     WholeAnswer,
     marked,
 )
-from cursor_gateway.dialects.responses.output import Growing, Output, ResponseHead
-from cursor_gateway.dialects.responses.shapes import Event, ItemEvent
+from cursor_gateway.dialects.replies import EventEncoder
+from cursor_gateway.dialects.responses.output import GrowingItem, Output, ResponseHead
+from cursor_gateway.dialects.responses.shapes import ResponseEvent
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -60,7 +61,7 @@ class ResponseEvents(ReplyState):
             super().__init__(Translator(head.run_id, "none", cutter, prompt_tokens, notes=has_notes))
 
     @property
-    def growing(self) -> Growing | None:
+    def growing(self) -> GrowingItem | None:
         """The item to which the next text of its kind is only added."""
         is_plain = self.deltas.cutter is None and self._fold is None
         return self.output.open_item if is_plain else None
@@ -70,7 +71,7 @@ class ResponseEvents(ReplyState):
         self.deltas.note_reasoning(text)
         return self.output.grow(text)
 
-    def push(self, event: DocumentEvent, /) -> list[Event]:
+    def push(self, event: DocumentEvent, /) -> list[ResponseEvent]:
         if self.deltas.end is not None:
             return []
         events = self.output.begin()
@@ -90,7 +91,7 @@ class ResponseEvents(ReplyState):
             case _:
                 return events
 
-    def _folded(self, fold: AnswerFold, event: DocumentEvent) -> list[Event]:
+    def _folded(self, fold: AnswerFold, event: DocumentEvent) -> list[ResponseEvent]:
         fold.push(event)
         answer = fold.answer()
         if answer is None:
@@ -100,7 +101,7 @@ class ResponseEvents(ReplyState):
         return answer_events(self.output, replace(answer, text=extract_json(answer.text) or answer.text))
 
 
-def answer_events(output: Output, answer: WholeAnswer) -> list[Event]:
+def answer_events(output: Output, answer: WholeAnswer) -> list[ResponseEvent]:
     """Of an answer that is complete."""
     events = output.begin()
     for delta in answer.deltas():
@@ -108,7 +109,7 @@ def answer_events(output: Output, answer: WholeAnswer) -> list[Event]:
     return events
 
 
-def _delta_events(output: Output, delta: Delta, duration_ms: int = 0) -> list[Event]:
+def _delta_events(output: Output, delta: Delta, duration_ms: int = 0) -> list[ResponseEvent]:
     match delta:
         case AnswerText(text=text):
             return output.say(text)
@@ -140,7 +141,7 @@ class ResponseStream(ReplyState, EventEncoder):
         self._known, self._after, self._is_codex = known, after, head.asked.is_codex
         self._sends_all = not known and after < 0
         # The item that grows, if one does and all of it is sent, and what is the same in each of its deltas.
-        self._growing: Growing | None = None
+        self._growing: GrowingItem | None = None
         self._before = b""
 
     def push(self, event: DocumentEvent, /) -> bytes:
@@ -169,20 +170,18 @@ class ResponseStream(ReplyState, EventEncoder):
         """All frames of an answer that is complete."""
         return b"".join(map(self._frame, answer_events(self._output, answer)))
 
-    def _frame(self, event: Event) -> bytes:
+    def _frame(self, event: ResponseEvent) -> bytes:
         if not self._sends_all and (event.sequence_number <= self._after or self._is_known(event)):
             return b""
         if event.type == "response.output_item.done":
             item = msgspec.Raw(_encode(event.item))
-            self._output.keep_encoded(event.output_index, item)
+            self._output.keep_encoded(event.output_index or 0, item)
             event = replace(event, item=item)
         # Not `frame`: JSON and the names of events have no line ends, and the data may be megabytes.
         return b"event: %b\ndata: %b\n\n" % (event.type.encode(), _encode(event))
 
-    def _is_known(self, event: Event) -> bool:
-        if isinstance(event, ItemEvent):
-            return event.item.id in self._known
-        return getattr(event, "item_id", "") in self._known
+    def _is_known(self, event: ResponseEvent) -> bool:
+        return (event.item_id or getattr(event.item, "id", "")) in self._known
 
 
 class ResponseFold(ReplyState):
@@ -192,7 +191,7 @@ class ResponseFold(ReplyState):
         self.after = head.after
         self._events = ResponseEvents(head, prompt_tokens)
         super().__init__(self._events.deltas)
-        self._growing: Growing | None = None
+        self._growing: GrowingItem | None = None
 
     def push(self, event: DocumentEvent, /) -> None:
         if event.__class__ is ContentDelta and event.raw is None and self._growing == "message":

@@ -17,9 +17,10 @@ from cursor_gateway.dialects.responses import shapes
 from cursor_gateway.dialects.responses.conversation import pack_summary
 from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import (
-    Event,
+    EventName,
     OpenPage,
     Prefix,
+    ResponseEvent,
     Search,
     UrlCitation,
     WebSource,
@@ -135,6 +136,8 @@ def _results(output: str) -> dict[str, str]:
 
 SERVER_LABEL = "cursor"  # the MCP server that the agent's own actions are shown as calls of
 _PIECE = 1024  # characters of a call's arguments in one delta
+_CONTENT: dict[str, Any] = {"content_index": 0}  # each item has one part
+_SUMMARY_PART: dict[str, Any] = {"summary_index": 0}
 _LONGEST_OUTPUT = 10_000  # characters of what an action gave: a response has each item twice, and clients send it back
 
 
@@ -157,7 +160,7 @@ class _Open(Struct):
     pieces: list[str]
 
 
-Growing: TypeAlias = Literal["message", "reasoning"]
+GrowingItem: TypeAlias = Literal["message", "reasoning"]
 
 
 class Output:
@@ -165,10 +168,10 @@ class Output:
 
     def __init__(self, head: ResponseHead) -> None:
         self._head, self._asked = head, head.asked
-        self._items: list[shapes.Item | msgspec.Raw] = []  # those that are finished, or their JSON
+        self._items: list[shapes.OutputItem | msgspec.Raw] = []  # those that are finished, or their JSON
         self.index = 0  # of the item that is open, or of the next one
         self.item_id = ""  # of the item that the last events are about
-        self.open_item: Growing | None = None
+        self.open_item: GrowingItem | None = None
         self._open: _Open | None = None
         self._pages: dict[str, str] = {}  # that the agent found: their titles by their addresses
         self._next = 0  # the number of the next event
@@ -221,15 +224,15 @@ class Output:
 
     # --- what happens -------------------------------------------------------------------------------
 
-    def begin(self) -> list[Event]:
+    def begin(self) -> list[ResponseEvent]:
         """Before anything else, once."""
         if self._next:
             return []
         self._next = 2
         response = replace(self.response(), output=())
         return [
-            shapes.StateChanged(type="response.created", sequence_number=0, response=response),
-            shapes.StateChanged(type="response.in_progress", sequence_number=1, response=response),
+            ResponseEvent(type="response.created", sequence_number=0, response=response),
+            ResponseEvent(type="response.in_progress", sequence_number=1, response=response),
         ]
 
     def grow(self, text: str) -> int:
@@ -243,19 +246,19 @@ class Output:
         """The JSON of a finished item, which the whole response has again: the result of a tool may be a whole file."""
         self._items[index] = item
 
-    def say(self, text: str) -> list[Event]:
-        events: list[Event] = []
+    def say(self, text: str) -> list[ResponseEvent]:
+        events: list[ResponseEvent] = []
         if self.open_item != "message":
             events += self.close()
             item = shapes.MessageItem(id=self._id("msg"), status="in_progress")
             self._open, self.open_item, self.item_id = _Open(item, []), "message", item.id
             events.append(self._added(item))
-            part = shapes.OutputText(text="")
-            events.append(shapes.PartEvent(type="response.content_part.added", part=part, **self._next_at()))
-        return [*events, shapes.OutputTextDelta(sequence_number=self.grow(text), delta=text, **self._at())]
+            events.append(self._event("response.content_part.added", **_CONTENT, part=shapes.OutputText(text="")))
+        self._pieces(text)
+        return [*events, self._event("response.output_text.delta", **_CONTENT, delta=text, logprobs=())]
 
-    def think(self, text: str) -> list[Event]:
-        events: list[Event] = []
+    def think(self, text: str) -> list[ResponseEvent]:
+        events: list[ResponseEvent] = []
         if self.open_item != "reasoning":
             text = text.lstrip("\n")
             if not text:
@@ -265,49 +268,46 @@ class Output:
             item = shapes.ReasoningItem(id=id, encrypted_content=id if self._asked.has_encrypted_content else UNSET)
             self._open, self.open_item, self.item_id = _Open(item, []), "reasoning", id
             events.append(self._added(item))
-            part, place = shapes.SummaryText(text=""), self._next_at()
-            events.append(shapes.SummaryPartEvent(type="response.reasoning_summary_part.added", part=part, **place))
-        return [*events, shapes.SummaryDelta(sequence_number=self.grow(text), delta=text, **self._at())]
+            part = shapes.SummaryText(text="")
+            events.append(self._event("response.reasoning_summary_part.added", **_SUMMARY_PART, part=part))
+        self._pieces(text)
+        return [*events, self._event("response.reasoning_summary_text.delta", **_SUMMARY_PART, delta=text)]
 
-    def close(self) -> list[Event]:
+    def close(self) -> list[ResponseEvent]:
         """Ends the item that is open."""
         opened = self._open
         if opened is None:
             return []
         item = self._done(opened)
-        events: list[Event]
+        events: list[ResponseEvent]
         match item:
             case shapes.MessageItem(content=content):
                 (part,) = content
+                added: EventName = "response.output_text.annotation.added"
                 events = [
-                    shapes.AnnotationAdded(annotation_index=place, annotation=one, **self._next_at())
+                    self._event(added, **_CONTENT, annotation_index=place, annotation=one)
                     for place, one in enumerate(part.annotations)
                 ]
-                events += [
-                    shapes.TextDone(text=part.text, **self._next_at()),
-                    shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at()),
-                ]
+                events += self._text_done(part)
             case shapes.ReasoningItem(summary=summaries):
                 (summary,) = summaries
                 events = [
-                    shapes.SummaryDone(text=summary.text, **self._next_at()),
-                    shapes.SummaryPartEvent(
-                        type="response.reasoning_summary_part.done", part=summary, **self._next_at()
-                    ),
+                    self._event("response.reasoning_summary_text.done", **_SUMMARY_PART, text=summary.text),
+                    self._event("response.reasoning_summary_part.done", **_SUMMARY_PART, part=summary),
                 ]
         self._open = self.open_item = None
         return [*events, self._finished(item)]
 
-    def call(self, call: ToolCall) -> list[Event]:
+    def call(self, call: ToolCall) -> list[ResponseEvent]:
         """A tool of the client's, in the form in which the client declared it."""
         return [*self.close(), *self._call(call, self._asked.forms.of(call.name))]
 
-    def start_action(self, started: DocumentStarted) -> list[Event]:
+    def start_action(self, started: DocumentStarted) -> list[ResponseEvent]:
         """Codex shows the newest line of reasoning as its status."""
         now = doing(started)
         return self.think(f"\n\n**{now}**\n\n") if self._asked.is_codex and now else []
 
-    def end_action(self, document: Document) -> list[Event]:
+    def end_action(self, document: Document) -> list[ResponseEvent]:
         """Something that the agent did itself: never in a form that makes a client do it again."""
         action = action_of(document)
         if action is None:
@@ -319,22 +319,22 @@ class Output:
             return events
         return [*self.close(), *(self._comment(document) if self._asked.is_codex else self._mcp_call(action))]
 
-    def end(self, end: Ended, duration_ms: int = 0) -> list[Event]:
+    def end(self, end: Ended, duration_ms: int = 0) -> list[ResponseEvent]:
         events = self.close()
         self._end, self._duration = end, duration_ms // 1000
-        name: shapes.LastEvent = "response.incomplete" if end.reason == "length" else "response.completed"
+        name: EventName = "response.incomplete" if end.reason == "length" else "response.completed"
         if end.failure is not None:
             name = "response.failed"
-        return [*events, shapes.StateChanged(type=name, response=self.response(), sequence_number=self._number())]
+        return [*events, ResponseEvent(type=name, response=self.response(), sequence_number=self._number())]
 
-    def compact(self, summary: str) -> list[Event]:
+    def compact(self, summary: str) -> list[ResponseEvent]:
         """The only item of a response that compacts a conversation."""
         item = shapes.CompactionItem(id=self._id("cmp"), encrypted_content=pack_summary(summary))
         return [self._added(item), self._finished(item)]
 
     # --- items that are whole from the start; none other is open ------------------------------------
 
-    def _call(self, call: ToolCall, declared: Declared) -> list[Event]:
+    def _call(self, call: ToolCall, declared: Declared) -> list[ResponseEvent]:
         known: dict[str, Any] = {
             "call_id": call.id,
             "name": declared.name,
@@ -347,7 +347,9 @@ class Output:
                 return [
                     self._added(replace(item, arguments="", status="in_progress")),
                     *self._deltas("response.function_call_arguments.delta", item.arguments, item.id),
-                    shapes.FunctionArgumentsDone(name=item.name, arguments=item.arguments, **self._next_at(item.id)),
+                    self._event(
+                        "response.function_call_arguments.done", item.id, name=item.name, arguments=item.arguments
+                    ),
                     self._finished(item),
                 ]
             case "custom":
@@ -356,25 +358,24 @@ class Output:
                 return [
                     self._added(replace(custom, input="", status="in_progress")),
                     *self._deltas("response.custom_tool_call_input.delta", text, custom.id),
-                    shapes.CustomInputDone(input=text, **self._next_at(custom.id)),
+                    self._event("response.custom_tool_call_input.done", custom.id, input=text),
                     self._finished(custom),
                 ]
 
-    def _comment(self, document: Document) -> list[Event]:
+    def _comment(self, document: Document) -> list[ResponseEvent]:
         """Codex drops MCP calls; a commentary stays on its screen."""
         text = action_text(document) or ""
         part, empty = shapes.OutputText(text=text), shapes.OutputText(text="")
         item = shapes.MessageItem(id=self._id("msg"), status="completed", content=(part,), phase="commentary")
         return [
             self._added(replace(item, status="in_progress", content=())),
-            shapes.PartEvent(type="response.content_part.added", part=empty, **self._next_at(item.id)),
-            shapes.OutputTextDelta(delta=text, **self._next_at(item.id)),
-            shapes.TextDone(text=text, **self._next_at(item.id)),
-            shapes.PartEvent(type="response.content_part.done", part=part, **self._next_at(item.id)),
+            self._event("response.content_part.added", item.id, **_CONTENT, part=empty),
+            self._event("response.output_text.delta", item.id, **_CONTENT, delta=text, logprobs=()),
+            *self._text_done(part, item.id),
             self._finished(item),
         ]
 
-    def _mcp_call(self, action: ToolAction) -> list[Event]:
+    def _mcp_call(self, action: ToolAction) -> list[ResponseEvent]:
         arguments = msgspec.json.encode(action.arguments).decode()
         item = shapes.McpCallItem(
             id=self._id("mcp"),
@@ -387,31 +388,34 @@ class Output:
         )
         return [
             self._added(replace(item, status="in_progress", arguments="", output=None, error=None)),
-            shapes.CallProgress(type="response.mcp_call.in_progress", **self._next_at(item.id)),
+            self._event("response.mcp_call.in_progress", item.id),
             *self._deltas("response.mcp_call_arguments.delta", arguments, item.id),
-            shapes.McpArgumentsDone(arguments=arguments, **self._next_at(item.id)),
-            shapes.CallProgress(
-                type="response.mcp_call.completed" if action.error is None else "response.mcp_call.failed",
-                **self._next_at(item.id),
-            ),
+            self._event("response.mcp_call_arguments.done", item.id, arguments=arguments),
+            self._event("response.mcp_call.completed" if action.error is None else "response.mcp_call.failed", item.id),
             self._finished(item),
         ]
 
-    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[Event]:
+    def _web_search(self, action: shapes.Search | shapes.OpenPage, error: str | None) -> list[ResponseEvent]:
         status: Literal["completed", "failed"] = "completed" if error is None else "failed"
         item = shapes.WebSearchCallItem(id=self._id("ws"), status=status, action=action)
         events = [
             self._added(replace(item, status="in_progress")),
-            shapes.CallProgress(type="response.web_search_call.in_progress", **self._next_at(item.id)),
-            shapes.CallProgress(type="response.web_search_call.searching", **self._next_at(item.id)),
+            self._event("response.web_search_call.in_progress", item.id),
+            self._event("response.web_search_call.searching", item.id),
         ]
         if error is None:
-            events.append(shapes.CallProgress(type="response.web_search_call.completed", **self._next_at(item.id)))
+            events.append(self._event("response.web_search_call.completed", item.id))
         return [*events, self._finished(item)]
 
-    def _deltas(self, name: shapes.ArgumentsEvent, text: str, id: str) -> list[shapes.ArgumentsDelta]:
+    def _text_done(self, part: shapes.OutputText, id: str = "") -> list[ResponseEvent]:
+        return [
+            self._event("response.output_text.done", id, **_CONTENT, text=part.text, logprobs=()),
+            self._event("response.content_part.done", id, **_CONTENT, part=part),
+        ]
+
+    def _deltas(self, name: EventName, text: str, id: str) -> list[ResponseEvent]:
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
-        return [shapes.ArgumentsDelta(type=name, delta=piece, **self._next_at(id)) for piece in pieces]
+        return [self._event(name, id, delta=piece) for piece in pieces]
 
     def _done(self, opened: _Open) -> shapes.MessageItem | shapes.ReasoningItem:
         text = "".join(opened.pieces)
@@ -422,7 +426,7 @@ class Output:
             case shapes.ReasoningItem() as reasoning:
                 return replace(reasoning, summary=(shapes.SummaryText(text=text),))
 
-    def _grown(self, opened: _Open) -> shapes.Item:
+    def _grown(self, opened: _Open) -> shapes.OutputItem:
         """An item that is not finished yet."""
         item = self._done(opened)
         return replace(item, status="in_progress") if isinstance(item, shapes.MessageItem) else item
@@ -436,21 +440,27 @@ class Output:
     def _id(self, prefix: Prefix) -> str:
         return item_id(prefix, self._head.run_id, self._head.after, self.index)
 
-    def _at(self, id: str = "") -> dict[str, Any]:
-        return {"item_id": id or self.item_id, "output_index": self.index}
-
-    def _next_at(self, id: str = "") -> dict[str, Any]:
-        return {"sequence_number": self._number(), **self._at(id)}
-
-    def _added(self, item: shapes.Item) -> Event:
-        return shapes.ItemEvent(
-            type="response.output_item.added", sequence_number=self._number(), output_index=self.index, item=item
+    def _event(self, type: EventName, id: str = "", /, **fields: Any) -> ResponseEvent:
+        """About an item: the open one, or that of this id."""
+        return ResponseEvent(
+            type=type,
+            sequence_number=self._number(),
+            item_id=id or self.item_id,
+            output_index=self.index,
+            **fields,
         )
 
-    def _finished(self, item: shapes.Item) -> Event:
-        event = shapes.ItemEvent(
-            type="response.output_item.done", sequence_number=self._number(), output_index=self.index, item=item
-        )
+    def _pieces(self, text: str) -> None:
+        assert self._open is not None
+        self._open.pieces.append(text)
+
+    def _added(self, item: shapes.OutputItem) -> ResponseEvent:
+        name: EventName = "response.output_item.added"
+        return ResponseEvent(type=name, sequence_number=self._number(), output_index=self.index, item=item)
+
+    def _finished(self, item: shapes.OutputItem) -> ResponseEvent:
+        name: EventName = "response.output_item.done"
+        event = ResponseEvent(type=name, sequence_number=self._number(), output_index=self.index, item=item)
         self._items.append(item)
         self.index, self.item_id = self.index + 1, item.id
         return event

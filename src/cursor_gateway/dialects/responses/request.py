@@ -183,26 +183,50 @@ class _Reference(Struct, frozen=True):
 _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 
 
-class Body(Struct, frozen=True, kw_only=True):
-    input: str | list[Any] | None = None
-    model: NonEmpty | None = None
-    instructions: str | list[Any] | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    background: bool | None = None
-    previous_response_id: NonEmpty | None = None
-    conversation: NonEmpty | _Reference | None = None
-    tools: list[dict[str, Any]] | None = None
-    tool_choice: Any = None
-    parallel_tool_calls: bool | None = None
-    text: dict[str, Any] | None = None
+class ResponsesBody(Struct, frozen=True, kw_only=True):
+    """A request of OpenAI's Responses API."""
+
+    input: Annotated[
+        str | list[Any] | None, Meta(description="The conversation, or its next message: a string, or a list of items.")
+    ] = None
+    model: Annotated[
+        NonEmpty | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
+    ] = None
+    instructions: Annotated[
+        str | list[Any] | None,
+        Meta(description="Instructions for this response. They do not carry over to the next one."),
+    ] = None
+    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
+    store: Annotated[bool | None, Meta(description="With `false`, the response cannot be looked up.")] = None
+    background: Annotated[bool | None, Meta(description="Returns at once; the run continues without a client.")] = None
+    previous_response_id: Annotated[
+        NonEmpty | None, Meta(description="Continues after this response, which may be an older one.")
+    ] = None
+    conversation: Annotated[
+        NonEmpty | _Reference | None, Meta(description="Continues this conversation: its id, or `{id}`.")
+    ] = None
+    tools: Annotated[
+        list[dict[str, Any]] | None, Meta(description="The caller's tools. They replace the agent's own.")
+    ] = None
+    tool_choice: Annotated[
+        Any, Meta(description="What the agent may or must call. An object names a tool, or `allowed_tools`.")
+    ] = None
+    parallel_tool_calls: Annotated[bool | None, Meta(description="With `false`, one call at a time.")] = None
+    text: Annotated[
+        dict[str, Any] | None,
+        Meta(description="With a `format` of type `json_object` or `json_schema`, the answer is JSON."),
+    ] = None
     reasoning: dict[str, Any] | None = None
-    include: list[str] | None = None
-    max_output_tokens: _Limit | None = None
-    metadata: dict[str, Any] | None = None
+    include: Annotated[
+        list[str] | None, Meta(description="`reasoning.encrypted_content` adds it to reasoning items.")
+    ] = None
+    max_output_tokens: Annotated[
+        _Limit | None, Meta(description="The maximum number of tokens in the answer (an estimate).")
+    ] = None
+    metadata: Annotated[dict[str, Any] | None, Meta(description="Returned unchanged in the response.")] = None
     prompt_cache_key: str | None = None
-    client_metadata: dict[str, Any] | None = None
-    prompt: Any = None
+    client_metadata: Annotated[dict[str, Any] | None, Meta(description="Codex's data about its turn.")] = None
+    prompt: Annotated[Any, Meta(description="Not supported: this gateway stores no prompt templates.")] = None
     cursor: CursorOptions | None = None
     # Only echoed:
     temperature: float | None = None
@@ -212,8 +236,8 @@ class Body(Struct, frozen=True, kw_only=True):
     service_tier: str | None = None
     max_tool_calls: int | None = None
     safety_identifier: str | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    presence_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
+    frequency_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
 
 
 _HINTS = {
@@ -225,9 +249,9 @@ _HINTS = {
 # --- reading it -------------------------------------------------------------------------------------
 
 
-def read_body(body: bytes) -> Body:
+def read_body(body: bytes) -> ResponsesBody:
     """Raises `InvalidRequest`, with the field that is to blame."""
-    return read_json(body, Body, _HINTS)
+    return read_json(body, ResponsesBody, _HINTS)
 
 
 def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) -> ResponsesRequest:
@@ -280,7 +304,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
     )
 
 
-def _check_refused(wire: Body) -> None:
+def _check_refused(wire: ResponsesBody) -> None:
     is_refused = {
         "prompt": wire.prompt is not None,
         "conversation": wire.conversation is not None and wire.previous_response_id is not None,
@@ -291,13 +315,13 @@ def _check_refused(wire: Body) -> None:
             raise invalid(field, REFUSED[field])
 
 
-def _toolbox(wire: Body, items: list[Placed]) -> Toolbox:
+def _toolbox(wire: ResponsesBody, items: list[Placed]) -> Toolbox:
     declared = [(f"tools[{number}]", tool) for number, tool in enumerate(wire.tools or ())]
     parallel = wire.parallel_tool_calls is not False
     return read_tools([*declared, *declared_tools(items)], wire.tool_choice, parallel=parallel)
 
 
-def _instructions(wire: Body) -> str:
+def _instructions(wire: ResponsesBody) -> str:
     """Also as items, as clients that repeat a response's `instructions` send them."""
     if wire.instructions is None or isinstance(wire.instructions, str):
         return wire.instructions or ""
@@ -308,11 +332,11 @@ def _instructions(wire: Body) -> str:
     return "\n\n".join(message.text for message in read.messages)
 
 
-def _conversation_id(wire: Body) -> str | None:
+def _conversation_id(wire: ResponsesBody) -> str | None:
     return wire.conversation.id if isinstance(wire.conversation, _Reference) else wire.conversation
 
 
-def _format(wire: Body) -> Format | None:
+def _format(wire: ResponsesBody) -> Format | None:
     match convert_field(wire.text or {}, _TextOptions, "text", REFUSED["text.format.type"]).format:
         case None | _TextFormat():
             return None
@@ -327,7 +351,7 @@ def _format(wire: Body) -> Format | None:
 _DEFAULT_FORMAT: dict[str, Any] = {"format": {"type": "text"}}
 
 
-def _echo(wire: Body, *, is_brief: bool) -> Echo:
+def _echo(wire: ResponsesBody, *, is_brief: bool) -> Echo:
     """What was not sent has the default of `Echo`. A brief one is without what Codex sends much of, and does not read:
     it would come three times in each stream."""
     given = {name: value for name in Echo.__struct_fields__ if (value := getattr(wire, name)) is not None}

@@ -1,14 +1,14 @@
 """The objects of OpenAI's Responses API that the gateway sends: items, events, and the response."""
 
 import re
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from cursor_gateway.dialects.base import AnswerId
 from cursor_gateway.dialects.errors import Errors, encode_error, for_retrying_clients
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import RefusedCall
 
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
@@ -115,7 +115,7 @@ class CompactionItem(_Typed, frozen=True, kw_only=True, tag="compaction"):
     encrypted_content: str
 
 
-Item: TypeAlias = (
+OutputItem: TypeAlias = (
     MessageItem
     | ReasoningItem
     | FunctionCallItem
@@ -139,12 +139,18 @@ class OutputTokensDetails(Struct, frozen=True):
 
 
 class ResponseUsage(Struct, frozen=True, kw_only=True):
-    input_tokens: int
-    input_tokens_details: InputTokensDetails
-    output_tokens: int
-    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
-    total_tokens: int
-    estimated: bool | UnsetType = UNSET  # gateway extension: these are not the agent's own figures
+    """The tokens of this response."""
+
+    input_tokens: Annotated[int, Meta(description="Tokens in the whole conversation.")]
+    input_tokens_details: Annotated[InputTokensDetails, Meta(description="`cached_tokens`: those read from the cache.")]
+    output_tokens: Annotated[int, Meta(description="Tokens in the answer.")]
+    output_tokens_details: Annotated[
+        OutputTokensDetails, Meta(description="`reasoning_tokens`: those of thinking; 0 if they are not reported.")
+    ] = OutputTokensDetails()
+    total_tokens: Annotated[int, Meta(description="The sum of both.")]
+    estimated: Annotated[
+        bool | UnsetType, Meta(description="Gateway extension: true if these are not the agent's own figures.")
+    ] = UNSET
 
 
 def estimated_input(tokens: int) -> ResponseUsage:
@@ -205,146 +211,124 @@ class Echo(Struct, frozen=True, kw_only=True):
 
 
 class Response(Echo, frozen=True, kw_only=True):
-    id: str
+    """A response of OpenAI's Responses API."""
+
+    id: Annotated[str, Meta(description="Its id, for `previous_response_id` and `/v1/responses/{id}`.")]
     object: Literal["response"] = "response"
-    created_at: int
-    completed_at: int | None = None
-    status: ResponseStatus
-    error: ResponseError | None = None
-    incomplete_details: IncompleteDetails | None = None
-    model: str
-    output: tuple[Item, ...] = ()
-    usage: ResponseUsage | None = None  # of this response; its total is the size of the conversation
-    cursor: ResponseCursorFields | UnsetType = UNSET
+    created_at: Annotated[int, Meta(description="Seconds since 1970.")]
+    completed_at: Annotated[int | None, Meta(description="When it was completed.")] = None
+    status: Annotated[ResponseStatus, Meta(description="The state of the response.")]
+    error: Annotated[ResponseError | None, Meta(description="Why it failed: `code` and `message`.")] = None
+    incomplete_details: Annotated[IncompleteDetails | None, Meta(description="Why it is incomplete: `reason`.")] = None
+    model: Annotated[str, Meta(description="The model.")]
+    output: Annotated[
+        tuple[OutputItem, ...],
+        Meta(
+            description="The agent's text (`message`), thinking (`reasoning`) and own actions (`mcp_call` of the "
+            "server `cursor`, `web_search_call`), and the calls for the caller to run (`function_call`, "
+            "`custom_tool_call`)."
+        ),
+    ] = ()
+    usage: Annotated[ResponseUsage | None, Meta(description="Null until the response has ended.")] = None
+    cursor: Annotated[
+        ResponseCursorFields | UnsetType,
+        Meta(description="Gateway data: `usage`, `refused_count` and `refused`, as in chat completions."),
+    ] = UNSET
+
+
+# --- other replies ----------------------------------------------------------------------------------
+
+
+class ResponseDeleted(Struct, frozen=True, kw_only=True):
+    """A deleted response."""
+
+    id: Annotated[str, Meta(description="The response.")]
+    object: Literal["response"] = "response"
+    deleted: Annotated[bool, Meta(description="Always true.")] = True
+
+
+class ResponseInputItems(Struct, frozen=True, kw_only=True):
+    """A page of the input items of a response."""
+
+    object: Literal["list"] = "list"
+    data: Annotated[list[dict[str, Any]], Meta(description="The items.")]
+    first_id: Annotated[str, Meta(description="The first id on the page; empty if there is none.")]
+    last_id: Annotated[str, Meta(description="The last id on the page, for `after`; empty if there is none.")]
+    has_more: Annotated[bool, Meta(description="Whether there is another page.")]
+
+
+class ResponseTokenCount(Struct, frozen=True, kw_only=True):
+    """The size of a request."""
+
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: Annotated[int, Meta(description="An estimate.")]
+
+
+class ResponseCompaction(Struct, frozen=True, kw_only=True):
+    """A conversation as one item."""
+
+    id: Annotated[str, Meta(description="Its id.")]
+    object: Literal["response.compaction"] = "response.compaction"
+    created_at: Annotated[int, Meta(description="Seconds since 1970.")]
+    output: Annotated[list[CompactionItem], Meta(description="What to send instead of the conversation.")]
+    usage: Annotated[ResponseUsage, Meta(description="An estimate.")]
 
 
 # --- events -----------------------------------------------------------------------------------------
 
 
-LastEvent: TypeAlias = Literal["response.completed", "response.incomplete", "response.failed"]
-ArgumentsEvent: TypeAlias = Literal[
+EventName: TypeAlias = Literal[
+    "response.created",
+    "response.in_progress",
+    "response.completed",
+    "response.incomplete",
+    "response.failed",
+    "response.output_item.added",
+    "response.output_item.done",
+    "response.content_part.added",
+    "response.content_part.done",
+    "response.output_text.delta",
+    "response.output_text.annotation.added",
+    "response.output_text.done",
+    "response.reasoning_summary_part.added",
+    "response.reasoning_summary_part.done",
+    "response.reasoning_summary_text.delta",
+    "response.reasoning_summary_text.done",
     "response.function_call_arguments.delta",
+    "response.function_call_arguments.done",
     "response.custom_tool_call_input.delta",
+    "response.custom_tool_call_input.done",
+    "response.mcp_call.in_progress",
+    "response.mcp_call.completed",
+    "response.mcp_call.failed",
     "response.mcp_call_arguments.delta",
+    "response.mcp_call_arguments.done",
+    "response.web_search_call.in_progress",
+    "response.web_search_call.searching",
+    "response.web_search_call.completed",
 ]
 
 
-class _Event(Struct, frozen=True, kw_only=True):
-    type: str  # the name of the event
+class ResponseEvent(Struct, frozen=True, kw_only=True):
+    """Any event: its name says which of the fields it has."""
+
+    type: EventName
     sequence_number: int
-
-
-class StateChanged(_Event, frozen=True, kw_only=True):
-    type: Literal["response.created", "response.in_progress"] | LastEvent
-    response: Response
-
-
-class ItemEvent(_Event, frozen=True, kw_only=True):
-    type: Literal["response.output_item.added", "response.output_item.done"]
-    output_index: int
-    item: Item
-
-
-class _InItem(_Event, frozen=True, kw_only=True):
-    item_id: str
-    output_index: int
-
-
-class PartEvent(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.content_part.added", "response.content_part.done"]
-    content_index: int = 0
-    part: OutputText
-
-
-class OutputTextDelta(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.delta"] = "response.output_text.delta"
-    content_index: int = 0
-    delta: str
-    logprobs: tuple[()] = ()
-
-
-class AnnotationAdded(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.annotation.added"] = "response.output_text.annotation.added"
-    content_index: int = 0
-    annotation_index: int
-    annotation: UrlCitation
-
-
-class TextDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.output_text.done"] = "response.output_text.done"
-    content_index: int = 0
-    text: str
-    logprobs: tuple[()] = ()
-
-
-class SummaryPartEvent(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_part.added", "response.reasoning_summary_part.done"]
-    summary_index: int = 0
-    part: SummaryText
-
-
-class SummaryDelta(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_text.delta"] = "response.reasoning_summary_text.delta"
-    summary_index: int = 0
-    delta: str
-
-
-class SummaryDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.reasoning_summary_text.done"] = "response.reasoning_summary_text.done"
-    summary_index: int = 0
-    text: str
-
-
-class ArgumentsDelta(_InItem, frozen=True, kw_only=True):
-    type: ArgumentsEvent
-    delta: str
-
-
-class FunctionArgumentsDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.function_call_arguments.done"] = "response.function_call_arguments.done"
-    name: str
-    arguments: str
-
-
-class CustomInputDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.custom_tool_call_input.done"] = "response.custom_tool_call_input.done"
-    input: str
-
-
-class McpArgumentsDone(_InItem, frozen=True, kw_only=True):
-    type: Literal["response.mcp_call_arguments.done"] = "response.mcp_call_arguments.done"
-    arguments: str
-
-
-class CallProgress(_InItem, frozen=True, kw_only=True):
-    """Of one of the agent's own actions."""
-
-    type: Literal[
-        "response.mcp_call.in_progress",
-        "response.mcp_call.completed",
-        "response.mcp_call.failed",
-        "response.web_search_call.in_progress",
-        "response.web_search_call.searching",
-        "response.web_search_call.completed",
-    ]
-
-
-Event: TypeAlias = (
-    StateChanged
-    | ItemEvent
-    | PartEvent
-    | OutputTextDelta
-    | AnnotationAdded
-    | TextDone
-    | SummaryPartEvent
-    | SummaryDelta
-    | SummaryDone
-    | ArgumentsDelta
-    | FunctionArgumentsDone
-    | CustomInputDone
-    | McpArgumentsDone
-    | CallProgress
-)
+    response: Response | UnsetType = UNSET
+    item_id: str | UnsetType = UNSET
+    output_index: int | UnsetType = UNSET
+    item: OutputItem | Raw | UnsetType = UNSET
+    content_index: int | UnsetType = UNSET
+    summary_index: int | UnsetType = UNSET
+    part: OutputText | SummaryText | UnsetType = UNSET
+    annotation_index: int | UnsetType = UNSET
+    annotation: UrlCitation | UnsetType = UNSET
+    name: str | UnsetType = UNSET
+    arguments: str | UnsetType = UNSET
+    input: str | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    delta: str | UnsetType = UNSET
+    logprobs: tuple[()] | UnsetType = UNSET
 
 
 # --- ids --------------------------------------------------------------------------------------------

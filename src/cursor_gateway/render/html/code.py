@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.render.html.pieces import count, exact, exact_line
-from cursor_gateway.render.looks import Sign, line_runs, split_lines
+from cursor_gateway.render.looks import Sign, diff_lines, line_runs, split_lines
 from cursor_gateway.render.visible import SEQUENCES, visible
 
 if TYPE_CHECKING:
@@ -183,8 +183,8 @@ def creation(content: str, language: str) -> LineChange:
 
 def _runs(diff: Diff, language: str, compares: bool) -> Iterator[_Run]:
     old_text, new_text = visible(diff.old_string), visible(diff.new_string)
-    old, new = split_lines(old_text), split_lines(new_text)
-    old_html, new_html = (split_lines(highlighted(text, language)) for text in (old_text, new_text))
+    old, new = diff_lines(diff, old_text, new_text)
+    old_html, new_html = diff_lines(diff, *(highlighted(text, language) for text in (old_text, new_text)))
     for sign, of_old, of_new in line_runs(old, new, compares=compares):
         first_old, first_new = diff.start_line + of_old.start, diff.start_line + of_new.start
         match sign:

@@ -70,11 +70,14 @@ _TOOLS = {  # what people call them; others have their own name
 
 
 def article(document: Document, todos: str, *, answerable: bool = True, as_plain: bool = False) -> str:
-    """`todos` is the list of a plan or of a change of one; a question that is not `answerable` is only shown.
+    """`todos` is the list of a plan or of a change of one; what asks somebody and is not `answerable` is only shown.
 
     `as_plain`: in time that is linear in its length, without colours, Markdown and comparisons.
     """
     html = _any_article(document, todos, answerable, _PLAIN if as_plain else _FORMATTED)
+    trace = document.metadata
+    if answerable and isinstance(trace, ToolTrace) and trace.permission and trace.state in ("rejected", "waiting"):
+        html = html.removesuffix(_END) + _permission(document.id, trace.permission) + _END
     return html.replace(">\n", f">\n{_PLAIN_NOTE}", 1) if as_plain else html  # after the article's own tag
 
 
@@ -121,12 +124,10 @@ def _article(document: Document, name: str, body: str, kind: str = "", **data: s
     type = document_type(document.metadata)
     trace = document.metadata
     state = f' data-state="{exact(trace.state)}"' if isinstance(trace, ToolTrace) and trace.state else ""
-    if isinstance(trace, ToolTrace) and trace.permission and trace.state in ("rejected", "waiting"):
-        body += _permission(document.id, trace.permission)
     more = "".join(f' data-{key}="{exact_line(str(value))}"' for key, value in data.items())
     return (
         f'<article class="document {type}{kind}" id="{exact(document.id)}" data-type="{type}"'
-        f' data-sequence="{document.sequence}"{state}{more} aria-label="{label(name)}">\n{body}\n</article>\n'
+        f' data-sequence="{document.sequence}"{state}{more} aria-label="{label(name)}">\n{body}{_END}'
     )
 
 
@@ -146,6 +147,7 @@ def _badge(trace: ToolTrace) -> str:
     return span(exact(trace.state.replace("_", " ")), "state")
 
 
+_END = "\n</article>\n"
 _QUIET = ' class="quiet"'
 _DECIDED = {
     "once": "allowed once",

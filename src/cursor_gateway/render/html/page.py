@@ -1,9 +1,11 @@
-"""Render a whole answer as one HTML file, with its style and without scripts."""
+"""Render a whole answer, or a conversation, as one HTML file, with its style and without scripts."""
 
 from base64 import b64encode
+from collections.abc import Sequence
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
+from typing import NamedTuple
 
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.prompting.replies import decisions_in
@@ -20,23 +22,71 @@ def page_style() -> str:
     return files("cursor_gateway.render.html").joinpath("style.css").read_text(encoding="utf-8")
 
 
+class RenderedTurn(NamedTuple):
+    """A turn of a conversation that is to be rendered."""
+
+    prompt: str
+    response: ChatResponse
+
+
+def render_conversation(title: str, turns: Sequence[RenderedTurn], *, do: Do = perform) -> str:
+    """A page to read: all prompts and answers, and nothing about where the agent worked."""
+    sections = "".join(_turn(place, turn, do) for place, turn in enumerate(turns, 1))
+    facts = f"<div><dt>Shared</dt><dd>read-only</dd></div><div><dt>Turns</dt><dd>{len(turns)}</dd></div>"
+    return _page(title or "Conversation", facts, sections, _NO_ROBOTS)
+
+
+def _turn(place: int, turn: RenderedTurn, do: Do) -> str:
+    response = turn.response
+    shown = _listed([fact for fact in _facts(response) if fact[0] in ("Model", "Time", "Took")])
+    return (
+        f"{_prompt_section(turn.prompt, f'prompt-{place}')}"
+        f'<section class="answer" aria-labelledby="answer-{place}">\n<h2 id="answer-{place}">Answer</h2>\n'
+        f'<dl class="facts">{shown}</dl>\n{_documents(response, do)}</section>\n'
+    )
+
+
 def render_page(response: ChatResponse, *, prompt: str = "", title: str = "", do: Do = perform) -> str:
     """The heading is `title`, or else the first words of the prompt. A prompt that only tells the agent what somebody
     decided is a note."""
-    note = "\n".join(decisions_in(prompt))
-    title = title or _first_words(note or prompt) or "Answer"
+    title = title or _first_words("\n".join(decisions_in(prompt)) or prompt) or "Answer"
+    answer = (
+        '<section class="answer" aria-labelledby="answer">\n<h2 id="answer">Answer</h2>\n'
+        f"{_documents(response, do)}</section>\n"
+    )
+    return _page(title, _listed(_facts(response)), _prompt_section(prompt, "prompt") + answer)
+
+
+def _page(title: str, facts: str, body: str, more_head: str = "") -> str:
+    """`title` is text, the rest HTML."""
     style = f"\n{page_style()}"
-    section = f'<section class="prompt" aria-labelledby="prompt"><h2 id="prompt">Prompt</h2>{plain(prompt)}</section>\n'
-    if note:
-        section = f'<p class="note">{prose(note)}</p>\n'
     return _PAGE.format(
         policy=f"default-src 'none'; style-src 'sha256-{_hash(style)}'; base-uri 'none'; form-action 'none'",
+        more_head=more_head,
         title=prose_line(title),
         style=style,
-        facts="".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in _facts(response) if fact),
-        prompt=section if prompt else "",
-        documents="".join(articles(response.documents, do, answerable=False)) or "<p>The answer is empty.</p>\n",
+        facts=facts,
+        body=body,
     )
+
+
+def _prompt_section(prompt: str, id: str) -> str:
+    if note := "\n".join(decisions_in(prompt)):
+        return f'<p class="note">{prose(note)}</p>\n'
+    if not prompt:
+        return ""
+    return f'<section class="prompt" aria-labelledby="{id}"><h2 id="{id}">Prompt</h2>{plain(prompt)}</section>\n'
+
+
+def _documents(response: ChatResponse, do: Do) -> str:
+    return "".join(articles(response.documents, do, answerable=False)) or "<p>The answer is empty.</p>\n"
+
+
+def _listed(facts: Sequence[tuple[str, str]]) -> str:
+    return "".join(f"<div><dt>{name}</dt><dd>{fact}</dd></div>" for name, fact in facts if fact)
+
+
+_NO_ROBOTS = '<meta name="robots" content="noindex, nofollow">\n'
 
 
 _PAGE = """\
@@ -48,7 +98,7 @@ _PAGE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <meta name="referrer" content="no-referrer">
-<title>{title}</title>
+{more_head}<title>{title}</title>
 <style>{style}</style>
 </head>
 <body class="export">
@@ -57,10 +107,7 @@ _PAGE = """\
 <h1>{title}</h1>
 <dl class="facts">{facts}</dl>
 </header>
-{prompt}<section class="answer" aria-labelledby="answer">
-<h2 id="answer">Answer</h2>
-{documents}</section>
-</main>
+{body}</main>
 </body>
 </html>
 """

@@ -28,7 +28,8 @@ const stateOf = ({ isWaiting, isRunning }) => (isWaiting ? "waiting" : isRunning
 export function notifyOf(conversations) {
 	const before = known;
 	known = new Map(conversations.map((one) => [one.id, stateOf(one)]));
-	if (!before || !document.hidden || !wantsNotifications()) return;
+	const isSeen = !document.hidden && document.hasFocus(); // a window behind another one is not hidden
+	if (!before || isSeen || !wantsNotifications()) return;
 	for (const { id, title } of conversations) {
 		const [was, is] = [before.get(id), known.get(id)];
 		if (is === "waiting" && was !== "waiting") notify(WAITS, id, title);

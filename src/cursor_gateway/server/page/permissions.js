@@ -1,6 +1,7 @@
 // What the agent may do without asking: the decisions made here, each with a way back, and the operator's rules.
 import { json, request } from "./api.js";
 import { byId, make } from "./dom.js";
+import { showLinks } from "./links.js";
 import { answerPath } from "./router.js";
 import { setWindowTitle } from "./sidebar.js";
 import { when } from "./words.js";
@@ -18,6 +19,7 @@ export async function showPermissions() {
 		const more = allowsEverything ? [" The agent may run everything, because the setting ", make("code", {}, "force"), " is on."] : canAllow ? [] : [" You cannot allow anything here, because the setting ", make("code", {}, "permissions"), " is ", make("code", {}, "deny"), "."];
 		byId("operator-rules").replaceChildren(...everyone, ...more);
 		byId("permissions-trouble").hidden = true;
+		await showLinks();
 	} catch (error) {
 		tell(error);
 	}

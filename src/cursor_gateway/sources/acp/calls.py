@@ -5,14 +5,20 @@ without arguments, which follow in an update, together with another title (2026.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Action, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.cursor.outcomes import CODES
-from cursor_gateway.sources.cursor.tools import read_call, read_result
+from cursor_gateway.sources.cursor.permissions import (
+    is_allowed_command,
+    is_allowed_page,
+    is_allowed_path,
+    is_allowed_tool,
+)
+from cursor_gateway.sources.cursor.tools import CODES, read_call, read_result
 from cursor_gateway.wire.payload import Fields
 
 _MCP_TITLE = re.compile(r"(\S+)-(\S+): \2")
@@ -359,3 +365,34 @@ def _parts(call: AcpCall) -> list[Fields]:
 
 def _text(call: AcpCall) -> str:
     return "\n".join(text for part in _parts(call) if (text := part.text("text")))
+
+
+# --- Permission ------------------------------------------------------------------------------------
+
+
+def is_allowed(call: AcpCall, rules: Sequence[str], workspace: str) -> bool:
+    args = Fields(call.args)
+    match call.tool:
+        case "shell":
+            return is_allowed_command(args.text("command"), rules)
+        case "edit" | "write" | "delete":
+            paths = [args.text("path"), *(path for path, _ in call.places)]
+            return all(is_allowed_path("Write", path, rules, workspace) for path in paths)
+        case "read" | "ls" | "grep" | "glob":
+            paths = [args.text("path", "targetDirectory") or workspace, *(path for path, _ in call.places)]
+            return all(is_allowed_path("Read", path, rules, workspace) for path in paths)
+        case "mcp":
+            return is_allowed_tool(call.server, args.text("toolName"), rules)
+        case "webFetch":
+            return is_allowed_page(args.text("url"), rules)
+        case _:
+            return False
+
+
+def option_for(options: Sequence[object], allow: bool) -> dict[str, Any]:
+    """The answer to `session/request_permission`. Never "always", which would be saved in a configuration."""
+    kind = "allow_once" if allow else "reject_once"
+    for option in map(Fields, options):
+        if option.text("kind") == kind and (id := option.text("optionId")):
+            return {"outcome": {"outcome": "selected", "optionId": id}}
+    return {"outcome": {"outcome": "cancelled"}}

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from importlib.metadata import version
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -16,18 +16,18 @@ from cursor_gateway.errors import (
     AgentUnauthenticated,
 )
 from cursor_gateway.model.agent_events import TokenCounts
-from cursor_gateway.sources.acp.messages import error_text
 from cursor_gateway.sources.acp.models import Choice
-from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, Rpc, RpcError
-from cursor_gateway.sources.acp.transport import LineTransport
+from cursor_gateway.sources.acp.rpc import METHOD_NOT_FOUND, LineTransport, Rpc, RpcError, error_text
 from cursor_gateway.sources.base import LONGEST_LINE
-from cursor_gateway.sources.cursor.agent_files import AgentFiles
 from cursor_gateway.sources.cursor.ask_user import SKIPPED, UserTool
 from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.cursor.failures import KEY_REJECTED, NOT_LOGGED_IN, failure_of, known_failure, line_too_long
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin
+from cursor_gateway.sources.process import AgentProcess, StdinWriter, start_with_stdin
 from cursor_gateway.wire.payload import Fields
+
+if TYPE_CHECKING:
+    from cursor_gateway.sources.acp.running import RunningTurn
 
 _UNAUTHENTICATED = -32000
 _INVALID = -32602
@@ -90,24 +90,6 @@ class PreparedSession(Struct, frozen=True):
     until: float  # by the loop's clock; then it is too old
 
 
-class Listener(Protocol):
-    """Receives the messages of a session and of its sub-agents' sessions: the turn that is running in it."""
-
-    def update(self, update: object, session_id: str) -> None: ...
-
-    def knows(self, call_id: str) -> bool: ...
-
-    async def permission(self, params: Fields) -> dict[str, Any]: ...
-
-    async def question(self, params: Fields) -> dict[str, Any]: ...
-
-    async def plan(self, params: Fields) -> dict[str, Any]: ...
-
-    def extension(self, method: str, params: Fields) -> None:
-        """One of Cursor's own messages that needs no answer."""
-        ...
-
-
 def no_acp(program: Program) -> AgentError | None:
     """An agent that is too old would take the command's name for a prompt."""
     if program.version[:1].isdigit() and program.version < _FIRST:
@@ -136,7 +118,7 @@ class AgentConnection:
         self._process, self._longest, self._grace_seconds = process, longest, grace_seconds
         self._transport = LineTransport(process, stdin, longest)
         self._rpc = Rpc(self._transport, self._requested, self._notified)
-        self._listeners: dict[str, Listener] = {}
+        self._listeners: dict[str, RunningTurn] = {}  # by their sessions, and those of their sub-agents
         self.sessions: dict[str, Session] = {}  # those that the agent has loaded
         self.prepared: dict[Hashable, PreparedSession] = {}  # sessions of no conversation yet, by what they are for
         self.unused: set[str] = set()  # sessions that were prepared, and that no conversation has
@@ -198,10 +180,10 @@ class AgentConnection:
             return False
         return True
 
-    def listen(self, session_id: str, listener: Listener) -> None:
+    def listen(self, session_id: str, listener: "RunningTurn") -> None:
         self._listeners[session_id] = listener
 
-    def forget(self, listener: Listener) -> None:
+    def forget(self, listener: "RunningTurn") -> None:
         self._listeners = {id: other for id, other in self._listeners.items() if other is not listener}
 
     async def crashed(self) -> AgentError:
@@ -255,7 +237,7 @@ class AgentConnection:
             case _:
                 raise RpcError(METHOD_NOT_FOUND, "Method not found")
 
-    def _listener(self, params: Fields) -> Listener | None:
+    def _listener(self, params: Fields) -> "RunningTurn | None":
         """Cursor's own messages name a call but no session."""
         if session_id := params.text("sessionId"):
             return self._listeners.get(session_id)

@@ -41,11 +41,9 @@ from cursor_gateway.sources.acp.calls import (
     merge,
     started,
 )
-from cursor_gateway.sources.acp.trailers import TrailerWatch
 from cursor_gateway.sources.cursor.ask_user import UserTool
-from cursor_gateway.sources.cursor.failures import CANCELLED
-from cursor_gateway.sources.cursor.outcomes import elapsed, timed
-from cursor_gateway.sources.cursor.tools import read_result
+from cursor_gateway.sources.cursor.failures import CANCELLED, TrailerWatch
+from cursor_gateway.sources.cursor.tools import elapsed, read_result, timed
 from cursor_gateway.wire.payload import Fields, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner
 

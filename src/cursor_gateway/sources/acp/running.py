@@ -15,11 +15,11 @@ from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer, PermissionRequest
 from cursor_gateway.prompting.replies import permissions_message
-from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, learn
+from cursor_gateway.sources.acp.calls import AcpCall, asked_call, call_of, is_allowed, learn, option_for
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.decoder import AcpDecoder, counted
-from cursor_gateway.sources.acp.permissions import is_allowed, option_for
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.cursor.approvals import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.ask_user import (
     INVALID,
     NOBODY,
@@ -30,7 +30,6 @@ from cursor_gateway.sources.cursor.ask_user import (
     question_arguments,
 )
 from cursor_gateway.sources.cursor.failures import output_too_large
-from cursor_gateway.sources.cursor.permission_questions import REJECTED, UNDECIDED, answered, permission_question
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import Fields, too_deep
@@ -48,7 +47,7 @@ _DECISIONS: dict[bool | None, _Decided] = {
 }
 
 
-class Policy(Struct, frozen=True, kw_only=True):
+class AcpPolicy(Struct, frozen=True, kw_only=True):
     """How permission requests are answered."""
 
     allow: Sequence[str] = ()  # rules
@@ -60,7 +59,7 @@ class Policy(Struct, frozen=True, kw_only=True):
 class RunningTurn:
     """The listener of one turn's session."""
 
-    def __init__(self, turn: Turn, session: Session, policy: Policy) -> None:
+    def __init__(self, turn: Turn, session: Session, policy: AcpPolicy) -> None:
         self._turn, self._session, self._policy = turn, session, policy
         offered = turn.offered.server if turn.offered is not None else ""
         self._decoder = AcpDecoder(offered, session.user_tool, session.last_calls)

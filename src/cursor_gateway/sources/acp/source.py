@@ -28,21 +28,21 @@ from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFaile
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, PreparedSession, Session, no_acp
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions, PoolPlace
-from cursor_gateway.sources.acp.running import Policy, RunningTurn
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
-from cursor_gateway.sources.cursor.agent_files import agent_files
+from cursor_gateway.sources.acp.running import AcpPolicy, RunningTurn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.ask_user import UserTool
 from cursor_gateway.sources.cursor.command import CommandOptions, Program, environment_for, operator_flags
-from cursor_gateway.sources.cursor.configuration import copy_configuration, user_configuration
-from cursor_gateway.sources.cursor.confinement import (
+from cursor_gateway.sources.cursor.configuration import (
     ALLOWED_TOOLS,
+    agent_files,
     check_confinable,
     configuration_of,
     confine,
+    copy_configuration,
+    user_configuration,
     without_proxy,
 )
 from cursor_gateway.sources.cursor.program import InstalledAgent
-from cursor_gateway.sources.descendants import end_commands
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import (
     NotedSession,
@@ -52,11 +52,13 @@ from cursor_gateway.sources.leftovers import (
     noted_sessions,
 )
 from cursor_gateway.sources.private_files import data_of, read_private
-from cursor_gateway.sources.stdin import start_with_stdin
+from cursor_gateway.sources.process import start_with_stdin
+from cursor_gateway.sources.processes import end_commands
 from cursor_gateway.wire.payload import Fields
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
+    from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -92,7 +94,7 @@ class CursorAcpSource(Source):
         folder: Path,
         environ: Mapping[str, str],
         ledger: Ledger,
-        tool_servers: ToolServers | None = None,
+        tool_servers: "ToolEndpoint | None" = None,
     ) -> None:
         """`agent` finds the program and lists its models; `folder` is for the agents' configurations.
 
@@ -105,7 +107,7 @@ class CursorAcpSource(Source):
         self._pool = Pool(self._start, options.pool)
         self._preparing: set[asyncio.Task[None]] = set()  # sessions
         self._lost: deque[str] = deque(maxlen=_MOST_LOST)  # sessions that the agent no longer has
-        self._policy = Policy(
+        self._policy = AcpPolicy(
             allow=options.allow,
             ask=options.permissions == "ask",
             has_key=bool(environ.get("CURSOR_API_KEY")),

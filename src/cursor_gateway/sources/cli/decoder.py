@@ -30,13 +30,12 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.sources.cli.reconcile import Reconciler
 from cursor_gateway.sources.cursor.failures import failure_of, reported_failure
-from cursor_gateway.sources.cursor.outcomes import elapsed, timed
 from cursor_gateway.sources.cursor.permissions import explained, needed
 from cursor_gateway.sources.cursor.records import (
     REFUSED,
+    AnyRecord,
     Assistant,
     ConnectionRecord,
-    Line,
     QueryRecord,
     ResultRecord,
     Retry,
@@ -52,7 +51,7 @@ from cursor_gateway.sources.cursor.records import (
     read_again,
     read_arguments,
 )
-from cursor_gateway.sources.cursor.tools import read_call, read_named, read_result
+from cursor_gateway.sources.cursor.tools import elapsed, read_call, read_named, read_result, timed
 from cursor_gateway.wire.large_json import LARGE, bounded
 from cursor_gateway.wire.payload import Fields, clamped, too_deep
 from cursor_gateway.wire.surrogates import PairJoiner, repair
@@ -107,7 +106,7 @@ class CursorDecoder:
         Lines are decoded one by one: decoding all of them at once would let a value span a line end, so the same
         bytes split differently would mean something else.
         """
-        record: Line | None
+        record: AnyRecord | None
         last: Assistant | Thinking | None = None  # of a series of text or thinking deltas: nearly all lines are
         texts: list[str] = []
         has_large = max(map(len, lines), default=0) >= LARGE
@@ -146,7 +145,7 @@ class CursorDecoder:
 
     def push_line(self, line: bytes, /) -> list[AgentEvent]:
         """A fast path for a slow stream, which arrives line by line and is passed on delta by delta."""
-        record: Line | None
+        record: AnyRecord | None
         if len(line) >= LARGE:
             line = bounded(line)
         try:
@@ -277,7 +276,7 @@ class CursorDecoder:
 
     # --- everything else ----------------------------------------------------------------------------
 
-    def _record(self, record: Line) -> None:
+    def _record(self, record: AnyRecord) -> None:
         self._note_time(record)
         match record:
             case Thinking():
@@ -490,7 +489,7 @@ class CursorDecoder:
 
     # --- time ---------------------------------------------------------------------------------------
 
-    def _note_time(self, record: Line) -> None:
+    def _note_time(self, record: AnyRecord) -> None:
         time: float | None = None
         if isinstance(record, _TIMED):
             time = record.timestamp_ms

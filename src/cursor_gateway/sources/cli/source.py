@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
-from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, ToolServers, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, TOOLS_SERVER, Model, Source, SourceState, Turn
 from cursor_gateway.sources.cli.decoder import CursorDecoder
-from cursor_gateway.sources.cli.spares import Inputs, Launch, Spare, SpareOptions, Spares
-from cursor_gateway.sources.cursor.agent_files import agent_files
+from cursor_gateway.sources.cli.spares import AgentLaunch, Inputs, Spare, SpareOptions, Spares
 from cursor_gateway.sources.cursor.command import (
     INSTALL_ADVICE,
     PLUGIN_FLAG,
@@ -29,19 +28,18 @@ from cursor_gateway.sources.cursor.command import (
     prompt_bytes,
 )
 from cursor_gateway.sources.cursor.configuration import (
+    ALLOWED_TOOLS,
+    agent_files,
+    check_confinable,
+    configuration_errors,
+    configuration_of,
     configuration_stamp,
+    confine,
     copy_configuration,
     own_rules,
     remove_hooks,
     set_rules,
-    unusable,
     user_configuration,
-)
-from cursor_gateway.sources.cursor.confinement import (
-    ALLOWED_TOOLS,
-    check_confinable,
-    configuration_of,
-    confine,
     without_proxy,
 )
 from cursor_gateway.sources.cursor.failures import failure_of, line_too_long, output_too_large, reported_failure
@@ -56,8 +54,9 @@ from cursor_gateway.wire.lines import LineSplitter
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
-    from cursor_gateway.sources.cli.hooked_turn import HookedTurn, HookOptions
+    from cursor_gateway.sources.cursor.hooks import HookedTurn, HookOptions
     from cursor_gateway.sources.cursor.user_questions import UserQuestions
+    from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 
 _log = logging.getLogger(__name__)
 
@@ -98,7 +97,7 @@ class CursorCliSource(Source):
         ledger: Ledger,
         clock: Callable[[], float],
         recorder: Recorder | None = None,
-        tool_servers: ToolServers | None = None,
+        tool_servers: "ToolEndpoint | None" = None,
     ) -> None:
         """Without `tool_servers`, the agent has no tool for questions."""
         self._options, self._ledger, self._recorder, self._tool_servers = options, ledger, recorder, tool_servers
@@ -280,7 +279,7 @@ class CursorCliSource(Source):
         self, turn: Turn, program: Program, options: "HookOptions", asking: _Offered | None
     ) -> "HookedTurn":
         """Raises a `GatewayError`."""
-        from cursor_gateway.sources.cli.hooked_turn import HookedTurn
+        from cursor_gateway.sources.cursor.hooks import HookedTurn
 
         rules = [*own_rules(user_configuration(self._environ)), *self._options.allow, *turn.allow]
         hooked = HookedTurn(turn, rules, "" if asking is None else asking.questions.tool.name, options)
@@ -342,7 +341,7 @@ class CursorCliSource(Source):
         """Has the agent's configuration written to another folder, always the same one, to compare it."""
         data = str(self._ledger.folder.absolute())
         folder = f"{data}/compared"
-        with self._comparing:
+        with self._comparing, configuration_errors():
             try:
                 launch = self._launch(turn, program, (folder, data))
                 files = agent_files(self._environ, turn.workspace)
@@ -351,8 +350,6 @@ class CursorCliSource(Source):
                     for path in Path(folder).rglob("*")
                     if path.is_file()
                 }
-            except OSError as error:
-                raise unusable(error) from error
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         if launch.stdin is None or files is None:
@@ -366,7 +363,7 @@ class CursorCliSource(Source):
         configuration: tuple[str, str] | None = None,
         asking: _Offered | None = None,
         hooked: "HookedTurn | None" = None,
-    ) -> Launch:
+    ) -> AgentLaunch:
         """How an agent for this turn is started. Writes its configuration, to this folder in this data directory."""
         original, options = user_configuration(self._environ), self._options.command
         folder, data = configuration or (configuration_of(turn), data_of(turn.folder))
@@ -385,13 +382,15 @@ class CursorCliSource(Source):
                 remove_hooks(original, folder, data)
             plugin, environment = "", self._environment
             if asking is not None:
-                from cursor_gateway.sources.cursor.plugin import write_plugin
+                from cursor_gateway.sources.cursor.configuration import write_plugin
 
                 plugin, environment = f"{turn.folder}/plugin", without_proxy(environment)
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
             set_rules(original, folder, data, rules)
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
-        return Launch(command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin)
+        return AgentLaunch(
+            command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin
+        )
 
     async def _list_models(self) -> list[Model]:
         program = await self.probe()

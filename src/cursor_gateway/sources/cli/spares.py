@@ -21,12 +21,11 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.cursor.agent_files import AgentFiles
 from cursor_gateway.sources.cursor.command import Program
+from cursor_gateway.sources.cursor.configuration import AgentFiles
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.private_files import data_of, private_folder, remove_entry
-from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.stdin import StdinWriter, start_with_stdin
+from cursor_gateway.sources.process import AgentProcess, StdinWriter, start_with_stdin
 
 _log = logging.getLogger(__name__)
 
@@ -43,7 +42,7 @@ class SpareOptions(Struct, frozen=True, kw_only=True):
     grace_seconds: float = 2.0
 
 
-class Launch(Struct, frozen=True):
+class AgentLaunch(Struct, frozen=True):
     """How an agent is started."""
 
     arguments: list[str]
@@ -55,7 +54,7 @@ class Launch(Struct, frozen=True):
 class Inputs(Struct, frozen=True):
     """All that an agent is given before its prompt. Those with equal inputs cannot be told apart."""
 
-    launch: Launch
+    launch: AgentLaunch
     program: Program
     stamp: object  # of the program's file
     written: Mapping[str, bytes]  # the files of its configuration that the gateway writes
@@ -84,7 +83,7 @@ Describe = Callable[[Turn], Coroutine[Any, Any, Inputs | None]]
 """The inputs for a turn. None: no agent can be started in advance for it."""
 
 
-Start = Callable[[Turn, Program], Launch]
+Start = Callable[[Turn, Program], AgentLaunch]
 """Writes the files of an agent, and says how it is started."""
 
 

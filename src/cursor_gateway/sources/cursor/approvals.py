@@ -3,25 +3,180 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
+from uuid import uuid4
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.agent_events import AgentEvent, Outcome, Question, RunFinished, ToolEnded, ToolStarted
-from cursor_gateway.model.answers import Permission
-from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.sources.base import Person
-from cursor_gateway.sources.cursor.gated_calls import GatedCalls, StartedCall, is_gated
-from cursor_gateway.sources.cursor.hook_rules import AskedCall, Policy, refusal
-from cursor_gateway.sources.cursor.permission_questions import (
-    GIVEN_UP,
-    REJECTED,
-    UNDECIDED,
-    answered,
-    permission_question,
+from cursor_gateway.model.agent_events import (
+    AgentEvent,
+    Command,
+    CommandOutput,
+    Outcome,
+    Question,
+    RunFinished,
+    ToolEnded,
+    ToolStarted,
 )
-from cursor_gateway.sources.cursor.permissions import explained
-from cursor_gateway.wire.payload import too_deep
+from cursor_gateway.model.answers import Decision, Permission
+from cursor_gateway.model.documents import (
+    ClarificationAnswer,
+    ClarificationOption,
+    ClarificationQuestion,
+    PermissionRequest,
+)
+from cursor_gateway.sources.base import Person
+from cursor_gateway.sources.cursor.permissions import MCP, AskedCall, Policy, explained, refusal
+from cursor_gateway.wire.payload import Fields, too_deep
+
+# --- The question for a person, and how such a call ends; for all backends whose agent waits -------
+# Shared by all backends whose agent waits for the decision.
+
+_LABELS: dict[Decision, str] = {
+    "once": "Allow once",
+    "conversation": "Always allow in this conversation",
+    "workspace": "Always allow in this workspace",
+    "deny": "Deny",
+}
+REJECTED = Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
+# Of the question itself.
+UNDECIDED = Outcome(state="unanswered", code="UNANSWERED", message="Nobody decided in time, so it was not allowed.")
+GIVEN_UP = Outcome(
+    state="unanswered", code="UNANSWERED", message="The agent no longer waits for the decision, so it was not allowed."
+)
+
+
+def permission_question(wanted: PermissionRequest, reason: str = "") -> Question:
+    text = f"May the agent do this: {wanted.subject}? {reason}".strip()
+    decisions = [one for one in _LABELS if wanted.rules or one in ("once", "deny")]
+    options = [ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
+    # A unique id: an answer that is sent twice must not allow the next request.
+    question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
+    title = "The agent asks for permission"
+    return Question(tool="request_permission", title=title, questions=[question], permission=wanted)
+
+
+def answered(question: Question, decided: Permission) -> Question:
+    answer = ClarificationAnswer(
+        question_id=question.questions[0].id,
+        selected_option_ids=[decided.decision],
+        text=decided.reason or UNSET,
+    )
+    return replace(question, answers=[answer])
+
+
+# --- Calls that may need permission: their starts are held back ------------------------------------
+# The agent reports that a call starts, and only then runs its hook, which asks for permission. A command must not look
+# as if it ran while it waits, so its start is reported when it is allowed, or with its end.
+
+_SHELL = "Shell"
+
+
+def is_gated(tool: str) -> bool:
+    """Whether calls of this tool, as hooks name it, are among those that may be held back."""
+    return tool == _SHELL or tool.startswith(MCP)
+
+
+class StartedCall(Struct):
+    """A call that has not ended."""
+
+    event: ToolStarted
+    tool: str  # as hooks name it
+    args: Any
+    server: str = ""  # of an MCP tool
+    is_held: bool = False  # its start is not reported yet
+    is_claimed: bool = False  # by its hook
+    refused: Outcome | None = None  # how it ends, because it was not allowed
+
+
+class GatedCalls:
+    def __init__(self, *, holds: bool) -> None:
+        """With `holds`, starts of commands and of MCP tools are held back."""
+        self.holds = holds
+        self._calls: dict[str, StartedCall] = {}
+        self._tasks: list[str] = []  # calls of sub-agents that have not ended
+        self.had_tasks = False
+
+    def push(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
+        out: list[AgentEvent] = []
+        for event in events:
+            match event:
+                case ToolStarted() if (call := _started(event)) is not None:
+                    self._calls[event.call_id] = call
+                    call.is_held = self.holds
+                    if not call.is_held:
+                        out.append(event)
+                case ToolStarted() if _name(event) == "task":
+                    self._tasks.append(event.call_id)
+                    self.had_tasks = True
+                    out.append(event)
+                case ToolEnded():
+                    out += self._ended(event)
+                case CommandOutput(call_id=id) if id in self._calls:  # so it runs
+                    out += [*self.release(self._calls[id]), event]
+                case _:
+                    out.append(event)
+        return out
+
+    def _ended(self, event: ToolEnded) -> list[AgentEvent]:
+        if event.call_id in self._tasks:
+            self._tasks.remove(event.call_id)
+        call = self._calls.pop(event.call_id, None)
+        if call is None:
+            return [event]
+        if call.refused is not None and event.outcome.state != "completed":  # otherwise it ran, whatever was answered
+            refused = replace(call.refused, duration_ms=event.outcome.duration_ms)
+            event = replace(event, outcome=refused)
+        return [call.event, event] if call.is_held else [event]
+
+    @property
+    def tasks(self) -> list[str]:
+        return self._tasks
+
+    def claim(self, tool: str, args: object) -> StartedCall | None:
+        """The first call like this whose hook has not asked yet."""
+        for call in self._calls.values():
+            if not call.is_claimed and (call.tool, call.args) == (tool, _compared(tool, args)):
+                call.is_claimed = True
+                return call
+        return None
+
+    def servers(self, tool: str, args: object) -> set[str]:
+        """Of all calls like this that have not ended: a hook does not tell which of them it asks about."""
+        wanted = (tool, _compared(tool, args))
+        return {call.server for call in self._calls.values() if (call.tool, call.args) == wanted}
+
+    def release(self, call: StartedCall) -> list[AgentEvent]:
+        """The call is allowed, so it runs now."""
+        is_held, call.is_held = call.is_held, False
+        return [call.event] if is_held else []
+
+
+def _name(event: ToolStarted) -> str:
+    """Cursor's name of the tool: the SDK and the CLI have it in different places."""
+    payload = Fields(event.payload)
+    in_key = (key.removesuffix("ToolCall") for key in payload.all if key.endswith("ToolCall"))
+    return payload.text("type") or next(in_key, "")
+
+
+def _started(event: ToolStarted) -> StartedCall | None:
+    """None for a tool that no hook asks about."""
+    if isinstance(event.action, Command):
+        return StartedCall(event, _SHELL, event.action.command)
+    if _name(event) != "mcp":
+        return None
+    payload = Fields(event.payload)
+    args = Fields(payload.all.get("args") or payload.object("mcpToolCall").all.get("args"))
+    server = args.text("providerIdentifier", "serverIdentifier", "server")
+    return StartedCall(event, MCP + args.text("toolName", "name"), args.object("args").all, server)
+
+
+def _compared(tool: str, args: object) -> Any:
+    return Fields(args).text("command") if tool == _SHELL else Fields(args).all
+
+
+# --- One turn --------------------------------------------------------------------------------------
 
 _SHOWN_SECONDS = 0.5  # the stream and the hook reach the gateway on different ways
 
@@ -30,7 +185,7 @@ OVER = "Not run: the run is over."
 _REPEATED = "Not run: the agent has made this call again."
 
 
-class Answer(Struct, frozen=True, omit_defaults=True):
+class HookAnswer(Struct, frozen=True, omit_defaults=True):
     """As the agent reads it."""
 
     permission: str
@@ -38,11 +193,11 @@ class Answer(Struct, frozen=True, omit_defaults=True):
     agent_message: str = ""
 
 
-ALLOWED = Answer("allow")
+ALLOWED = HookAnswer("allow")
 
 
-def denied(reason: str) -> Answer:
-    return Answer("deny", reason, reason)
+def denied(reason: str) -> HookAnswer:
+    return HookAnswer("deny", reason, reason)
 
 
 class _Asked(Struct):
@@ -52,7 +207,7 @@ class _Asked(Struct):
     question: Question
     call: AskedCall
     started: StartedCall | None
-    waiter: asyncio.Future[Answer]  # of the hook
+    waiter: asyncio.Future[HookAnswer]  # of the hook
     task: asyncio.Task[None] | None = None
 
 
@@ -95,7 +250,7 @@ class Approvals:
             if asked.task is not None:
                 asked.task.cancel()
 
-    async def answer(self, call: AskedCall, *, is_own: bool) -> Answer:
+    async def answer(self, call: AskedCall, *, is_own: bool) -> HookAnswer:
         """`is_own`: not of a sub-agent, whose calls the agent does not report. Cancelled if the agent no longer
         waits."""
         refused = refusal(call, self.policy)
@@ -133,8 +288,8 @@ class Approvals:
 
     async def _decision(
         self, person: Person, call: AskedCall, started: StartedCall | None, wanted: PermissionRequest
-    ) -> Answer:
-        waiter: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    ) -> HookAnswer:
+        waiter: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
         asked = self._repeated(call, started)
         if asked is not None:  # the question stays, for the call that the agent makes now
             _give(asked.waiter, denied(_REPEATED))
@@ -164,7 +319,7 @@ class Approvals:
         call: AskedCall,
         started: StartedCall | None,
         wanted: PermissionRequest,
-        waiter: "asyncio.Future[Answer]",
+        waiter: "asyncio.Future[HookAnswer]",
     ) -> _Asked:
         self._count += 1
         about = started.event.call_id if started is not None else "subagent"
@@ -188,7 +343,7 @@ class Approvals:
             self._put([ToolEnded(asked.id, question, outcome)])
             _give(asked.waiter, self._answer(asked, wanted, decided))
 
-    def _answer(self, asked: _Asked, wanted: PermissionRequest, decided: Permission | None) -> Answer:
+    def _answer(self, asked: _Asked, wanted: PermissionRequest, decided: Permission | None) -> HookAnswer:
         if decided is None or self._is_closed:
             _refuse(asked.started, explained(REJECTED, _with_rules(wanted)))
             return denied("Not run: nobody decided in time.")
@@ -219,6 +374,6 @@ def _with_rules(request: PermissionRequest) -> PermissionRequest | None:
     return request if request.rules else None
 
 
-def _give(waiter: "asyncio.Future[Answer]", answer: Answer) -> None:
+def _give(waiter: "asyncio.Future[HookAnswer]", answer: HookAnswer) -> None:
     if not waiter.done():
         waiter.set_result(answer)

@@ -18,7 +18,7 @@ class Part(Struct, gc=False):
     text: str = ""
 
 
-class MessageRecord(Struct, gc=False):
+class TextRecord(Struct, gc=False):
     """One part of text, as the CLI writes it; any other content is joined on the lenient path."""
 
     content: tuple[Part]
@@ -29,7 +29,7 @@ class MessageRecord(Struct, gc=False):
 
 
 class Assistant(Struct, tag_field="type", tag="assistant", gc=False):
-    message: MessageRecord
+    message: TextRecord
     model_call_id: str | None = None
     timestamp_ms: int | float | None = None
 
@@ -67,20 +67,20 @@ class System(Struct, tag_field="type", tag="system"):
 
 
 class User(Struct, tag_field="type", tag="user"):
-    message: MessageRecord
+    message: TextRecord
 
 
-class Attempt(Struct, tag_field="type"):
+class AttemptRecord(Struct, tag_field="type"):
     subtype: str = ""
     attempt: int = 0
     timestamp_ms: int | float | None = None
 
 
-class ConnectionRecord(Attempt, tag="connection"):
+class ConnectionRecord(AttemptRecord, tag="connection"):
     pass
 
 
-class Retry(Attempt, tag="retry"):
+class Retry(AttemptRecord, tag="retry"):
     pass
 
 
@@ -127,12 +127,12 @@ class Torn(Struct, frozen=True):
     record: Assistant | Thinking
 
 
-Line: TypeAlias = Record | Torn | Unreadable | Unknown
+AnyRecord: TypeAlias = Record | Torn | Unreadable | Unknown
 
 REFUSED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def read_again(line: bytes) -> Line | None:
+def read_again(line: bytes) -> AnyRecord | None:
     """A line that `decode` refused; None for a blank one."""
     if not line or line.isspace():
         return None

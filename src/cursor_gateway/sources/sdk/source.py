@@ -26,26 +26,38 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.approvals import Approvals
 from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool
-from cursor_gateway.sources.cursor.configuration import unusable
-from cursor_gateway.sources.cursor.confinement import empty_workspace
+from cursor_gateway.sources.cursor.configuration import configuration_errors, empty_workspace
 from cursor_gateway.sources.cursor.failures import output_too_large
-from cursor_gateway.sources.cursor.hook_rules import Policy
-from cursor_gateway.sources.cursor.hook_server import HookServer
+from cursor_gateway.sources.cursor.hooks import HookServer
 from cursor_gateway.sources.cursor.models import ModelCache, nearest
+from cursor_gateway.sources.cursor.permissions import Policy
 from cursor_gateway.sources.cursor.user_questions import UserQuestions
-from cursor_gateway.sources.descendants import end_commands
 from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
 from cursor_gateway.sources.private_files import data_of
-from cursor_gateway.sources.sdk.bridge import MODULE, VERSION, Bridge, BridgeOptions, Bridges, missing_sdk
-from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder
+from cursor_gateway.sources.processes import end_commands
+from cursor_gateway.sources.sdk.bridge import (
+    MODULE,
+    VERSION,
+    Bridge,
+    BridgeOptions,
+    Bridges,
+    make_home,
+    missing_sdk,
+    project_folders,
+    write_project_hook,
+)
+from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder, plain, size_of
 from cursor_gateway.sources.sdk.failures import error_of, failure_of, reported
-from cursor_gateway.sources.sdk.feed import Feed
-from cursor_gateway.sources.sdk.held import HeldCalls
-from cursor_gateway.sources.sdk.home import make_home, project_folders, write_project_hook
-from cursor_gateway.sources.sdk.payloads import plain, size_of
-from cursor_gateway.sources.sdk.requests import allowed_tools, denied_tools, mode_of, selection, setting_sources
-from cursor_gateway.sources.sdk.tools import definitions
+from cursor_gateway.sources.sdk.requests import (
+    allowed_tools,
+    definitions,
+    denied_tools,
+    mode_of,
+    selection,
+    setting_sources,
+)
+from cursor_gateway.sources.sdk.run import Feed, HeldCalls
 
 if TYPE_CHECKING:
     from cursor_sdk import AgentOptions, CustomTool, SendOptions
@@ -98,12 +110,10 @@ class CursorSdkSource(Source):
     async def _prepare(self) -> Mapping[str, str]:
         """Before a bridge starts: the socket for its hook, and the home folder with the hook."""
         options = self._options
-        try:
+        with configuration_errors():
             await self._hooks.start()
             make = partial(make_home, options.folder, self._hooks.socket, self._environ)
             return await asyncio.to_thread(make, loads_settings=options.loads_settings)
-        except OSError as error:
-            raise unusable(error) from error
 
     async def probe(self) -> str:
         """The bridge's version; starts it. Raises a `GatewayError`."""
@@ -266,10 +276,8 @@ class CursorSdkSource(Source):
         if turn.offered is None:
             return turn.workspace
         folder = empty_workspace(turn)
-        try:
+        with configuration_errors():
             write_project_hook(Path(folder), data_of(turn.folder), self._hooks.socket)
-        except OSError as error:
-            raise unusable(error) from error
         return folder
 
     def _approvals(self, turn: Turn, folder: str, user_tool: str) -> Approvals:

@@ -6,6 +6,7 @@ As in `store.py`, work may be repeated when its connection is lost, so it first 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import asdict
 
 from cursor_gateway.errors import StoreUnavailable
@@ -188,16 +189,19 @@ _RELEASE = """
         takes_place = takes_place AND %(target)s::text IS NULL
     WHERE id = %(id)s AND epoch = %(epoch)s AND state = 'claimed'
 """
+# Planned each time: a plan that was made when there were hardly any events would read all of them.
 _HEADS = """
-    SELECT runs.id, runs.last, runs.state = 'running' AS is_running, given.after, events.first, events.data
-    FROM unnest(%s::text[], %s::integer[]) AS given (id, after)
+    SELECT runs.id, runs.last, runs.state = 'running', given.after, found.first, found.data
+    FROM (SELECT key AS id, value::integer AS after FROM json_each_text(%s)) AS given
         JOIN runs ON runs.id = given.id
-        LEFT JOIN events ON events.run = runs.key AND NOT events.deflated
-            AND events.first >= coalesce((
-                SELECT max(first) FROM events AS before WHERE before.run = runs.key AND first <= given.after + 1
-            ), 0)
-            AND events.first + events.count > given.after + 1 AND events.first <= given.after + %s
-    ORDER BY runs.id, events.first
+        LEFT JOIN LATERAL (
+            SELECT first, data FROM events
+            WHERE run = runs.key AND NOT deflated AND first + count > given.after + 1 AND first <= given.after + %s
+                AND first >= coalesce((
+                    SELECT max(first) FROM events WHERE run = runs.key AND first <= given.after + 1
+                ), 0)
+        ) AS found ON true
+    ORDER BY runs.id, found.first
 """
 _WAITING = """
     SELECT conversations.id AS conversation, calls.id AS call FROM conversations
@@ -213,7 +217,7 @@ class PostgresCluster:
         self._hints = PostgresHints(store.url)
         self.hints: Hints = self._hints
 
-    def on_written(self, call: Callable[[str, int], None]) -> None:
+    def on_written(self, call: Callable[[str, bool], None]) -> None:
         self._store.written = call
 
     async def figures(self) -> Figures:
@@ -371,19 +375,24 @@ class PostgresCluster:
     # --- runs ---------------------------------------------------------------------------------------
 
     async def heads(self, after: Mapping[str, int]) -> dict[str, LogHead]:
-        values = [list(after), list(after.values()), _PAGE]
+        values = [msgspec.json.encode(after).decode(), _PAGE]  # lists would take longer to encode
         heads: dict[str, LogHead] = {}
         unreadable: set[str] = set()
-        for row in await self._connections.select(_HEADS, values):
-            head = heads.setdefault(row["id"], LogHead(row["last"], row["is_running"], []))
+
+        async def work(connection: PostgresConnection) -> list[tuple[Any, ...]]:
+            cursor = connection.cursor(binary=True)
+            return await (await cursor.execute(_HEADS, values, prepare=False)).fetchall()
+
+        for id, last, is_running, place, first, data in await self._connections.run(work):
+            head = heads.setdefault(id, LogHead(last, is_running, []))
             assert isinstance(head.events, list)
             # Lost events may have been stored again in other batches.
-            if row["data"] is not None and (known := row["after"] + len(head.events) + 1 - row["first"]) >= 0:
+            if data is not None and (known := place + len(head.events) + 1 - first) >= 0:
                 try:
-                    head.events.extend(batches.decode(row["data"])[known:])
+                    head.events.extend(batches.decode(data)[known:])
                 except UNREADABLE as error:
                     self._store.health.failed("damage", StoreUnavailable(UNREADABLE_PART, details=str(error)))
-                    unreadable.add(row["id"])
+                    unreadable.add(id)
         return {id: head for id, head in heads.items() if id not in unreadable}
 
     async def waiting_calls(self, conversation_ids: Collection[str]) -> list[tuple[str, str]]:

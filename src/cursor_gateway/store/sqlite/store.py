@@ -353,7 +353,7 @@ class SqliteStore(SqlStore):
                 connection.executemany(f"DELETE FROM {table} {of_runs}", keys)
             connection.executemany(
                 "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL,"
-                " fingerprint = NULL WHERE key = ?",
+                " fingerprint = NULL, link_hash = NULL, linked_ms = NULL WHERE key = ?",
                 keys,
             )
         return len(keys)

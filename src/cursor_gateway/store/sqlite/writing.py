@@ -159,8 +159,9 @@ def move(
         place, prompts = begun
     size = _add_rows(connection, place, rows)
     if run_end is not None:
-        connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
-        _end(connection, place, run_end)
+        if begun is None:
+            connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
+        _end(connection, place, run_end, may_have_continuation=begun is None or bool(new.continuation))
     words = () if run_end is None else run_end.words
     note = Note(new.id, searchable([*prompts, *words]).encode(), is_whole=run_end is not None)
     return Change(Stored(size), size + sum(map(len, prompts)) + len(new.request), place.run, note)
@@ -209,7 +210,7 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[RunPosition, li
     run = _added(connection, _ADD_RUN, {**values, "conversation": conversation})
     texts = [repair(message.text) for message in new.messages]
     if new.messages:  # numbered here: thousands of look-ups of the last number could take seconds
-        (last,) = connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
+        (last,) = (0,) if found is None else connection.execute(_LAST_MESSAGE, (conversation,)).fetchone()
         rows = enumerate(zip(new.messages, texts, strict=True), last + 1)
         connection.executemany(
             _ADD_MESSAGES,
@@ -222,7 +223,8 @@ def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[RunPosition, li
         key = new.idempotency
         connection.execute(_ADD_KEY, (new.owner, key.key, run, key.body_hash, new.started_ms))
     kept = [(run, after, data) for after, data in ((0, new.request), (CONTINUATION, new.continuation)) if data]
-    connection.executemany("INSERT INTO requests (run, after, data) VALUES (?, ?, ?)", kept)
+    if kept:
+        connection.executemany("INSERT INTO requests (run, after, data) VALUES (?, ?, ?)", kept)
     return RunPosition(run, conversation, FIRST_EPOCH, "running", 0), texts
 
 
@@ -272,11 +274,13 @@ def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) 
     return key
 
 
-def _end(connection: sqlite3.Connection, place: RunPosition, end: RunEnd) -> None:
+def _end(
+    connection: sqlite3.Connection, place: RunPosition, end: RunEnd, *, may_have_continuation: bool = True
+) -> None:
     values = {**end_values(end), "run": place.run, "conversation": place.conversation}
     connection.execute(_END_RUN, values)
     connection.execute("INSERT OR IGNORE INTO unindexed (run) VALUES (?)", (place.run,))
-    if values["state"] == "completed":
+    if values["state"] == "completed" and may_have_continuation:
         connection.execute("DELETE FROM requests WHERE run = ? AND after = ?", (place.run, CONTINUATION))
     if end.frees_key:
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.

@@ -1,0 +1,107 @@
+"""Read-only links over HTTP: create, list and revoke them, and read the conversation that one leads to.
+
+A link has a random token, of which only the hash is stored. It gives the right to read one conversation, as a page
+without scripts, and nothing else: no files of the workspace, no images, no ids, no other conversation.
+"""
+
+import secrets
+import time
+from math import ceil
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cursor_gateway.errors import NotFound, RequestForbidden, TooManyRequests
+from cursor_gateway.keys import KeyRing, Rate, hash_key
+from cursor_gateway.model.history import ConversationDetail, ConversationLink, LinkList
+from cursor_gateway.runs.handle import answered_response_of
+from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import json_response, while_connected
+from cursor_gateway.server.history import find_conversation
+from cursor_gateway.server.runs import HTML_HEADERS
+from cursor_gateway.server.streaming import Reading
+from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import ConversationRecord
+from cursor_gateway.store.entries import detail_of, entry_of
+
+_TOKEN_BYTES = 32
+_MOST_LISTED = 100
+_VIEWS_PER_MINUTE = 60  # of one link, by anyone; and of links that lead nowhere, all together
+_READERS = "readers of links"  # they have no key, and share one turn among the owners that want something rendered
+_HEADERS = {**HTML_HEADERS, "cache-control": "no-store", "x-robots-tag": "noindex, nofollow"}
+_NO_LINK = """\
+<!doctype html>
+<html lang="en">
+<title>Not found</title>
+<h1>Not found</h1>
+<p>This link does not exist, or its owner has revoked it.</p>
+</html>
+"""
+_OFF = "Read-only links are turned off; the operator can allow them with `public_links = true`."
+
+
+class LinkEndpoints:
+    def __init__(self, service: RunService, settings: Settings, keys: KeyRing, reading: Reading) -> None:
+        self._service, self._keys, self._reading = service, keys, reading
+        self._is_on, self._page_url = settings.public_links, settings.page_url
+        self._rate = Rate(_VIEWS_PER_MINUTE)
+
+    async def create(self, request: Request) -> Response:
+        """Replaces an earlier one of the same conversation."""
+        if not self._is_on:
+            raise RequestForbidden(_OFF)
+        conversation = await find_conversation(self._service, request)
+        token = secrets.token_urlsafe(_TOKEN_BYTES)
+        now_ms = int(time.time() * 1000)
+        await self._service.store.set_link(conversation.id, conversation.owner, hash_key(token), now_ms)
+        base = self._page_url or str(request.base_url)
+        return json_response(ConversationLink(url=f"{base.rstrip('/')}/shared/{token}"), 201)
+
+    async def every(self, request: Request) -> Response:
+        page = await self._service.store.conversations(request.state.owner, limit=_MOST_LISTED, is_linked=True)
+        return json_response(LinkList(conversations=list(map(entry_of, page.found)), can_create=self._is_on))
+
+    async def revoke(self, request: Request) -> Response:
+        conversation = await find_conversation(self._service, request)
+        if not await self._service.store.set_link(conversation.id, conversation.owner, None, 0):
+            raise NotFound("This conversation has no read-only link; see GET /v1/links.", param="id")
+        return Response(status_code=204)
+
+    async def read(self, request: Request) -> Response:
+        """For anybody who has the link."""
+        conversation = await self._found(request.path_params["token"])
+        self._check_rate(conversation.id if conversation is not None else "")
+        if conversation is None:
+            return Response(_NO_LINK, 404, media_type="text/html", headers=_HEADERS)
+        return await while_connected(request, self._page(conversation))
+
+    async def _found(self, token: str) -> ConversationRecord | None:
+        found = await self._service.store.find_by_link(hash_key(token)) if self._is_on else None
+        return found if found is not None and self._keys.has_owner(found.owner) else None
+
+    async def _page(self, conversation: ConversationRecord) -> Response:
+        service, renderings = self._service, self._reading.renderings
+        async with self._reading.unread.turn(_READERS):
+            detail = await detail_of(service.store, conversation)
+            runs = [await service.find(run.id, conversation.owner) for run in detail.runs]
+            responses = [await answered_response_of(service.store, run) for run in runs]
+
+        def rendered() -> str:
+            from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
+
+            turns = [RenderedTurn(_prompt(detail, one.id), one) for one in responses]
+            return render_conversation(detail.title, turns, do=renderings.do)
+
+        return Response(await renderings.run(_READERS, rendered), media_type="text/html", headers=_HEADERS)
+
+    def _check_rate(self, link: str) -> None:
+        seconds = self._rate.take(link, time.monotonic())
+        if seconds is not None:
+            error = TooManyRequests("Too many requests for this link; wait a moment, then reload the page.")
+            error.retry_after = ceil(seconds)
+            raise error
+
+
+def _prompt(detail: ConversationDetail, run_id: str) -> str:
+    said = [message.text for message in detail.messages if message.role == "user" and message.chat_id == run_id]
+    return "\n\n".join(said)

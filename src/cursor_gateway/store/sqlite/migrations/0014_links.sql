@@ -1,0 +1,5 @@
+-- The hash of the token of a read-only link to the conversation, and when it was created; NULL: there is none.
+
+ALTER TABLE conversations ADD COLUMN link_hash TEXT;
+ALTER TABLE conversations ADD COLUMN linked_ms INTEGER;
+CREATE UNIQUE INDEX conversations_by_link ON conversations (link_hash) WHERE link_hash IS NOT NULL;
