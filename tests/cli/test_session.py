@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.session import context_window, in_thousands
+from cursor_gateway.cli.terminal.session import context_window, in_thousands
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
