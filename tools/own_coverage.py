@@ -35,7 +35,7 @@ PURE = [
     "stages/*.py",
     "prompting/*.py",
     "dialects/**/*.py",
-    *(f"runs/{name}.py" for name in ("machine", "open_calls")),
+    *(f"runs/{name}.py" for name in ("machine", "calls")),
     *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",

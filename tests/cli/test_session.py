@@ -318,6 +318,7 @@ def test_the_status_line_has_the_agents_figures_and_marks_estimates(reports: boo
         person.sees("You said: hello")
         person.sees(_READY)
         line = person.sees("tokens")
+        assert line.count("\n") == 1  # right below the prompt
         assert re.search(r"agent · context [\d,]+ · [\d,]+ tokens$" if reports else r"agent · ~[\d,]+ tokens$", line)
         person.types(CTRL_D)
         person.ended()

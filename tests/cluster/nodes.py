@@ -12,11 +12,10 @@ from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults, RunRequest
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.cluster import Member
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore

@@ -10,11 +10,10 @@ import pytest
 from cursor_gateway.cli.assembly.serving import dialects_of
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.errors import AgentOverloaded
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings

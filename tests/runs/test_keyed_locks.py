@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cursor_gateway.runs.keyed_locks import KeyedLocks
+from cursor_gateway.runs.admission import KeyedLocks
 
 
 def test_holders_of_a_key_take_turns() -> None:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -192,8 +193,9 @@ def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Fl
     written = log_of(store)
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
-    for file in (*tmp_path.glob(f"{FILE}*"), tmp_path / "runs"):
-        file.rename(file.with_name(f"away-{file.name}"))
+    for file in tmp_path.glob(f"{FILE}*"):
+        file.unlink()
+    rmtree(tmp_path / "runs")
     done = asyncio.run(write(written, SAID[2:]))[-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False

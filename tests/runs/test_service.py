@@ -34,15 +34,12 @@ from cursor_gateway.model.messages import AssistantMessage, Image, Message, User
 from cursor_gateway.model.requests import WhenBusy
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs import starter
-from cursor_gateway.runs.continuation import continuation_of
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.handle import RunHandle, StoredRun
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.handle import RunHandle, StoredRun, response_of
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.shares import Shares
-from cursor_gateway.runs.whole_answers import response_of
+from cursor_gateway.runs.run_service import Defaults, RunRequest, continuation_of
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.runs.shares import (
+from cursor_gateway.keys import Rate
+from cursor_gateway.runs.admission import (
     RECENT_SECONDS,
-    Rate,
     Recent,
     Shares,
     Verdict,

@@ -36,12 +36,11 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import log as log_module
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults, RunRequest
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.server import runs as runs_module
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics

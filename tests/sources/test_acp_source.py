@@ -27,6 +27,7 @@ from cursor_gateway.model.agent_events import (
     TextDelta,
     ThinkingDelta,
     ThinkingEnded,
+    TitleGiven,
     TodoUpdate,
     TokenCounts,
     ToolEnded,
@@ -211,7 +212,7 @@ def test_thinking_ends_before_text(tmp_path: Path) -> None:
 
     async def life(source: CursorAcpSource) -> None:
         events = await collected(source, place.turn("standin: thinking"))
-        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed)]
+        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed | TitleGiven)]
         assert [kind for number, kind in enumerate(kinds) if kind is not kinds[number - 1]] == [
             ThinkingDelta,
             ThinkingEnded,

@@ -23,7 +23,7 @@ _HTML = "tests/render/test_html_safety.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *_of(
-        "runs/shares.py",
+        "runs/admission.py",
         "tests/runs/test_shares.py",
         (
             "Shares: the last place is for a key that has none",
@@ -459,7 +459,7 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Deleting: nothing that was said stays", "if name != NOTE:", "if False:"),
     ),
     *_of(
-        "runs/removal.py",
+        "runs/conversations.py",
         "tests/runs/test_removal.py",
         ("Deleting: what is left is noted", "is_done=is_done", "is_done=True"),
         ("Deleting: a failure is not the end", "except (GatewayError, OSError):", "except OSError:"),
@@ -856,13 +856,13 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
-        "runs/registry.py",
-        "tests/runs/test_registry.py",
+        "runs/admission.py",
+        "tests/runs/test_admission.py",
         ("Owners: idempotency keys of runs that go on", "is_of_key = run.owner == owner and", "is_of_key ="),
         ("Owners: a run that goes on", "run is not None and run.owner == owner else None", "run is not None else None"),
     ),
     *_of(
-        "runs/registry.py",
+        "runs/admission.py",
         "tests/security/test_owners.py",
         ("Owners: open calls", "if run.owner == owner and run.caller is not None", "if run.caller is not None"),
     ),

@@ -22,6 +22,7 @@ from cursor_gateway.store.pace import Pace
 
 _KEPT = 2048  # events, for readers that are nearly up to date
 _LOOK_SECONDS = 2.0
+_QUIET_SECONDS = 0.2  # without events: then nobody should wait for the next one
 _CATCH_UP_SECONDS = 15.0
 _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
@@ -35,6 +36,7 @@ class RemoteLog(Log):
         super().__init__(store, run, run.event_count)
         self.run: RunRecord = run
         self.reported = reported  # how many readers the database knows of
+        self.advanced_at = 0.0
         self._hub = hub
         self._open = WeakSet[Reader]()
 
@@ -52,6 +54,7 @@ class RemoteLog(Log):
                 del self.events[:surplus]
                 self.dropped += surplus
         if head is None or head.events:
+            self.advanced_at = asyncio.get_running_loop().time()
             self.wake_readers()
         return head is not None and self.count < head.last
 
@@ -122,7 +125,7 @@ class Hub:
         self._watched = WeakValueDictionary[str, RemoteLog]()  # for as long as a handle of the run exists
         self._hinted: set[str] = set()
         self._expected: dict[str, bool] = {}  # runs that are about to begin, and whether there was a hint for them
-        self._wanted = asyncio.Event()
+        self._wanted, self._hurry = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._reports: dict[str, asyncio.Task[None]] = {}
         self._is_moving = False
@@ -175,10 +178,16 @@ class Hub:
         for watched in self._watched.values():
             watched.move()
 
-    def _look_at(self, ids: Iterable[str]) -> None:
+    def _look_at(self, ids: Iterable[str], *, is_cut: bool = False) -> None:
+        """At once, if one of them was quiet, or is known to have more; else at a steady pace."""
         self._hinted.update(ids)
-        if self._hinted:
-            self._wanted.set()
+        if not self._hinted:
+            return
+        self._wanted.set()
+        streams_since = asyncio.get_running_loop().time() - _QUIET_SECONDS
+        logs = map(self._watched.get, self._hinted)
+        if is_cut or any(log is not None and log.advanced_at < streams_since for log in logs):
+            self._hurry.set()
 
     async def catch_up(self, log: RemoteLog, count: int) -> None:
         """Waits until this many events are known here: a client that received them elsewhere may reconnect here.
@@ -200,7 +209,7 @@ class Hub:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(looked_at + _LOOK_SECONDS):
                     await self._wanted.wait()
-            await pace.turn()
+            await pace.turn(self._hurry)
             if loop.time() - looked_at >= _LOOK_SECONDS:  # even if there is always a hint for some other run
                 self._hinted.update(self._watched)
                 looked_at = loop.time()
@@ -230,7 +239,7 @@ class Hub:
                     log.end(found.events)
                     continue
             if log.advance(head):
-                self._look_at([log.run.id])
+                self._look_at([log.run.id], is_cut=True)
 
     # --- readers ------------------------------------------------------------------------------------
 

@@ -43,6 +43,7 @@ from cursor_gateway.store.base import (
     TitleChange,
     Written,
 )
+from cursor_gateway.store.pace import Pace
 from cursor_gateway.store.texts import made_title, title_of
 
 _AGAIN_SECONDS = 0.2  # until a store that must have the events is asked again
@@ -189,6 +190,7 @@ class LiveLog(Log):
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
+        self._pace, self._hurry = Pace(is_common=True), asyncio.Event()
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
@@ -246,15 +248,33 @@ class LiveLog(Log):
         self.state.push_all(events)
         self.events += events
 
-    async def flush(self) -> None:
-        """Can be cancelled while it waits for the store: the next one continues where it stopped."""
+    @property
+    def is_paced(self) -> bool:
+        """Each flush is a commit and wakes other processes: what the agent writes in between is stored together."""
+        return self._must_store_seconds is not None
+
+    @property
+    def waiting(self) -> int:
+        """How many events are added, and neither visible nor lost."""
+        return self.state.count - self._flushed
+
+    async def flush(self, *, is_paced: bool = False) -> None:
+        """Can be cancelled while it waits for the store: the next one continues where it stopped.
+
+        `is_paced`: nobody waits for it, so it stores no more often than it has to.
+        """
+        if not is_paced:
+            self._hurry.set()
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
         if self._flushed == self.state.count:
             return
         self._flushing = asyncio.get_running_loop().create_future()
         try:
-            while (last := self.state.count) > self._flushed:
+            while self.waiting:
+                if is_paced:
+                    await self._pace.turn(self._hurry)
+                last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last
                 if may_be_shown:
@@ -274,7 +294,7 @@ class LiveLog(Log):
         If it is cancelled, the events may or may not be stored; the next call stores what is missing.
         """
         done = end if isinstance(end := self.events[-1], Done) else None
-        if self._must_store_seconds is not None:  # meanwhile the agent's output is not read
+        if self._must_store_seconds is not None:  # meanwhile not much of the agent's output is read
             until = asyncio.get_running_loop().time() + self._must_store_seconds
             while not await self.try_again():
                 if asyncio.get_running_loop().time() > until:

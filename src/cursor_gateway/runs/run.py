@@ -17,6 +17,7 @@ from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import (
@@ -33,8 +34,7 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
-from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.sources.base import Turn, never
 from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
@@ -110,7 +110,7 @@ class Run(RunHandle):
         self._source: SourceRouter  # when it has started
         self._turn: Turn | None = None  # the latest
         self._turns: TurnBuilder | None = None
-        self._starts: asyncio.Future[Start]  # done when an agent is to be started
+        self._due: Start | asyncio.Future[Start] | None = None  # how an agent is to be started; or who waits for one
         self._held: dict[str, asyncio.Future[Any]] = {}  # the agent waits for these answers
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class Run(RunHandle):
         loop = asyncio.get_running_loop()
         self._source = source = routed(source)
         self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
-        self._when_done, self._starts = when_done, loop.create_future()
+        self._when_done = when_done
         if turn.session_id is not None and turns is not None:
             self.info = replace(self.info, known_tokens=turns.known_tokens)
         terms = Terms(
@@ -272,8 +272,11 @@ class Run(RunHandle):
     async def _take_turn(self, source: SourceRouter) -> None:
         """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
         machine, log, loop = self.machine, self.log, asyncio.get_running_loop()
-        start, self._starts = await self._starts, loop.create_future()
-        turn, self._must_leave = self._next_turn(start, source), False
+        if self._due is None:
+            self._due = loop.create_future()
+        start = self._due if isinstance(self._due, Start) else await self._due
+        self._due, self._must_leave = None, False
+        turn = self._next_turn(start, source)
         self._turn = turn
         machine.agent_started(turn.session_id is not None, loop.time())
         async with aclosing(source.events(turn)) as batches:
@@ -293,7 +296,7 @@ class Run(RunHandle):
                         self.first_event_at = machine.heard_at
                     self.is_storing = True
                     try:
-                        await self._flush()
+                        await self._flush_what_was_said(is_first=is_first)
                     finally:
                         self.is_storing = False
                     if is_first:
@@ -331,8 +334,10 @@ class Run(RunHandle):
                     if seconds is not None:
                         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, self._fired, timer)
                 case StartAgent(start=start):
-                    if not self._starts.done():
-                        self._starts.set_result(start)
+                    if isinstance(self._due, asyncio.Future) and not self._due.done():
+                        self._due.set_result(start)
+                    else:
+                        self._due = start
                 case EndAgent():
                     self._end_agent()
 
@@ -351,15 +356,22 @@ class Run(RunHandle):
         if any(isinstance(command, Append) for command in commands):
             self.flush_soon()
 
-    def flush_soon(self) -> None:
+    def flush_soon(self, *, is_paced: bool = False) -> None:
         """Shows what was added to the log, for callers that cannot wait."""
         if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.get_running_loop().create_task(self._flush())
+            self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
-    async def _flush(self) -> None:
+    async def _flush_what_was_said(self, *, is_first: bool) -> None:
+        """A log that has a pace is flushed meanwhile, unless much waits for that."""
+        if self.log.is_paced and not is_first and self.log.waiting < _MOST_WAITING:
+            self.flush_soon(is_paced=True)
+        else:
+            await self._flush()
+
+    async def _flush(self, *, is_paced: bool = False) -> None:
         """What is reported here, is reported before readers see what was flushed: they run later."""
         log = self.log
-        await log.flush()
+        await log.flush(is_paced=is_paced)
         bug, fenced, log.bug, log.fenced = log.bug, log.fenced, None, None
         if log.done is not None and self._when_done is not None:
             when_done, self._when_done = self._when_done, None
@@ -525,4 +537,5 @@ class Run(RunHandle):
             self._take(self.machine.readers_left(self.log.read_up_to, reconnect_seconds))
 
 
+_MOST_WAITING = 256  # events that are not stored yet, until the agent waits
 _FAULT = GatewayFault("Internal error; the gateway's log has the details under this request's id.")

@@ -12,11 +12,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound, RequestForbidden, TooManyRequests
-from cursor_gateway.keys import KeyRing, hash_key
+from cursor_gateway.keys import KeyRing, Rate, hash_key
 from cursor_gateway.model.history import ConversationDetail, ConversationLink, LinkList
+from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.shares import Rate
-from cursor_gateway.runs.whole_answers import answered_response_of
 from cursor_gateway.server.bodies import json_response, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.runs import HTML_HEADERS

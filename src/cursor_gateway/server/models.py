@@ -97,7 +97,7 @@ class ModelEndpoints:
         self._began = int(time.time())
 
     async def models(self, request: Request) -> Response:
-        models = await self._service.models()
+        models = await self._service.host.models()
         if "anthropic-version" in request.headers:
             return json_response(self._page(models, request))
         entries = [self._entry(model.id, model.label) for model in models] + self._aliases(models)
@@ -113,13 +113,13 @@ class ModelEndpoints:
     async def model(self, request: Request) -> Response:
         """By its id, by its name for Claude Code, or by a name that another provider's clients use."""
         id: str = request.path_params["id"]
-        models = await self._service.models()
+        models = await self._service.host.models()
         aliases = self._service.defaults.model_aliases
         meant = resolve(id, aliases, models) if is_alias(id, aliases) else id
         for model in models:
             if model.id == meant:
                 return json_response(self._entry(id, model.label))
-        self._service.check_model(meant)
+        self._service.host.check_model(meant)
         raise unknown_model(id, [])
 
     def _aliases(self, models: list[Model]) -> list[ListedModel]:

@@ -303,7 +303,11 @@ _HISTORY = [
         reply=ConversationChanges,
         form={"text/x-diff": _TEXT},
         parameters=[
-            api.query("dialect", "`patch` for a patch that `git apply` accepts.", {"enum": ["json", "patch"]}),
+            api.query(
+                "dialect",
+                "`patch` for a patch that `git apply` accepts, `colours` for a file's lines as coloured HTML.",
+                {"enum": ["json", "patch", "colours"]},
+            ),
             api.query("chatId", "Only the changes of this run."),
             api.query("path", "Only the patch of this file."),
             api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),

@@ -22,7 +22,9 @@ from cursor_gateway.sources.spawning import spawn
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
-_PAUSE = 0.001  # seconds between two reads of output that flows: see `merges_reads`
+# Seconds between two reads of output that flows: see `merges_reads`. If much came, the pipe is soon full again.
+_PAUSE, _SHORT_PAUSE = 0.004, 0.001
+_MUCH = 32 * 1024
 # Of all reads: `os.read` would allocate a whole piece for each line, which takes ten times as long.
 _buffer = bytearray(_PIECE)
 _buffer_view = memoryview(_buffer)
@@ -60,10 +62,10 @@ class AgentProcess:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = self.is_interrupted = False
-        # An agent writes line by line. If true, output that follows the last read within a millisecond is left in the
-        # pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
+        # An agent writes line by line. If true, output that follows the last read within some milliseconds is left in
+        # the pipe until then, so that fast output is read in blocks. Output after a longer silence is read at once.
         self.merges_reads = False
-        self._read_at = -math.inf  # by the monotonic clock, which may have started just now
+        self._read_next = -math.inf  # by the monotonic clock, which may have started just now
         self._pause: asyncio.TimerHandle | None = None  # until the next read
         self._agent, self._on_gone = agent, on_gone
         self._ending_rest: asyncio.Task[None] | None = None  # of what it left behind
@@ -209,7 +211,7 @@ class AgentProcess:
 
     def _readable(self, pipe: int) -> None:
         if pipe == self._out and self.merges_reads and not (self._gone or self.is_discarding):
-            seconds = self._read_at + _PAUSE - monotonic()
+            seconds = self._read_next - monotonic()
             if seconds > 0:
                 self._loop.remove_reader(pipe)
                 self._pause = self._loop.call_later(seconds, self._end_pause)
@@ -222,7 +224,6 @@ class AgentProcess:
         self._read_pipe(self._out)
 
     def _read_pipe(self, pipe: int) -> None:
-        self._read_at = monotonic()
         try:
             piece = bytes(_buffer_view[: os.readv(pipe, (_buffer,))])
         except BlockingIOError:
@@ -236,6 +237,7 @@ class AgentProcess:
             del self._errors[:-_STDERR_TAIL]
             return
         elif not self.is_discarding:
+            self._read_next = monotonic() + (_PAUSE if len(piece) < _MUCH else _SHORT_PAUSE)
             self._pieces.append(piece)
             for copy in self._copies:
                 copy(piece)

@@ -161,8 +161,10 @@ class Hints(Protocol):
         """Whether hints arrive."""
         ...
 
-    def send(self, to: str, hint: Hint) -> None:
-        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost."""
+    def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
+        """To a member, or with an empty name to all runners. Returns at once; the hint may be lost. If it may wait, it
+        goes out at a steady pace, together with others.
+        """
         ...
 
     def listen(self, member: str) -> AsyncGenerator[Hint, None]:
@@ -177,8 +179,9 @@ class ClusterStore(Protocol):
 
     hints: Hints
 
-    def on_written(self, call: Callable[[str, int], None]) -> None:
-        """Calls it after each commit of events, with a run's id and the number of its last event."""
+    def on_written(self, call: Callable[[str, bool], None]) -> None:
+        """Calls it after each commit of events, with a run's id, and whether these are more events of a stream: neither
+        the run's first, nor its end or a pause, for which somebody waits."""
         ...
 
     async def figures(self) -> Figures: ...

@@ -103,9 +103,9 @@ def walk(
 def repository_of(folder: bytes) -> bytes | None:
     """The top of the repository that the folder is in."""
     while not _is_repository(folder):
-        if folder == os.path.dirname(folder):
+        if (above := os.path.dirname(folder)) == folder:
             return None
-        folder = os.path.dirname(folder)
+        folder = above
     return folder
 
 
@@ -136,7 +136,7 @@ def _entered(root: bytes, folder: _Folder, also: Sequence[bytes]) -> _Folder:
 
 
 def _is_repository(folder: bytes) -> bool:
-    return os.path.lexists(os.path.join(folder, b".git"))
+    return os.path.lexists(folder + b"/.git")
 
 
 def _rules_of_repository(top: bytes) -> tuple[_Rules, ...]:
@@ -147,7 +147,9 @@ def _rules_of_repository(top: bytes) -> tuple[_Rules, ...]:
 
 
 def _rules_in(folder: bytes, name: bytes) -> tuple[_Rules, ...]:
-    rules = IgnoreRules(_read(os.path.join(folder, name)))
+    if not (text := _read(os.path.join(folder, name))):
+        return ()
+    rules = IgnoreRules(text)
     return (_Rules(os.path.join(folder, b""), rules),) if rules else ()
 
 

@@ -16,17 +16,15 @@ from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, stor
 from cursor_gateway.cli.configuration import check_paths, data_dir
 from cursor_gateway.cli.output import aside, aside_demo
 from cursor_gateway.errors import SettingsError, StoreUnavailable
-from cursor_gateway.runs.account_errors import AccountErrors
-from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.fresh_folders import FreshFolders
-from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.conversations import Conversations, FreshFolders
+from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.machine import Timeouts, WaitLimits
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.recovery import end_interrupted_runs
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
-from cursor_gateway.runs.run_request import Defaults
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION

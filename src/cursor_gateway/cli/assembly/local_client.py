@@ -120,8 +120,7 @@ class LocalClient:
         return await detail_of(store, found)
 
     async def response(self, id: str) -> ChatResponse:
-        from cursor_gateway.runs.handle import StoredRun
-        from cursor_gateway.runs.whole_answers import response_of
+        from cursor_gateway.runs.handle import StoredRun, response_of
 
         run = None if self._store is None else await self._store.run(id, self._owner)
         if run is None or self._store is None:
@@ -149,7 +148,7 @@ class LocalClient:
 
     async def end_interrupted_runs(self) -> None:
         """As a starting gateway does: runs of a crashed gateway are no longer active."""
-        from cursor_gateway.runs.recovery import end_interrupted_runs
+        from cursor_gateway.runs.handle import end_interrupted_runs
         from cursor_gateway.sources.ledger import Ledger
 
         assert self._store is not None

@@ -217,7 +217,7 @@ class PostgresCluster:
         self._hints = PostgresHints(store.url)
         self.hints: Hints = self._hints
 
-    def on_written(self, call: Callable[[str, int], None]) -> None:
+    def on_written(self, call: Callable[[str, bool], None]) -> None:
         self._store.written = call
 
     async def figures(self) -> Figures:

@@ -1,6 +1,6 @@
 """Events as rows: appended while a run is running, folded when it has ended.
 
-**Appending.** Batches of events in; one statement for all that arrived since the previous one, at a steady pace, out.
+**Appending.** Batches of events in; one statement for all that arrived during the previous one, out.
 
 A commit waits for the disk, and one that stores the batches of many runs takes hardly longer than one for a single run.
 The statement compares the epoch and the number of the last event of each run, and stores a batch only if both match
@@ -25,7 +25,6 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import OWNER
-from cursor_gateway.store.pace import Pace
 from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections
 
 # --- appending --------------------------------------------------------------------------------------
@@ -62,7 +61,6 @@ class Appender:
         self._connections = connections
         self._waiting: list[tuple[AppendBatch, asyncio.Future[bool]]] = []
         self._task: asyncio.Task[None] | None = None
-        self._pace = Pace()
         self.commits = self.batches = 0
         self.rewinds = 0  # times that the database had lost events, which are then sent again
         self.seconds = 0.0
@@ -88,7 +86,6 @@ class Appender:
         OWNER.set("")  # not for the owner of the batch that came first: all others are stored with it
         try:
             while self._waiting:
-                await self._pace.turn()
                 await self._send(self._next())
         finally:
             self._task = None

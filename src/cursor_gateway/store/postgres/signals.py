@@ -10,7 +10,8 @@ A notification takes a lock of the whole database until its transaction has comm
 that does anything else: they are sent afterwards, by a connection of their own that does not wait for the disk. A hint
 goes out at once if none did just before. Those that come while a statement is under way, or in the pause after it, go
 out with the next one, each of them once. The slower the database is, the longer the pause, so the hints of all
-processes take only a part of its capacity. Hints that fail are dropped.
+processes take only a part of its capacity. Hints about more events of a stream have a longer pause, the one that all
+streams have (`pace.py`), or go out with another. Hints that fail are dropped.
 """
 
 import asyncio
@@ -107,9 +108,9 @@ class PostgresHints:
         self._pace, self._hurry = Pace(), asyncio.Event()
         self._connection: PostgresConnection | None = None
 
-    def send(self, to: str, hint: Hint) -> None:
+    def send(self, to: str, hint: Hint, *, may_wait: bool = False) -> None:
         self._waiting.setdefault((_channel(to), hint.kind), {}).update(dict.fromkeys(hint.values))
-        if hint.kind != "run":  # somebody waits for a command
+        if not may_wait:
             self._hurry.set()
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work(), name="hints")

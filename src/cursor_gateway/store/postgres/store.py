@@ -107,7 +107,7 @@ class PostgresStore(SqlStore):
         self.url = url  # it may contain a password
         self.connections = PostgresConnections(url)
         self.health = self.connections.health
-        self.written: Callable[[str, int], None] = lambda run_id, last: None  # called after each commit of events
+        self.written: Callable[[str, bool], None] = lambda run_id, is_more: None  # see `ClusterStore.on_written`
         self.appender = Appender(self.connections)
         self._folding = event_rows.Folding(self.connections)
 
@@ -149,7 +149,6 @@ class PostgresStore(SqlStore):
     async def append(
         self, lease: Lease, first_number: int, events: Sequence[DocumentEvent], end: RunEnd | None = None
     ) -> Written:
-        last = first_number + len(events) - 1
         if end is not None:
             owner, prompts = await self._begun(lease.run_id, end)
             entry = await searching.entry_of([*prompts, *end.words])
@@ -160,13 +159,13 @@ class PostgresStore(SqlStore):
             if events and Paused not in map(type, events):
                 data = batches.encode(events)
                 if await self.appender.append(AppendBatch(lease.run_id, lease.epoch, first_number, len(events), data)):
-                    self.written(lease.run_id, last)
+                    self.written(lease.run_id, first_number > 1)
                     return Stored(len(data))
             written = await self.connections.transaction(
                 lambda connection: writing.append(connection, lease, first_number, events)
             )
         if isinstance(written, Stored):
-            self.written(lease.run_id, last)
+            self.written(lease.run_id, False)
         elif isinstance(written, Behind):
             self.appender.rewinds += 1
         return written

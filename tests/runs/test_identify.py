@@ -15,12 +15,10 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, UserMessage
-from cursor_gateway.runs.continuing import Continued, Continuing
 from cursor_gateway.runs.handle import StoredRun
 from cursor_gateway.runs.repeats import Deliveries
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import delete_answer
+from cursor_gateway.runs.run_service import Continued, RunRequest, delete_answer
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, Step, Until, say, true
 from tests.runs.test_service import ANSWERS, Place, lived
 
@@ -40,7 +38,7 @@ def test_a_retry_joins_the_run_while_it_goes_on_and_when_it_has_ended(tmp_path: 
     place = Place(tmp_path, ScriptedSource([[STARTED], say("All"), goes_on, [FINISHED]]))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking())
         joined = await continuing.take(asking())
         assert (joined.run, joined.after) == (first.run, 0)
@@ -57,10 +55,10 @@ def test_another_gateway_on_the_same_store_knows_the_question(tmp_path: Path) ->
     place = Place(tmp_path, source)
 
     async def live() -> None:
-        first = await Continuing(place.service).take(asking())
+        first = await place.service.take(asking())
         await running(first).gone()
-        place.service.repeats._recent.clear()  # as after a restart
-        again = await Continuing(place.service).take(asking())
+        place.service._repeats._recent.clear()  # as after a restart
+        again = await place.service.take(asking())
         assert isinstance(again.run, StoredRun)
         assert (again.run.id, len(source.turns)) == (first.run.id, 1)
 
@@ -84,7 +82,7 @@ def test_another_question_starts_another_run(tmp_path: Path, other: dict[str, An
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking())
         await running(first).gone()
         second = await continuing.take(asking(**other))
@@ -107,7 +105,7 @@ def test_a_failure_is_repeated(tmp_path: Path, script: list[Step]) -> None:
     place = Place(tmp_path, ScriptedSource(script, ANSWERS))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking())
         await running(first).gone()
         again = await continuing.take(asking())
@@ -120,7 +118,7 @@ def test_an_agent_that_could_not_begin_is_started_again(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource([AgentOverloaded("Full.")], ANSWERS))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking())
         await running(first).gone()
         again = await continuing.take(asking())
@@ -136,7 +134,7 @@ def test_a_question_whose_client_names_it_may_have_other_tools_when_it_comes_aga
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking(question_id="turn", model="auto"))
         await running(first).gone()
         offer = Offer(tools=[Tool("weather")])
@@ -157,13 +155,13 @@ def test_a_question_whose_client_names_it_may_have_other_tools_when_it_comes_aga
 def test_a_client_that_has_had_its_answer_gets_another(tmp_path: Path, more: dict[str, Any], is_new: bool) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
     now = [0.0]
-    place.service.deliveries = Deliveries(5, lambda: now[0])
+    place.service._identify.deliveries = Deliveries(5, lambda: now[0])
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = await continuing.take(asking(**more))
         await running(first).gone()
-        place.service.deliveries.note("me", first.key)
+        place.service.delivered("me", first.key)
         now[0] = 4.9  # the reply may have been lost on its way
         assert (await continuing.take(asking(**more))).run.id == first.run.id
         now[0] = 5.0
@@ -186,7 +184,7 @@ def test_a_run_waits_for_its_client_to_reconnect(tmp_path: Path, comes_back: boo
     place = Place(tmp_path, ScriptedSource([[STARTED], say("All"), goes_on, [FINISHED]]), reconnect_seconds=0.05)
 
     async def live() -> None:
-        run = running(await Continuing(place.service).take(asking()))
+        run = running(await place.service.take(asking()))
         with run.reader() as reader:
             await reader.next()
         assert not run.is_ending
@@ -211,7 +209,7 @@ def test_a_cancelled_run_is_no_answer_to_a_retry(tmp_path: Path) -> None:
     place = Place(tmp_path, ScriptedSource(script, ANSWERS), reconnect_seconds=0)
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         run = running(await continuing.take(asking()))
         with run.reader() as reader:
             await reader.next()
@@ -233,7 +231,7 @@ def test_what_a_dialect_keeps_is_stored_with_the_run(tmp_path: Path, size: int, 
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def live() -> None:
-        run = running(await Continuing(place.service).take(asking(kept=b"x" * size)))
+        run = running(await place.service.take(asking(kept=b"x" * size)))
         await run.entered()
         assert await place.store.kept_request(run.id, "me", 0) == (b"x" * size if is_kept else None)
         await run.gone()
@@ -251,7 +249,7 @@ def test_a_store_that_is_away_costs_the_lookup_and_not_the_answer(
 
     async def live() -> None:
         monkeypatch.setattr(place.store, "keep_request", away)
-        run = running(await Continuing(place.service).take(asking(kept=b"x" * (64 * 1024 + 1))))
+        run = running(await place.service.take(asking(kept=b"x" * (64 * 1024 + 1))))
         assert (await run.finished()).failure is None
         await run.gone()
 
@@ -313,7 +311,7 @@ def test_a_deleted_answer_takes_its_conversation_along_if_it_was_the_only_one(tm
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
     async def live() -> None:
-        continuing = Continuing(place.service)
+        continuing = place.service
         first = running(await continuing.take(asking(kept=b"{}")))
         await first.gone()
         conversation = first.info.conversation_id or ""

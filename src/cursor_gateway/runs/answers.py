@@ -1,9 +1,8 @@
 """Answers in; the run that waits for them and continues, or the conversation's next run, out."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import msgspec
-from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest, NotFound
 from cursor_gateway.model.answers import (
@@ -28,48 +27,56 @@ from cursor_gateway.model.documents import (
     ToolTrace,
 )
 from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
-from cursor_gateway.model.requests import WhenClientLeaves
 from cursor_gateway.prompting.replies import (
     answers_message,
     permission_of,
     permissions_message,
     plan_message,
 )
-from cursor_gateway.runs.continuation import Continuation, stored_continuation
-from cursor_gateway.runs.continuing import Continued, continue_run
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.admission import Runs, find_run
+from cursor_gateway.runs.conversations import TOOLS, Conversations, unwritable
+from cursor_gateway.runs.handle import RunHandle, response_of
+from cursor_gateway.runs.identify import continue_run
+from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.service import Service
-from cursor_gateway.runs.starter import TOOLS, unwritable
-from cursor_gateway.runs.whole_answers import response_of
+from cursor_gateway.runs.run_service import Asker, Continuation, Continued, RunRequest, stored_continuation
 from cursor_gateway.sources.private_files import read_private
-from cursor_gateway.store.base import Claim, IdempotentRun, Store
+from cursor_gateway.store.base import IdempotentRun, Store
 
 
-class Asker(Struct, frozen=True, kw_only=True):
-    """The caller that answers."""
+class Answers:
+    def __init__(
+        self,
+        runs: Runs,
+        store: Store,
+        conversations: Conversations,
+        decisions: Permissions,
+        start: Callable[[RunRequest], Awaitable[RunHandle]],
+    ) -> None:
+        """`start` is for answers that begin the conversation's next run."""
+        self._runs, self._store, self._conversations, self._decisions = runs, store, conversations, decisions
+        self._start = start
 
-    owner: str
-    request_id: str = ""
-    when_client_leaves: WhenClientLeaves | None = None
-    claim: Claim | None = None  # in a cluster: the command that it came with
-
-
-class Answering:
-    def __init__(self, service: Service) -> None:
-        self._service = service
+    async def take(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
+        match given:
+            case ToolResults(results=results):
+                return await self.with_results(id, asker, results)
+            case QuestionAnswers(answers=answers):
+                return await self.with_answers(id, asker, answers)
+            case PlanDecision(decision=decision, text=text):
+                return await self.with_decision(id, asker, decision, text)
+            case PermissionDecisions(permissions=permissions):
+                return await self.with_permissions(id, asker, permissions)
 
     async def with_results(self, id: str, asker: Asker, results: Mapping[str, ToolResult]) -> Continued:
         """Results of the caller's tools. If the run is gone, a new one starts in its conversation."""
-        service = self._service
-        if (live := service.runs.find(id, asker.owner)) is not None:
+        if (live := self._runs.find(id, asker.owner)) is not None:
             if live.caller is not None and not live.is_ending:
                 if not any(map(live.caller.knows, results)):
                     raise _no_such_call()
                 return await continue_run(live, results, asker.when_client_leaves)
             await live.finished()
-        run = await service.find(id, asker.owner)
+        run = await find_run(self._runs, self._store, id, asker.owner)
         if run.done is None:
             raise NotFound("This run belongs to another gateway; send the answer there.", param="id")
         state = await run.state()
@@ -87,17 +94,17 @@ class Answering:
             needs=known.needs,
             idempotency_key=_key_of(run.id, ToolResults(results), pause),
         )
-        return Continued(await service.start(request), 0)
+        return Continued(await self._start(request), 0)
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
-        if (live := self._service.runs.find(id, asker.owner)) is not None:
+        if (live := self._runs.find(id, asker.owner)) is not None:
             if any(answer.question_id in live.machine.questions.permissions for answer in answers):
                 return await self.with_permissions(id, asker, await self._permissions(live, answers))
             if (call := live.machine.questions.call_for(answers)) is not None:
                 live.take_answers({call: list(answers)})
                 return _continued(live, asker)
-        run = await self._service.find(id, asker.owner)
+        run = await find_run(self._runs, self._store, id, asker.owner)
         documents = await self._documents(run)
         if (pause := await _held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
@@ -106,7 +113,7 @@ class Answering:
 
     async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
-        live = self._service.runs.find(id, asker.owner)
+        live = self._runs.find(id, asker.owner)
         if live is not None and (plan := live.machine.questions.plan) is not None:
             if text:
                 raise InvalidRequest(
@@ -116,7 +123,7 @@ class Answering:
                 )
             live.take_answers({plan: decision == "accept"})
             return _continued(live, asker)
-        run = await self._service.find(id, asker.owner)
+        run = await find_run(self._runs, self._store, id, asker.owner)
         documents = await self._documents(run)
         if (pause := await _held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
@@ -126,13 +133,12 @@ class Answering:
 
     async def with_permissions(self, id: str, asker: Asker, decided: Mapping[str, Permission]) -> Continued:
         """Decisions about calls that need permission, by document. A rejected call is tried again in the next turn."""
-        service = self._service
-        run = await service.find(id, asker.owner)
-        service.decisions.check(list(decided.values()))
+        run = await find_run(self._runs, self._store, id, asker.owner)
+        self._decisions.check(list(decided.values()))
         documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
-        live = service.runs.find(run.id, run.owner)
+        live = self._runs.find(run.id, run.owner)
         if live is not None and any(id in live.machine.questions.permissions for id in questions.values()):
             return await self._decide_held(live, asker, decided, requests, questions)
         for id in decided:
@@ -187,20 +193,20 @@ class Answering:
     ) -> PermissionEntry:
         place = await self._place(run)
         try:
-            return self._service.decisions.record(run.owner, place, (run.id, id), request, permission)
+            return self._decisions.record(run.owner, place, (run.id, id), request, permission)
         except OSError as error:
             raise unwritable(error) from error
 
     async def _settle(self, run: RunHandle, documents: Iterable[Document]) -> None:
         """When the last of the run's calls is decided, its conversation no longer waits for anybody."""
         try:
-            entries = self._service.decisions.every(run.owner)
+            entries = self._decisions.every(run.owner)
         except OSError as error:
             raise unwritable(error) from error
         decided = {entry.document_id for entry in entries if entry.chat_id == run.id}
         traces = {one.id: one.metadata for one in documents if isinstance(one.metadata, ToolTrace)}
         if not any(trace.needs_decision for id, trace in traces.items() if id not in decided):
-            await self._service.store.set_decided(run.id, run.owner)
+            await self._store.set_decided(run.id, run.owner)
 
     async def _answered_in(self, run: RunHandle, document: Document) -> int | None:
         """The pause in which the run waited for this decision, if it had one."""
@@ -211,11 +217,11 @@ class Answering:
     async def _place(self, run: RunHandle) -> tuple[str, str]:
         """The run's workspace and conversation."""
         id = run.info.conversation_id or ""
-        conversation = await self._service.store.conversation(id, run.owner)
+        conversation = await self._store.conversation(id, run.owner)
         return (conversation.workspace if conversation is not None else "", id)
 
     async def _documents(self, run: RunHandle) -> list[Document]:
-        live = self._service.runs.find(run.id, run.owner)
+        live = self._runs.find(run.id, run.owner)
         if live is not None and (awaited := _awaited(live)):
             raise InvalidRequest(f"This run is waiting for something else: {awaited}.")
         if run.done is None:
@@ -227,11 +233,11 @@ class Answering:
     ) -> Continued:
         request = _run_request(run, asker, [UserMessage(text)], None)
         request = msgspec.structs.replace(request, mode=mode, forgets_session=False, idempotency_key=key, allow=allow)
-        return Continued(await self._service.start(request), 0)
+        return Continued(await self._start(request), 0)
 
     async def _said_before(self, run: RunHandle) -> list[Message]:
         """The conversation up to this run's request. What the run itself did is in its rounds."""
-        stored = await self._service.store.messages(run.info.conversation_id or "", run.owner)
+        stored = await self._store.messages(run.info.conversation_id or "", run.owner)
         last = max(
             (number for number, message in enumerate(stored, 1) if message.run_id == run.id), default=len(stored)
         )
@@ -241,12 +247,12 @@ class Answering:
         ]
 
     async def _continuation(self, run: RunHandle) -> Continuation:
-        if (found := await stored_continuation(self._service.store, run.id, run.owner)) is not None:
+        if (found := await stored_continuation(self._store, run.id, run.owner)) is not None:
             return found
         # An older version kept the tools only in a file.
-        path = self._service.conversations.folder(run.info.conversation_id or "") / TOOLS
+        path = self._conversations.folder(run.info.conversation_id or "") / TOOLS
         try:
-            tools = msgspec.json.decode(read_private(self._service.conversations.data, path), type=list[Tool])
+            tools = msgspec.json.decode(read_private(self._conversations.data, path), type=list[Tool])
             return Continuation(tools=tools)
         except (OSError, msgspec.DecodeError):
             raise InvalidRequest(

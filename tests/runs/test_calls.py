@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cursor_gateway.runs.open_calls import (
+from cursor_gateway.runs.calls import (
     PHASES,
     QUESTIONS,
     TOOL_CALLS,

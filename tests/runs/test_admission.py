@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from cursor_gateway.errors import ShuttingDown, TooManyRuns
-from cursor_gateway.runs import registry
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs import admission
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.shares import Shares
 from cursor_gateway.store.base import Idempotency
 from tests.runs.scripted import (
     ENDLESS,
@@ -262,7 +261,7 @@ def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkey
         await true(lambda: runs.find("chat_2", "me") is None)
         assert (late.tries, soon.tries, runs.find("chat_1", "me")) == (0, 0, None)
 
-    monkeypatch.setattr(registry, "_STORE_SECONDS", 0.001)
+    monkeypatch.setattr(admission, "_STORE_SECONDS", 0.001)
     asyncio.run(live())
 
 
@@ -274,7 +273,7 @@ def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -
         assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
         await runs.close(0)
 
-    monkeypatch.setattr(registry, "_MOST_UNSTORED", 2)
+    monkeypatch.setattr(admission, "_MOST_UNSTORED", 2)
     asyncio.run(live())
 
 
@@ -354,7 +353,7 @@ def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
         assert run.done is not None
         assert (run.done.failure, source.ended) == (None, 1)
 
-    monkeypatch.setattr(registry, "_LAST_SECONDS", 0.001)
+    monkeypatch.setattr(admission, "_LAST_SECONDS", 0.001)
     asyncio.run(live())
 
 
