@@ -713,8 +713,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Exports: the title is escaped", "title=prose_line(title)", "title=title"),
         (
             "Exports: the prompt is escaped",
-            'id="prompt">Prompt</h2>{plain(prompt)}</section>',
-            'id="prompt">Prompt</h2>{prompt}</section>',
+            '<h2 id="{id}">Prompt</h2>{plain(prompt)}</section>',
+            '<h2 id="{id}">Prompt</h2>{prompt}</section>',
         ),
     ),
     *_of(
