@@ -622,7 +622,7 @@ _FIELDS: list[tuple[Any, str]] = [
     (["cli"], "sources"),
     ("0.2.0", "Health.version"),
     ("ok", "Health.status"),
-    ("https://gateway.example/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
+    ("http://127.0.0.1:8787/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
     ("cg-…", "LoginKey.key"),
     ("http://127.0.0.1:8788/#/login/9f2c41", "LoginLink.url"),
     (1771843200, "expires_at"),

@@ -25,6 +25,7 @@ from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
@@ -209,34 +210,36 @@ async def _service(
         most = 4 * settings.max_runs + 8
         shares = Shares(max_runs=most, max_waiting_per_key=waiting, queue_seconds=settings.queue_seconds)
     return LocalRunService(
-        source,
-        Runs(source, subset(settings, Timeouts), shares, observers),
-        store,
-        Conversations(
+        RunParts(
+            source,
+            Runs(source, subset(settings, Timeouts), shares, observers),
             store,
-            directory / "conversations",
-            own.volumes if own is not None else (),
-            fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
-        ),
-        Workspaces(
-            default,
-            [Path(root).expanduser() for root in settings.workspace_roots],
-            refuse_hooks=settings.refuse_workspace_hooks,
-            host=own.host if own is not None else "",
-            volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
-        ),
-        replace(subset(settings, Defaults), model=model),
-        instance=own.id if own is not None else ledger.folder.name,
-        now_ms=now_ms,
-        endpoint=ToolEndpoint(settings.progress_seconds),
-        caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
-        account_errors=account_errors,
-        secret=secret,
-        permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
-        is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
-        must_store_seconds=None if own is None else settings.database_seconds,
-        lost_agents=agents,
-        snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
+            Conversations(
+                store,
+                directory / "conversations",
+                own.volumes if own is not None else (),
+                fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
+            ),
+            Workspaces(
+                default,
+                [Path(root).expanduser() for root in settings.workspace_roots],
+                refuse_hooks=settings.refuse_workspace_hooks,
+                host=own.host if own is not None else "",
+                volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
+            ),
+            replace(subset(settings, Defaults), model=model),
+            instance=own.id if own is not None else ledger.folder.name,
+            now_ms=now_ms,
+            endpoint=ToolEndpoint(settings.progress_seconds),
+            waits=WaitLimits(answer_seconds=settings.answer_seconds),
+            account_errors=account_errors,
+            secret=secret,
+            permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
+            is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
+            must_store_seconds=None if own is None else settings.database_seconds,
+            lost_agents=agents,
+            snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
+        )
     )
 
 

@@ -28,7 +28,7 @@ _MARK = "> "
 _MENU_LINES = 12  # all commands
 _LEAVE = "Press Ctrl-C again to leave."
 _PLACEHOLDER = ["Ask the agent", "/ for commands", "@ for files", "! for the shell"]
-_STYLE = Style.from_dict(
+STYLE = Style.from_dict(
     {
         "mark": "bold ansicyan",
         "placeholder": "ansibrightblack",
@@ -77,7 +77,7 @@ class LineEditor:
         self._is_leaving = False  # Ctrl-C was pressed at an empty prompt
         self._session: PromptSession[str] = PromptSession(
             FormattedText([("class:mark", _MARK)]),
-            style=_STYLE,
+            style=STYLE,
             multiline=True,
             history=history,
             completer=_Completer(prompted, commands),

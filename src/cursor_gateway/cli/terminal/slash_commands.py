@@ -253,7 +253,8 @@ async def _permissions(session: "TerminalSession", arguments: str) -> bool:
     found = await session.client.permissions()
     if not verb:
         print_permissions(found)
-        aside("/permissions revoke ID revokes one.")
+        if found.permissions:
+            aside("/permissions revoke ID revokes one.")
         return True
     fitting = [entry for entry in found.permissions if id and entry.id.startswith(id.strip())]
     if verb != "revoke" or len(fitting) != 1:
