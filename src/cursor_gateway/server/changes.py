@@ -138,13 +138,13 @@ _MOST = 20
 class WorkspaceFiles(Struct, frozen=True):
     """Files of a workspace."""
 
-    files: Annotated[list[str], Meta(description="Paths below the workspace, best match first.")]
+    files: Annotated[list[str], "Paths below the workspace, best match first."]
 
 
 class WorkspaceFolders(Struct, frozen=True):
     """Folders that a conversation may use."""
 
-    folders: Annotated[list[str], Meta(description="Their paths.")]
+    folders: Annotated[list[str], "Their paths."]
 
 
 class WorkspaceEndpoints:
