@@ -35,11 +35,11 @@ PURE = [
     "stages/*.py",
     "prompting/*.py",
     "dialects/**/*.py",
-    *(f"runs/{name}.py" for name in ("machine", "open_calls")),
+    *(f"runs/{name}.py" for name in ("machine", "calls")),
     *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
-    *(f"mcp_server/{name}.py" for name in ("progress", "results", "tools")),
+    *(f"mcp_server/{name}.py" for name in ("results", "tools")),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"

@@ -77,3 +77,21 @@ class KeyRing:
         if not self.are_required:
             return owner == LOCAL_OWNER
         return owner in self._api_keys or owner in self._owners.values()
+
+
+class Rate:
+    """So many requests a minute for each owner, as a bucket that fills steadily and holds a minute's worth."""
+
+    def __init__(self, per_minute: int) -> None:
+        self._per_minute = per_minute
+        self._buckets: dict[str, tuple[float, float]] = {}  # what was left, and when
+
+    def take(self, owner: str, now: float) -> float | None:
+        """None if the request may pass; else the seconds until the next one may."""
+        if not self._per_minute:
+            return None
+        left, when = self._buckets.get(owner, (float(self._per_minute), now))
+        left = min(float(self._per_minute), left + max(0.0, now - when) * self._per_minute / 60)
+        may_pass = left >= 1
+        self._buckets[owner] = (left - 1 if may_pass else left, now)
+        return None if may_pass else (1 - left) * 60 / self._per_minute

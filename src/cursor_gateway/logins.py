@@ -15,8 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import RequestForbidden, TooManyRequests
-from cursor_gateway.keys import KeyRing, hash_key, new_key
-from cursor_gateway.runs.shares import Rate
+from cursor_gateway.keys import KeyRing, Rate, hash_key, new_key
 
 CODE_SECONDS = 600
 DEVICE_DAYS = 30

@@ -2,8 +2,9 @@
 
 import pytest
 from prompt_toolkit.document import Document
+from prompt_toolkit.styles import default_ui_style, merge_styles
 
-from cursor_gateway.cli.line_editor import completed_word, fitting
+from cursor_gateway.cli.terminal.line_editor import STYLE, completed_word, fitting
 
 
 @pytest.mark.parametrize(
@@ -45,3 +46,12 @@ def test_the_status_line_counts_columns_and_draws_nothing() -> None:
 )
 def test_what_is_completed(before: str, word: str) -> None:
     assert completed_word(Document(before)) == word
+
+
+@pytest.mark.parametrize("part", ["completion", "completion.current", "meta.completion", "meta.completion.current"])
+def test_the_menu_has_the_terminals_background_and_letters_that_are_not_black(part: str) -> None:
+    styles = merge_styles([default_ui_style(), STYLE])
+    attributes = styles.get_attrs_for_style_str(f"class:completion-menu class:completion-menu.{part}")
+    assert attributes.bgcolor in ("", "default")
+    assert attributes.color in ("", "default", "ansicyan", "ansibrightblack")
+    assert not attributes.reverse

@@ -12,11 +12,12 @@ from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.model.messages import UserMessage
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults, RunRequest
+from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.cluster import Member
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
@@ -70,15 +71,17 @@ def _service(store: PostgresStore, folder: Path, member: Member, source: Scripte
     for place in (folder / member.id, *volumes.values()):
         place.mkdir(parents=True, exist_ok=True)
     return LocalRunService(
-        source,
-        Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
-        store,
-        Conversations(store, folder / member.id / "conversations", member.volumes),
-        Workspaces(folder / member.id, [], host=member.host, volumes=volumes),
-        Defaults(model="auto"),
-        member.id,
-        lambda: 0,
-        must_store_seconds=30,
+        RunParts(
+            routed(source),
+            Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
+            store,
+            Conversations(store, folder / member.id / "conversations", member.volumes),
+            Workspaces(folder / member.id, [], host=member.host, volumes=volumes),
+            Defaults(model="auto"),
+            member.id,
+            lambda: 0,
+            must_store_seconds=30,
+        )
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cursor_gateway.cluster import members as module
 from cursor_gateway.errors import InvalidRequest, NoRunner, SettingsError
-from cursor_gateway.runs.local_run_service import LocalRunService
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.cluster import LEVEL
 from cursor_gateway.store.postgres import schema
 from cursor_gateway.store.postgres.store import PostgresStore

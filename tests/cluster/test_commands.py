@@ -14,9 +14,10 @@ from cursor_gateway.model.changes import (
     RevertRequest,
     ReviewRequest,
 )
-from cursor_gateway.runs.image_files import AttachedImage
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.conversations import AttachedImage
+from cursor_gateway.runs.host import LocalHost
+from cursor_gateway.runs.run_service import Host, RunService
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import ConversationRecord
 
 CONVERSATION = ConversationRecord(
@@ -41,10 +42,10 @@ def sent(call: MethodCall) -> MethodCall:
 
 
 def test_a_call_has_the_arguments_of_its_method() -> None:
-    assert arguments_of(sent(call(RunService.models))) == {}
+    assert arguments_of(sent(call(Host.models))) == {}
     assert arguments_of(sent(call(RunService.cancel, "chat_1", owner="me"))) == {"id": "chat_1", "owner": "me"}
     place = AttachedImage("image_1.png")
-    found = arguments_of(sent(call(RunService.image, CONVERSATION, place)))
+    found = arguments_of(sent(call(Host.image, CONVERSATION, place)))
     assert found == {"conversation": CONVERSATION, "place": place}
 
 
@@ -53,7 +54,8 @@ def test_a_call_has_the_arguments_of_its_method() -> None:
     ["cancel", "remove", "models", "files", "folders", "image", "permissions", "revoke_permission"],
 )
 def test_a_runner_has_each_method_with_the_same_arguments(method: str) -> None:
-    asked, there = (inspect.signature(getattr(kind, method)) for kind in (RunService, LocalRunService))
+    kinds = (RunService, LocalRunService) if hasattr(RunService, method) else (Host, LocalHost)
+    asked, there = (inspect.signature(getattr(kind, method)) for kind in kinds)
     assert list(asked.parameters) == list(there.parameters)
 
 

@@ -16,9 +16,7 @@ from cursor_gateway.model.answers import ToolResults
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.continuation import continuation_of
-from cursor_gateway.runs.run_request import Defaults, RunRequest
+from cursor_gateway.runs.run_service import Asker, Defaults, RunRequest, continuation_of
 from cursor_gateway.store.cluster import Member, Role
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore

@@ -9,7 +9,7 @@ import pytest
 from cursor_gateway.cluster import node as module
 from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.node import Node, NodeOptions
-from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Hint
 from tests.cluster.nodes import TIMING, front

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from cursor_gateway.cluster.runner import Runner
 from cursor_gateway.errors import StoreUnavailable
-from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import Continued, RunRequest
 from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, stop_beating, until
 from tests.cluster.test_resuming import _take_over
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say

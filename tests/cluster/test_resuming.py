@@ -13,12 +13,11 @@ from cursor_gateway.cluster.front import Receiver
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, Done
 from cursor_gateway.model.documents import TextDocument
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.registry import Runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.service import Service
+from cursor_gateway.runs.run_service import RunRequest, RunService
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.store.base import RunRecord
 from cursor_gateway.store.cluster import Member
 from tests.cluster.nodes import ME, Running, asked, front, live, node, runner, stop_beating
@@ -215,7 +214,7 @@ def test_a_run_is_cancelled_by_who_has_resumed_it_meanwhile(database: str, tmp_p
         while not two.turns:
             await asyncio.sleep(0.01)
         to = Receiver(ME, member=runner("three"))
-        envelope = await one.node.front._call(to, RunService.cancel, run.id, ME)
+        envelope = await one.node.front.call(to, RunService.cancel, run.id, ME)
         assert envelope.status == "error"
         _assert_cancelled((await _all(run))[-1])
         assert three.turns == []
@@ -229,9 +228,9 @@ def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_starte
 ) -> None:
     two = _unfinished()
     is_resuming, may_resume = asyncio.Event(), asyncio.Event()
-    resume, find = Service.resume, Runs.find
+    resume, find = LocalRunService.resume, Runs.find
 
-    async def slowly(service: Service, request: RunRequest, stored: RunRecord) -> Run:
+    async def slowly(service: LocalRunService, request: RunRequest, stored: RunRecord) -> Run:
         is_resuming.set()
         await may_resume.wait()
         return await resume(service, request, stored)
@@ -242,7 +241,7 @@ def test_a_run_that_is_just_being_resumed_is_cancelled_when_its_agent_has_starte
             may_resume.set()  # the command that cancels it has not found it
         return run
 
-    monkeypatch.setattr(Service, "resume", slowly)
+    monkeypatch.setattr(LocalRunService, "resume", slowly)
     monkeypatch.setattr(Runs, "find", found)
 
     async def test(one: Running, run: RunHandle) -> None:

@@ -26,7 +26,7 @@ STATEMENTS = {
     "begin": "INTO runs",
     "append": "WITH given",
     "end": "WITH locked",
-    "look": "LEFT JOIN events",
+    "look": "LEFT JOIN LATERAL",
     "hint": "pg_notify",
     "connect": "set_config",
     "connect to hint": "synchronous_commit",

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow  # tests of a tool
 _LOOK = """
 from cursor_gateway.cluster.commands import Take, encode
 from cursor_gateway.model.messages import UserMessage
-from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import RunRequest
 from cursor_gateway.store.cluster import LEVEL, OLDEST
 from cursor_gateway.store.postgres.schema import newest
 import sys

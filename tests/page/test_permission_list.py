@@ -4,7 +4,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
-from tests.page.conftest import PHONE, Contexts, Watch, opened
+from tests.page.browsers import Watch
+from tests.page.conftest import PHONE, Contexts, opened
 from tests.page.test_accessibility import axe, violations  # noqa: F401 -- a fixture
 from tests.page.test_held import holding  # noqa: F401 -- a fixture
 from tests.page.test_permissions import counter, rejected, times

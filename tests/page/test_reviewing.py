@@ -201,3 +201,16 @@ def test_changes_are_committed_after_a_question(wide_page: Page, workspace: Path
     log = subprocess.run([*git, "log", "--format=%s %an"], check=True, capture_output=True, text=True).stdout
     assert log == "Count to two Ada\nfirst A\n"
     assert subprocess.run([*git, "status", "--short"], check=True, capture_output=True, text=True).stdout == ""
+
+
+def test_changed_lines_have_colours_and_stay_the_same_text(wide_page: Page, workspace: Path) -> None:
+    file = workspace / "a.py"
+    file.write_text('def old():\n    """Text\n    of two lines."""\n    return 1\n')
+    run(wide_page, edit(file, 'def new():\n    """Text\n    of two lines."""\n    return "<b>"\n'))
+    rows = panel_of(wide_page).locator(".diffview .row")
+    expect(rows.locator(".k").first).to_be_visible()
+    expect(rows.locator("ins.code")).to_have_text(["def new():", '    return "<b>"'])
+    expect(rows.locator("del.code")).to_have_text(["def old():", "    return 1"])
+    expect(rows.locator("ins.code .k")).to_have_text(["def", "return"])
+    wide_page.get_by_role("button", name="Side by side").click()
+    expect(rows.locator("del.code .k")).to_have_text(["def", "return"])

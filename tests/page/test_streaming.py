@@ -1,12 +1,14 @@
 """Documents appear while the agent works: in their order, and growing."""
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
 from tests.agent.emitter import now
 from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
-from tests.page.using import answers, ask, documents, expect_state, expect_types, of_type, prompt_box
+from tests.page.using import answers, ask, ask_and_wait, documents, expect_state, expect_types, of_type, prompt_box
 
 pytestmark = both_sizes
 
@@ -143,3 +145,18 @@ def test_thinking_says_how_long_it_took_live_and_later(page: Page, script: Scrip
     expect(of_type(page, "thinking").locator(".prose")).to_have_text("Hm, let me see.")  # still open
     page.reload()
     expect(thinking).to_have_text("Thought for 12 s")
+
+
+def test_the_context_is_measured_where_the_model_says_its_size(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say("Done.").prompt())
+    expect(page.get_by_role("meter")).to_be_hidden()  # nobody knows the size of this model's context
+    facts = answers(page).locator(".facts")
+    expect(facts).to_have_attribute("title", "1,200 in, 345 out; Context: 1,545 tokens")
+    page.route("**/v1/chat/*?dialect=html", lambda route: route.fulfill(body="<p>Hi</p>", headers=_LARGE))
+    page.reload()
+    meter = page.get_by_role("meter")
+    expect(meter).to_have_attribute("aria-label", "Context: about 150,000 of 200,000 tokens (75 %)")
+    expect(facts).to_have_attribute("title", re.compile("Context: about 150,000 of 200,000 tokens$"))
+
+
+_LARGE = {"x-context": '{"tokens":150000,"window":200000,"isEstimate":true}', "content-type": "text/html"}

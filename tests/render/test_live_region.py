@@ -42,6 +42,8 @@ class Terminal(StringIO):
                     assert self.row >= 0
                 case _, "K":
                     self.rows[self.row], self.goes_on[self.row] = "", False
+                case _:
+                    pass
         return len(text)
 
     def _next_row(self, *, goes_on: bool) -> None:
@@ -54,7 +56,8 @@ class Terminal(StringIO):
     def resize(self, width: int, *, wraps: bool = True) -> None:
         """The cursor stays behind the letter that it was behind; it is in the last line here."""
         if wraps:
-            lines, begins = [], True
+            lines: list[str] = []
+            begins = True
             for row, goes_on in zip(self.rows, self.goes_on, strict=True):
                 lines = [*lines, row] if begins else [*lines[:-1], lines[-1] + row]
                 begins = not goes_on

@@ -9,6 +9,7 @@ from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.messages import Message, ToolMessage
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.machine import (
     Append,
     Command,
@@ -22,7 +23,6 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.scripted import info

@@ -10,9 +10,9 @@ from cursor_gateway.model.document_events import DocumentEnded, Done, source_tex
 from cursor_gateway.model.documents import TerminalCommandDocument
 from cursor_gateway.model.messages import AssistantMessage
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.calls import OpenCalls
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
-from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.run import Run
 from tests.runs.scripted import (
     ENDLESS,

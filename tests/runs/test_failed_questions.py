@@ -13,9 +13,8 @@ from cursor_gateway.errors import (
     RunnerLost,
     ShuttingDown,
 )
-from cursor_gateway.runs import failed_questions
-from cursor_gateway.runs.account_errors import Asked
-from cursor_gateway.runs.failed_questions import FailedQuestions, Question
+from cursor_gateway.runs import repeats
+from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question
 
 CRASHED = AgentCrashed("It crashed.", details="exit 3").failure()
 HELLO = Question(Asked("me", "account", "auto"), "hello")
@@ -108,11 +107,12 @@ def test_a_run_that_continues_answers_its_latest_question() -> None:
     asking = Asking()
     results = Question(HELLO.asked, "results")
     asking.failed.begin("chat_1", HELLO)
-    assert asking.failed.asked_by("chat_1") == HELLO
-    asking.fail(results)
+    asking.failed.ask_next("chat_1", "results")
+    asking.failed.end("chat_1", CRASHED)
     assert asking.failed.known(results) is not None
     assert asking.failed.known(HELLO) is None
-    assert asking.failed.asked_by("chat_1") is None
+    asking.failed.ask_next("chat_1", "hello")  # it answers nothing any more
+    assert asking.failed.runs_of("hello") == []
 
 
 def test_a_run_that_answers_no_question_is_ignored() -> None:
@@ -128,7 +128,7 @@ def test_nothing_is_remembered_without_a_time() -> None:
 
 
 def test_only_so_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failed_questions, "_MOST", 2)
+    monkeypatch.setattr(repeats, "_MOST", 2)
     asking = Asking()
     questions = [Question(None, key) for key in "abac"]
     for question in questions:

@@ -8,7 +8,7 @@ import pytest
 
 from cursor_gateway.errors import NotFound
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.image_files import (
+from cursor_gateway.runs.conversations import (
     AttachedImage,
     ImagePlace,
     WorkspaceImage,

@@ -11,13 +11,14 @@ import pytest
 from cursor_gateway.errors import ConversationBusy, GatewayRestarted, StoreUnavailable
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import service
+from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.recovery import end_interrupted_runs
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Service
-from cursor_gateway.runs.shares import Shares
+from cursor_gateway.runs.run_service import Defaults, RunRequest
+from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.base import Lease, RunEnd, Store, Written
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
@@ -40,16 +41,18 @@ class Gateway:
         self.source, self.store = source, store
         self.alive = True
         self.others: dict[str, Gateway] = {}
-        self.service = Service(
-            source,
-            Runs(source, ENDLESS, Shares(max_runs=20)),
-            store,
-            Conversations(store, folder / "conversations"),
-            Workspaces(folder, []),
-            Defaults(**{"model": "auto", **defaults}),
-            name,
-            Clock(),
-            is_alive=lambda instance: self.others[instance].alive,
+        self.service = LocalRunService(
+            RunParts(
+                routed(source),
+                Runs(source, ENDLESS, Shares(max_runs=20)),
+                store,
+                Conversations(store, folder / "conversations"),
+                Workspaces(folder, []),
+                Defaults(**{"model": "auto", **defaults}),
+                name,
+                Clock(),
+                is_alive=lambda instance: self.others[instance].alive,
+            )
         )
 
     async def start(self, said: str, conversation_id: str | None = None, **order: Any) -> Run:

@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from shutil import rmtree
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.store import batches
+from cursor_gateway.store import batches, pace
 from cursor_gateway.store.base import Busy, HistoryLimits, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -122,6 +123,36 @@ def test_what_readers_see_is_stored_before(store: Flaky) -> None:
     assert asyncio.run(written.after(1)) == SAID[1:]
 
 
+def test_what_is_added_between_two_turns_is_stored_together(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless somebody waits for it."""
+
+    async def live() -> None:
+        written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
+        assert await written.begin() is None
+        written.add(SAID[:1])
+        await written.flush(is_paced=True)
+        assert (store.asked, written.count) == (2, 1)  # the first turn is at once
+        written.add(SAID[1:2])
+        flushing = asyncio.create_task(written.flush(is_paced=True))
+        await asyncio.sleep(0)
+        written.add(SAID[2:3])
+        assert (store.asked, written.waiting) == (2, 2)
+        await flushing
+        assert (store.asked, written.count, written.waiting) == (3, 3, 0)
+        monkeypatch.setattr(pace, "_SECONDS", 1000.0)
+        written.add(SAID[3:4])
+        await written.flush(is_paced=True)
+        written.add(SAID[4:])
+        flushing = asyncio.create_task(written.flush(is_paced=True))
+        await asyncio.sleep(0)
+        await written.flush()
+        await flushing
+        assert (store.asked, written.done) == (5, SAID[-1])
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+    assert blocking(store).events("run", ME).events == SAID
+
+
 def test_a_key_that_is_another_runs_begins_nothing(store: Flaky) -> None:
     key = Idempotency("key", "hash")
     assert at_once(log_of(store, idempotency=key).begin()) is None
@@ -192,8 +223,9 @@ def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Fl
     written = log_of(store)
     assert at_once(written.begin()) is None
     asyncio.run(write(written, SAID[:2]))
-    for file in (*tmp_path.glob(f"{FILE}*"), tmp_path / "runs"):
-        file.rename(file.with_name(f"away-{file.name}"))
+    for file in tmp_path.glob(f"{FILE}*"):
+        file.unlink()
+    rmtree(tmp_path / "runs")
     done = asyncio.run(write(written, SAID[2:]))[-1]
     assert isinstance(done, Done)
     assert done.envelope.metadata.stored is False

@@ -47,6 +47,7 @@ from cursor_gateway.model.document_events import Paused
 from cursor_gateway.model.messages import AssistantMessage, Image, ToolMessage, UserMessage
 from cursor_gateway.runs import machine as tables
 from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.calls import EndAgent
 from cursor_gateway.runs.machine import (
     STAGES,
     STOPPED,
@@ -63,7 +64,6 @@ from cursor_gateway.runs.machine import (
     Terms,
     Timer,
 )
-from cursor_gateway.runs.open_calls import EndAgent
 from cursor_gateway.stages.run_state import RunState
 from tests.runs.shell import LIMITS, TERMS, Shell, results_in
 

@@ -20,8 +20,7 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
 )
 from cursor_gateway.model.document_events import DocumentEvent, Done, source_text
-from cursor_gateway.runs.handle import run_info
-from cursor_gateway.runs.recovery import end_interrupted_runs
+from cursor_gateway.runs.handle import end_interrupted_runs, run_info
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import Transcript
 from cursor_gateway.store.sqlite.opening import FILE

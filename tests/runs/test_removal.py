@@ -4,9 +4,8 @@ import asyncio
 from pathlib import Path
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.runs.conversations import Conversations
+from cursor_gateway.runs.conversations import Conversations, Removals
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.removal import Removals
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.leftovers import NOTE, NotedSession, note_session
 from cursor_gateway.sources.router import SourceRouter

@@ -9,8 +9,9 @@ from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import NoTool, Offer, Tool
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs import repeats
-from cursor_gateway.runs.repeats import Deliveries, Repeats, call_id, request_key, run_of
-from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.caller_tools import call_id, run_of
+from cursor_gateway.runs.repeats import Deliveries, Repeats, request_key
+from cursor_gateway.runs.run_service import RunRequest
 from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import at_once

@@ -22,6 +22,7 @@ from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import KeyRing, hash_key, new_key
 from cursor_gateway.server.app import Routes
 from cursor_gateway.server.guard import Guard
+from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import OWNER

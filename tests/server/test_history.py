@@ -15,7 +15,7 @@ from cursor_gateway.cli.assembly import composition
 from cursor_gateway.cli.assembly.composition import Gateway, compose, keep_history
 from cursor_gateway.keys import hash_key
 from cursor_gateway.model.messages import UserMessage, read_image
-from cursor_gateway.runs.run_request import RunRequest
+from cursor_gateway.runs.run_service import RunRequest
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.processes import members
 from cursor_gateway.store.sqlite.opening import FILE

@@ -15,6 +15,7 @@ from cursor_gateway.model.document_events import (
     Paused,
     TerminalOutput,
 )
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.render.html import Fragment, render_answer
 from cursor_gateway.server.html_stream import HtmlEncoder
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
@@ -62,7 +63,8 @@ def check(events: list[DocumentEvent], batches: list[int], breaks: list[int]) ->
     assert page.html == final(events)
     ends = [one for one in seen if one.event == "done"]
     result = [event for event in events if isinstance(event, Paused | Done)]
-    assert {one.data for one in ends} == {msgspec.json.encode(event.envelope).decode() for event in result}
+    envelopes = {msgspec.json.encode(msgspec.json.decode(one.data, type=Envelope)) for one in ends}
+    assert envelopes == {msgspec.json.encode(event.envelope) for event in result}
     assert [int(one.id) for one in seen][-1] == len(events)
 
 

@@ -1,12 +1,29 @@
 """The last model call's context, out of sums over all calls: exact for one call, always possible, close for several."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
-from cursor_gateway.model.documents import ClarificationOption, ClarificationQuestion, Diff, TodoChange
-from cursor_gateway.stages.context_size import ContextSize, last_context, tool_tokens
+from cursor_gateway.model.document_events import Done
+from cursor_gateway.model.documents import (
+    ClarificationOption,
+    ClarificationQuestion,
+    Diff,
+    Envelope,
+    ResponseMetadata,
+    TodoChange,
+    Usage,
+)
+from cursor_gateway.stages.context_size import (
+    ContextSize,
+    ContextUse,
+    context_use,
+    last_context,
+    tool_tokens,
+    window_of,
+)
 from cursor_gateway.stages.tokens import estimate_tokens
 
 # --- the formula ------------------------------------------------------------------------------------
@@ -154,3 +171,43 @@ def test_the_model_wrote_the_arguments_and_not_the_result() -> None:
     assert tool_tokens(Command(tool="x", command="make all", output=WORDS * 9))[0] == estimate_tokens("make all")
     plan = ACTIONS["a plan"][0]
     assert tool_tokens(plan)[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "window"),
+    [
+        ("Claude Sonnet 5 1M  Thinking", 1_000_000),
+        ("claude-opus-4-8[context=1m,effort=high]", 1_000_000),
+        ("gpt-5[effort=high,context=256k]", 256_000),
+        ("GPT 5 272K", 272_000),
+        ("claude-4.5-sonnet", None),
+        ("gpt-5-1m", None),  # which may be anything
+        ("auto", None),
+    ],
+)
+def test_the_window_of_a_model_is_known_if_its_name_says_so(model: str, window: int | None) -> None:
+    assert window_of(model) == window
+
+
+def test_the_use_of_the_context_is_known_if_the_agent_reports_its_tokens() -> None:
+    reported = Usage(prompt_tokens=900, completion_tokens=100, total_tokens=1000)
+    last = Usage(prompt_tokens=350, completion_tokens=50, total_tokens=400, estimated=True)
+    assert context_use(done(reported)) == ContextUse(1000)
+    assert context_use(done(reported, last, "Sonnet 1M")) == ContextUse(400, 1_000_000, True)
+    assert context_use(done(msgspec.structs.replace(reported, estimated=True))) is None
+    assert context_use(done(Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0))) is None
+
+
+def done(usage: Usage, last: Usage | None = None, model: str = "auto") -> Done:
+    metadata = ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=1)
+    envelope = Envelope(
+        id="",
+        conversation_id="",
+        model=model,
+        mode="agent",
+        created="",
+        status="completed",
+        usage=usage,
+        metadata=metadata,
+    )
+    return Done(envelope, last_call=last)

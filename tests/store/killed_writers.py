@@ -21,9 +21,8 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.runs import log
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.handle import RunHandle, end_interrupted_runs
 from cursor_gateway.runs.log import LiveLog
-from cursor_gateway.runs.recovery import end_interrupted_runs
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store import sql as values
 from cursor_gateway.store.sqlite import connections, moving, run_files, store, writing

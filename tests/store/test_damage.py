@@ -13,7 +13,7 @@ import pytest
 
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import Done
-from cursor_gateway.runs.recovery import end_interrupted_runs
+from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.store.base import HistoryLimits, Stored
 from cursor_gateway.store.sqlite import copying, opening
 from cursor_gateway.store.sqlite.opening import FILE, examine

@@ -158,3 +158,32 @@ def test_a_message_is_proposed() -> None:
     assert proposed("Fix the\n tests", ["a"]) == "Fix the tests"
     assert proposed("", ["a", "b"]) == "Change a\n\n- a\n- b"
     assert proposed("word " * 30, ["a"]) == ("word " * 14).strip()
+
+
+def test_a_worktree_is_committed_to_on_its_own_branch(top: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    git(top, "worktree", "add", "-q", "-b", "side", str(tree))
+    (tree / "src" / "a.txt").write_text("2\n")
+    done = committed(tree, ["src/a.txt"])
+    assert done.branch == "side"
+    assert git(tree, "rev-parse", "HEAD").decode().strip() == done.commit
+    assert git(tree, "status", "--short") == git(top, "status", "--short") == b""
+    assert git(top, "rev-list", "--count", "main") == b"1\n"
+    git(top, "fsck", "--strict")
+    assert not list((top / ".git").rglob("*.lock"))
+
+
+def test_a_file_that_names_a_foreign_repository_is_not_believed(top: Path, tmp_path: Path) -> None:
+    git(top, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    evil = tmp_path / "evil"
+    evil.mkdir()
+    (evil / "src").mkdir()
+    (evil / "src" / "a.txt").write_text("evil\n")
+    for named in (top / ".git", top / ".git" / "worktrees" / "tree", tmp_path / "nowhere"):
+        (evil / ".git").write_text(f"gitdir: {named}\n")
+        with pytest.raises(InvalidRequest, match="worktree"):
+            commit(str(evil), ["src/a.txt"], "", CommitRequest())
+    (evil / ".git").unlink()
+    (evil / ".git").symlink_to(top / ".git")
+    with pytest.raises(InvalidRequest, match="link"):
+        commit(str(evil), ["src/a.txt"], "", CommitRequest())

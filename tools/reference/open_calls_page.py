@@ -1,10 +1,10 @@
-"""The tables of `runs/open_calls.py` as a page."""
+"""The tables of `runs/calls.py` as a page."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import TypeVar
 
-from cursor_gateway.runs.open_calls import PHASES, QUESTIONS, TOOL_CALLS
+from cursor_gateway.runs.calls import PHASES, QUESTIONS, TOOL_CALLS
 from tools.reference.markdown import page, table
 
 _State = TypeVar("_State", bound=StrEnum)

@@ -16,9 +16,7 @@ from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ReviewRequest
 from cursor_gateway.model.documents import Usage
-from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.run_service import Asker, Host, RunRequest, RunService
 from cursor_gateway.store.base import ConversationRecord, RunRecord
 
 
@@ -51,7 +49,7 @@ class Stop(Struct, frozen=True, tag="stop"):
 
 
 class MethodCall(Struct, frozen=True, tag="call"):
-    """Any other method of `RunService`, whose signature is the schema of its arguments and of its value."""
+    """Any other method of `RunService` or `Host`, whose signature is the schema of its arguments and of its value."""
 
     method: str
     arguments: dict[str, msgspec.Raw]
@@ -132,7 +130,7 @@ def outcome_of(data: bytes) -> CommandOutcome:
 
 
 def call(method: Callable[..., object], *args: object, **kwargs: object) -> MethodCall:
-    """Of a method of `RunService`, without its `self`."""
+    """Of a method of `RunService` or `Host`, without its `self`."""
     arguments = signature(method).bind(None, *args, **kwargs).arguments
     encoded = {name: msgspec.Raw(_encoder.encode(value)) for name, value in arguments.items() if name != "self"}
     return MethodCall(method.__name__, encoded)
@@ -142,7 +140,7 @@ def arguments_of(call: MethodCall) -> dict[str, Any]:
     """Raises `msgspec.DecodeError` for a call of another version. Arguments that this one does not know are ignored."""
     if call.method not in _METHODS:
         raise msgspec.ValidationError(f"unknown method {call.method!r}")
-    kinds = get_type_hints(getattr(RunService, call.method))
+    kinds = get_type_hints(getattr(RunService if hasattr(RunService, call.method) else Host, call.method))
     del kinds["return"]
     if missing := kinds.keys() - call.arguments.keys():
         raise msgspec.ValidationError(f"{call.method}: without {', '.join(sorted(missing))}")

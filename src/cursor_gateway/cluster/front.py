@@ -33,18 +33,26 @@ from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, No
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
-from cursor_gateway.runs.answering import Asker, earlier_reply
-from cursor_gateway.runs.continuation import stored_continuation
-from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.runs.admission import Runs
+from cursor_gateway.runs.answers import earlier_reply
+from cursor_gateway.runs.caller_tools import run_of
+from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
-from cursor_gateway.runs.image_files import ImagePlace
-from cursor_gateway.runs.registry import Runs
-from cursor_gateway.runs.repeats import Deliveries, request_key, run_of
-from cursor_gateway.runs.run_request import Defaults, RunRequest, results_in
-from cursor_gateway.runs.run_service import RunService, ServiceState
-from cursor_gateway.runs.service import Removed
+from cursor_gateway.runs.repeats import Deliveries, request_key
+from cursor_gateway.runs.run_service import (
+    Asker,
+    Continued,
+    Defaults,
+    Host,
+    Removed,
+    RunRequest,
+    RunService,
+    ServiceState,
+    quote_answer,
+    results_in,
+    stored_continuation,
+)
 from cursor_gateway.runs.starter import new_run_id
-from cursor_gateway.runs.whole_answers import quote_answer
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
@@ -76,6 +84,61 @@ class Receiver(msgspec.Struct, frozen=True):
     needs: Sequence[str] = ()
 
 
+class RemoteHost:
+    """The `Host` of a front: the runners' machines."""
+
+    def __init__(self, front: "Front", members: Members) -> None:
+        self._front, self._members = front, members
+        self._models: tuple[float, list[Model]] | None = None
+
+    async def models(self) -> list[Model]:
+        now = asyncio.get_running_loop().time()
+        if self._models is None or now - self._models[0] > _MODELS_SECONDS:
+            self._models = now, await self._front.call(Receiver(), Host.models)
+        return self._models[1]
+
+    def check_model(self, model: str) -> None:
+        """A runner checks it when the run starts."""
+
+    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
+        to = Receiver(volume=self._front.named_volume(workspace))
+        return await self._front.call(to, Host.files, owner, workspace, query, limit)
+
+    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
+        to = Receiver(volume=self._front.named_volume(query))
+        return await self._front.call(to, Host.folders, owner, query, limit)
+
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        command = ReviewChanges.of(conversation, request)
+        to = Receiver(conversation.owner, volume=conversation.volume)
+        try:
+            result: ReviewResult = await self._front.value(to, command, REVIEWS[command.kind][1])
+            return result
+        except NoRunner:
+            if not isinstance(request, ListRequest):
+                raise
+            return ListedChanges([])
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        to = Receiver(conversation.owner, volume=conversation.volume)
+        return await self._front.call(to, Host.image, conversation, place)
+
+    async def permissions(self, owner: str) -> list[PermissionEntry]:
+        """Each machine keeps its own."""
+        found: dict[str, PermissionEntry] = {}
+        for member in self._members.runners():
+            listed = await self._front.call(Receiver(owner, member=member), Host.permissions, owner)
+            found |= {entry.id: entry for entry in listed}
+        return sorted(found.values(), key=lambda entry: entry.created, reverse=True)
+
+    async def revoke_permission(self, owner: str, id: str) -> bool:
+        revoked = [
+            await self._front.call(Receiver(owner, member=member), Host.revoke_permission, owner, id)
+            for member in self._members.runners()
+        ]
+        return any(revoked)
+
+
 class Front:
     def __init__(
         self,
@@ -93,7 +156,7 @@ class Front:
         self._cluster, self._members, self._hub, self._asking = cluster, members, hub, asking
         self._limits, self._local = limits, local
         self._deliveries = Deliveries(defaults.reconnect_seconds)
-        self._models: tuple[float, list[Model]] | None = None
+        self.host: Host = RemoteHost(self, members)
         self._stopping: set[asyncio.Task[None]] = set()
 
     # --- starting, continuing and ending runs -------------------------------------------------------
@@ -159,7 +222,7 @@ class Front:
         run = await self._record(id, owner)
         if run.state != "running":
             return await (await StoredRun.open(self.store, run)).cancel(NoRunner("It has ended."))
-        return await self._call(Receiver(owner, run), RunService.cancel, id, owner)
+        return await self.call(Receiver(owner, run), RunService.cancel, id, owner)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         volume = await self._volume_of(conversation_id, owner)
@@ -168,7 +231,7 @@ class Front:
         running = [run for run in await self.store.runs_of(conversation_id, owner) if run.state == "running"]
         to = Receiver(owner, running[0] if running else None, volume)
         try:
-            return await self._call(to, RunService.remove, conversation_id, owner)
+            return await self.call(to, RunService.remove, conversation_id, owner)
         except NoRunner:  # its folder is deleted when a runner has the volume again
             return "pending" if await self.store.delete_conversation(conversation_id, owner) else "unknown"
 
@@ -214,8 +277,6 @@ class Front:
     def runner_of(self, run: RunRecord) -> str:
         return run.instance
 
-    # --- the machines that agents work on -----------------------------------------------------------
-
     def state(self) -> ServiceState:
         runners = [member for member in self._members.known if member.is_runner]
         return ServiceState(
@@ -229,53 +290,6 @@ class Front:
             limit=sum(member.capacity for member in runners),
             problem=self.store.health.problem or ("" if self._cluster.hints.is_listening else _NOT_LISTENING),
         )
-
-    async def models(self) -> list[Model]:
-        now = asyncio.get_running_loop().time()
-        if self._models is None or now - self._models[0] > _MODELS_SECONDS:
-            self._models = now, await self._call(Receiver(), RunService.models)
-        return self._models[1]
-
-    def check_model(self, model: str) -> None:
-        """A runner checks it when the run starts."""
-
-    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=self._named_volume(workspace))
-        return await self._call(to, RunService.files, owner, workspace, query, limit)
-
-    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=self._named_volume(query))
-        return await self._call(to, RunService.folders, owner, query, limit)
-
-    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
-        command = ReviewChanges.of(conversation, request)
-        to = Receiver(conversation.owner, volume=conversation.volume)
-        try:
-            result: ReviewResult = await self._value(to, command, REVIEWS[command.kind][1])
-            return result
-        except NoRunner:
-            if not isinstance(request, ListRequest):
-                raise
-            return ListedChanges([])
-
-    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
-        to = Receiver(conversation.owner, volume=conversation.volume)
-        return await self._call(to, RunService.image, conversation, place)
-
-    async def permissions(self, owner: str) -> list[PermissionEntry]:
-        """Each machine keeps its own."""
-        found: dict[str, PermissionEntry] = {}
-        for member in self._members.runners():
-            listed = await self._call(Receiver(owner, member=member), RunService.permissions, owner)
-            found |= {entry.id: entry for entry in listed}
-        return sorted(found.values(), key=lambda entry: entry.created, reverse=True)
-
-    async def revoke_permission(self, owner: str, id: str) -> bool:
-        revoked = [
-            await self._call(Receiver(owner, member=member), RunService.revoke_permission, owner, id)
-            for member in self._members.runners()
-        ]
-        return any(revoked)
 
     def figures(self) -> list[Figure]:
         asked, took = self._asking.commands, self._asking.seconds
@@ -326,17 +340,17 @@ class Front:
         self._stopping.add(task)
         task.add_done_callback(self._stopping.discard)
 
-    async def _call(
+    async def call(
         self,
         to: Receiver,
         method: Callable[Concatenate[Any, _P], Awaitable[_T]],
         *args: _P.args,
         **kwargs: _P.kwargs,
     ) -> _T:
-        returned: _T = await self._value(to, call(method, *args, **kwargs), get_type_hints(method)["return"])
+        returned: _T = await self.value(to, call(method, *args, **kwargs), get_type_hints(method)["return"])
         return returned
 
-    async def _value(self, to: Receiver, command: RunnerCommand, type: Any) -> Any:
+    async def value(self, to: Receiver, command: RunnerCommand, type: Any) -> Any:
         match await self._ask(command, to):
             case Returned(value=value):
                 return msgspec.msgpack.decode(value, type=type)
@@ -411,14 +425,14 @@ class Front:
             id = run.conversation_id if run is not None else id
         if id is not None and (known := await self._volume_of(id, request.owner)):
             return known
-        return self._named_volume(request.workspace)
+        return self.named_volume(request.workspace)
 
     async def _volume_of(self, conversation_id: str, owner: str) -> str | None:
         """None: there is no such conversation."""
         found = await self.store.conversation(conversation_id, owner)
         return found.volume if found is not None else None
 
-    def _named_volume(self, workspace: str | None) -> str | None:
+    def named_volume(self, workspace: str | None) -> str | None:
         """The volume at the beginning of a path. Its runner may have left before this process joined."""
         volume = (workspace or "").partition("/")[0]
         return volume if volume and self._members.has_had(volume) else None

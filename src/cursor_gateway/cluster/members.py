@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from cursor_gateway.cluster.commands import begun
 from cursor_gateway.cluster.liveness import Liveness
 from cursor_gateway.errors import ConversationBusy, GatewayError, RunnerLost, StoreUnavailable
-from cursor_gateway.runs.recovery import end_claimed_run
+from cursor_gateway.runs.handle import end_claimed_run
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.store.base import Lease, RunRecord, Store
 from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Heartbeat, Hint, Member

@@ -11,8 +11,8 @@ from cursor_gateway.cluster.front import Front, FrontLimits
 from cursor_gateway.cluster.hub import Hub
 from cursor_gateway.cluster.members import Members, Timing
 from cursor_gateway.cluster.runner import Runner
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.run_service import Defaults
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, Member

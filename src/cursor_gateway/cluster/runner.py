@@ -37,11 +37,9 @@ from cursor_gateway.cluster.commands import (
 )
 from cursor_gateway.cluster.members import Members
 from cursor_gateway.errors import GatewayError, GatewayFault, RunnerLost, ShuttingDown, StoreUnavailable, error_of
-from cursor_gateway.runs.continuing import Continued
-from cursor_gateway.runs.local_run_service import LocalRunService
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import RunRequest, results_in
-from cursor_gateway.runs.service import cancelled
+from cursor_gateway.runs.run_service import Continued, RunRequest, RunService, results_in
+from cursor_gateway.runs.service import LocalRunService, cancelled
 from cursor_gateway.store.base import OWNER, Claim, begun_record
 from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Watchers
 
@@ -272,9 +270,10 @@ class Runner:
                 arguments = arguments_of(command)
                 if method == "cancel":
                     await self._settle(**arguments, is_cancelled=True)
-                return returned(await getattr(service, method)(**arguments))
+                receiver = service if hasattr(RunService, method) else service.host
+                return returned(await getattr(receiver, method)(**arguments))
             case ReviewChanges(conversation=conversation):
-                return returned(await service.review(conversation, command.decoded()))
+                return returned(await service.host.review(conversation, command.decoded()))
 
     async def _resumed(self, request: RunRequest, claim: Claim) -> Run:
         """Raises `RunnerLost` if the run is not to be continued any more. What cannot be continued is ended."""

@@ -43,9 +43,8 @@ from cursor_gateway.model.documents import ClarificationAnswer, ClarificationQue
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, ToolCall, ToolMessage, UserMessage
 from cursor_gateway.prompting.replies import check_answers
 from cursor_gateway.prompting.structured import Uncheckable, violation
-from cursor_gateway.runs import open_calls
-from cursor_gateway.runs.open_calls import OpenCalls
-from cursor_gateway.runs.repeats import call_id
+from cursor_gateway.runs import calls as open_calls
+from cursor_gateway.runs.calls import OpenCalls
 from cursor_gateway.sources.base import TOOLS_SERVER
 from cursor_gateway.sources.cursor.native_requests import translate
 from cursor_gateway.stages.caller_runs import LoopGuard, ScratchPaths
@@ -55,6 +54,21 @@ VIEWER = "view_conversation_image"  # a tool of the gateway's own: the agent can
 _CHECKED = 100_000  # bytes of arguments
 _OF_COMMANDS = frozenset({"COMMAND_FAILED", "TIMEOUT", "INTERRUPTED"})  # it had begun
 _HERE = frozenset({"read_file", "list_dir", "grep", "glob_file_search", "codebase_search"})
+
+
+_CALL, _RUN, _RUN_DIGITS = "call_", "chat_", 32
+
+
+def call_id(run_id: str, number: int) -> str:
+    """An id that names the run of the call. At most 40 characters, as OpenAI allows, for the first 999."""
+    return f"{_CALL}{run_id.removeprefix(_RUN)}{number}"
+
+
+def run_of(call_id: str) -> str | None:
+    """The run that made this call, if it has an id of this gateway."""
+    digits, number = call_id.removeprefix(_CALL)[:_RUN_DIGITS], call_id[len(_CALL) + _RUN_DIGITS :]
+    is_ours = call_id.startswith(_CALL) and len(digits) == _RUN_DIGITS and number.isascii() and number.isdigit()
+    return f"{_RUN}{digits}" if is_ours else None
 
 
 class _Made(Struct):

@@ -1,21 +1,131 @@
-"""A request in; its conversation, and how much of it the agent's session already knows, out."""
+"""A request in; its conversation, and how much of it the agent's session already knows, out. And the folder of a
+conversation: its images, how it is made, and how it is removed."""
 
 import asyncio
 import os
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from os import urandom
 from pathlib import Path
+from typing import TypeAlias
 
-from cursor_gateway.errors import InvalidRequest, NotFound, StoreUnavailable
-from cursor_gateway.model.messages import AssistantMessage, Message, UserMessage
+from msgspec import Struct
+
+from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NotFound, StoreUnavailable, host_exhausted
+from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage, is_image_name, media_type_of
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
-from cursor_gateway.runs.fresh_folders import FreshFolders
-from cursor_gateway.runs.image_files import size_of
+from cursor_gateway.runs.permissions import Permissions
+from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.sources.private_files import private_folder
+from cursor_gateway.sources.leftovers import remove_folder
+from cursor_gateway.sources.private_files import private_folder, read_private, write_private
+from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import ConversationRecord, MessageRecord, RunRecord, Store, StoreUpkeep
 from cursor_gateway.workspace.change_log import FOLDER as CHANGES
+from cursor_gateway.workspace.snapshots import Snapshots, forget_changes
+
+TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
+_LARGEST = 10_000_000  # bytes of an image that is shown
+
+
+class AttachedImage(Struct, frozen=True, tag="attached"):
+    """One that was sent with a message."""
+
+    name: str
+
+
+class WorkspaceImage(Struct, frozen=True, tag="workspace"):
+    """One that an answer mentions."""
+
+    path: str  # below the workspace, or absolute
+
+
+ImagePlace: TypeAlias = AttachedImage | WorkspaceImage
+
+
+def read_image_file(place: ImagePlace, folder: Path, workspace: str | None) -> bytes:
+    """`folder` is the conversation's; the workspace is None if it may not be used. Raises `NotFound`."""
+    data = b""
+    match place:
+        case AttachedImage(name=name):
+            if is_image_name(name):
+                data = _read_inside(folder / "images", name)
+        case WorkspaceImage(path=path):
+            if workspace is not None:
+                data = _read_inside(Path(workspace), path)
+    if media_type_of(data) is None:
+        raise NotFound("There is no PNG, JPEG, GIF or WebP image of at most 10 MB at this path.", param="path")
+    return data
+
+
+def _read_inside(folder: Path, path: str) -> bytes:
+    """Nothing if it is not a file in the folder. A link that leads out of it is not followed, also if it takes the
+    place of a folder after the path was resolved."""
+    try:
+        root = folder.resolve()
+        file = (root / path).resolve()
+        return read_private(root, file, _LARGEST) if file.is_relative_to(root) else b""
+    except (OSError, RuntimeError, ValueError):  # not there, or a loop of links
+        return b""
+
+
+def write_images(images: Sequence[Image], folder: Path) -> list[tuple[Image, str]]:
+    """Each image with its file. Identical images share a file, which only its owner may read.
+
+    `folder` is in a conversation's, three levels below the gateway's own directory.
+    """
+    with private_folder(folder.parents[2], folder) as opened:
+        for name, image in {image.name: image for image in images}.items():
+            write_private(opened, name, image.data)
+    return [(image, str(folder / image.name)) for image in images]
+
+
+def size_of(folder: Path) -> int:
+    """The total size of the files in it, at any depth."""
+    total = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            try:
+                total += os.lstat(os.path.join(place, name)).st_size
+            except OSError:  # deleted meanwhile
+                continue
+    return total
+
+
+_FEW, _MANY = 8, 24  # below the first, more are made, up to the second
+
+
+class FreshFolders:
+    def __init__(self, base: Path, place: Path, names: Sequence[str]) -> None:
+        """They are made in `place`, which is `base` or below it; `names` are the folders in each of them."""
+        self._base, self._place, self._names = str(base), str(place), names
+        self._ready: list[str] = []
+        self._made = 0
+        self._making: asyncio.Future[None] | None = None
+
+    def move_to(self, folder: int, name: str) -> bool:
+        """Gives one that name in the folder with this descriptor. False: there is none."""
+        if len(self._ready) < _FEW and (self._making is None or self._making.done()):
+            self._making = asyncio.get_running_loop().run_in_executor(None, self._make)
+        if not self._ready:
+            return False
+        try:
+            os.rename(self._ready.pop(), name, dst_dir_fd=folder)
+        except OSError:  # it is gone, or the name is taken
+            return False
+        return True
+
+    def _make(self) -> None:
+        """In a thread: nothing else changes `_made`, and `_ready` only gets shorter meanwhile."""
+        # Each call into the system gives the interpreter to the event loop, which this thread then has to take back.
+        with suppress(OSError), private_folder(self._base, self._place) as place:  # missing ones are made when needed
+            while len(self._ready) < _MANY:
+                self._made += 1
+                os.mkdir(str(self._made), 0o700, dir_fd=place)
+                for name in self._names:
+                    os.mkdir(f"{self._made}/{name}", 0o700, dir_fd=place)
+                self._ready.append(f"{self._place}/{self._made}")
+
 
 _YOUNG_SECONDS = 3600.0
 
@@ -190,3 +300,56 @@ def _age(folder: Path, now: float) -> float:
         return now - folder.stat().st_mtime
     except OSError:
         return 0
+
+
+_WAIT_SECONDS = 5.0  # of the caller that deletes
+
+
+class Removals:
+    def __init__(
+        self,
+        source: SourceRouter,
+        conversations: Conversations,
+        permissions: Permissions,
+        snapshots: Snapshots | None = None,
+    ) -> None:
+        self._source, self._conversations, self._permissions = source, conversations, permissions
+        self._snapshots = snapshots
+        self._under_way: dict[str, asyncio.Task[bool]] = {}
+
+    async def remove(self, conversation_id: str, seconds: float = _WAIT_SECONDS) -> bool:
+        """False: something is left, and is deleted later."""
+        task = self._under_way.get(conversation_id)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._remove(conversation_id), name="removal")
+            self._under_way[conversation_id] = task
+            task.add_done_callback(lambda _: self._under_way.pop(conversation_id, None))
+        await asyncio.wait([task], timeout=seconds)
+        return task.done() and task.result()
+
+    async def remove_strays(self, store: StoreUpkeep, now: float) -> None:
+        """Folders whose conversations are gone from the history."""
+        for id in await self._conversations.strays(store, now):
+            await self.remove(id)
+
+    async def close(self) -> None:
+        """Close this after the source, when no agent can block it."""
+        if tasks := set(self._under_way.values()):
+            await asyncio.wait(tasks)
+
+    async def _remove(self, conversation_id: str) -> bool:
+        folder = self._conversations.folder(conversation_id)
+        try:
+            self._permissions.forget_conversation(conversation_id)
+            is_done = await self._source.forget(str(folder))
+        except (GatewayError, OSError):
+            is_done = False
+        await forget_changes(self._snapshots, str(self._conversations.data), conversation_id)
+        await asyncio.to_thread(remove_folder, folder, is_done=is_done)
+        return is_done
+
+
+def unwritable(error: OSError) -> GatewayError:
+    return host_exhausted(error) or GatewayFault(
+        f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
+    )

@@ -1,16 +1,21 @@
 """The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
-from cursor_gateway.errors import GatewayError, HistoryDamaged, NotFound
+from msgspec.structs import replace
+
+from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
-from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.runs.log import Log, StoredLog, wake
-from cursor_gateway.stages.run_state import RunState
-from cursor_gateway.store.base import NewRun, RunRecord, Store
+from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Envelope
+from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
+from cursor_gateway.prompting.replies import with_later_answers
+from cursor_gateway.runs.caller_tools import Questions
+from cursor_gateway.runs.log import EventLog, StoredLog, wake
+from cursor_gateway.stages.run_state import RunState, Transcript
+from cursor_gateway.store.base import Lease, NewRun, RunEnd, RunRecord, Store, Stored
 
 _INCONSISTENT = "This answer is damaged: parts of it are missing. Delete it, or restore the history from a backup."
 
@@ -22,7 +27,7 @@ class Fold(Protocol):
 class RunHandle:
     """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
 
-    def __init__(self, info: RunInfo, owner: str, log: Log) -> None:
+    def __init__(self, info: RunInfo, owner: str, log: EventLog) -> None:
         self.info, self.owner, self.log = info, owner, log
 
     @property
@@ -122,6 +127,25 @@ class RunHandle:
                 return paused
             case _:
                 return None
+
+    # --- answers: only a run that is driven here waits for any ----------------------------------------
+
+    @property
+    def questions(self) -> Questions:
+        """That it has asked, and that are open."""
+        return Questions()
+
+    @property
+    def awaited(self) -> str:
+        """What to send to a run that waits; empty where it does not."""
+        return ""
+
+    def take_answers(self, answers: Mapping[str, object]) -> None:
+        """What a person answers, by the calls that ask for it."""
+        raise NotImplementedError
+
+    def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
+        """As requested by the request that continues it; None changes nothing."""
 
     # --- stopping -----------------------------------------------------------------------------------
 
@@ -230,3 +254,87 @@ def run_info(run: RunRecord) -> RunInfo:
 
 def no_run(id: str) -> NotFound:
     return NotFound(f"Unknown run {id[:100]!r}; see GET /v1/conversations.", param="id")
+
+
+_WHY = "The gateway was killed during this run; partial output was kept. Send the message again."
+
+
+async def end_interrupted_runs(store: Store, is_alive: Callable[[str], bool], now_ms: int) -> int:
+    """Returns their number. `is_alive` says whether a gateway, given by name, still drives its runs."""
+    ended = 0
+    for run in await store.unfinished_runs():
+        if not is_alive(run.instance):
+            with suppress(HistoryDamaged):  # the others are ended all the same
+                ended += await end_interrupted_run(store, run, now_ms)
+    return ended
+
+
+async def end_interrupted_run(store: Store, run: RunRecord, now_ms: int) -> bool:
+    """False if another process does it, or did. A writer that is not dead after all is fenced from now on."""
+    lease = await store.claim_run(run.id, run.epoch)
+    return lease is not None and await end_claimed_run(store, lease, run, GatewayRestarted(_WHY), now_ms)
+
+
+async def end_claimed_run(store: Store, lease: Lease, run: RunRecord, why: GatewayError, now_ms: int) -> bool:
+    """False if another process has claimed it since."""
+    state = await stored_state(store, run)
+    messages = await store.messages(run.conversation_id, run.owner)
+    prompt = next((message.text for message in messages if message.run_id == run.id), "")
+    first, end = state.count + 1, state.end(run_info(run), prompt, why.failure())
+    done, words = state.push_all(end).done, state.words
+    assert done is not None
+    written = await store.append(
+        lease,
+        first,
+        end,
+        RunEnd(
+            envelope=done.envelope,
+            failure_code=why.code,
+            words=words.all,
+            tool_uses=words.tool_uses,
+            needs_decision=words.needs_decision,
+            answer=state.text,
+            fingerprint=f"none {run.id}",
+            first_event_ms=run.first_event_ms,
+            ended_ms=now_ms,
+            frees_key=True,
+        ),
+    )
+    return isinstance(written, Stored)
+
+
+async def stored_state(store: Store, run: RunRecord) -> RunState:
+    """Of a run that nobody drives. A damaged history may have lost the beginning of a document."""
+    state = RunState()
+    while (page := await store.events(run.id, run.owner, after=state.count)).events:
+        for event in page.events:
+            with suppress(LookupError):
+                state.push(event)
+        state.count = page.last_number
+    return state
+
+
+async def response_of(run: RunHandle) -> ChatResponse:
+    """The whole answer, or what there is of it now."""
+    state, transcript = RunState(), Transcript()
+    await run.fold(state, transcript)
+    return state.response(transcript.documents, run.info, run.prompt)
+
+
+async def answered_response_of(store: Store, run: RunHandle) -> ChatResponse:
+    """With the answers that people gave to its questions later: an agent that cannot wait continues without an answer,
+    which is then a later message of the conversation."""
+    response = await response_of(run)
+    asked = (document.metadata for document in response.documents if isinstance(document, ClarificationDocument))
+    if not any(metadata.state == "unanswered" for metadata in asked):
+        return response
+    messages = await store.messages(response.conversation_id, run.owner)
+    own = max((place for place, message in enumerate(messages) if message.run_id == response.id), default=-1)
+    later = [message.text for message in messages[own + 1 :] if message.role == "user"]
+    return replace(response, documents=with_later_answers(response.documents, later))
+
+
+async def prompt_of(store: Store, run: RunHandle) -> str:
+    """The prompt of this run."""
+    stored = await store.messages(run.info.conversation_id or "", run.owner)
+    return "\n\n".join(message.text for message in stored if message.run_id == run.id and message.role == "user")

@@ -58,9 +58,9 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.caller_tools import Offer, ToolResult
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.messages import Message
-from cursor_gateway.runs import open_calls
+from cursor_gateway.runs import calls as open_calls
 from cursor_gateway.runs.caller_tools import CallerTools, Denied, GivenUp, Questions
-from cursor_gateway.runs.open_calls import Call, EndAgent, Kind, OpenCalls
+from cursor_gateway.runs.calls import Call, EndAgent, Kind, OpenCalls
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.stages.usage import UsageTotal

@@ -1,43 +1,58 @@
-"""Requests and their replies: a request that is repeated gets the same reply.
+"""Requests and what became of them: one that is repeated gets the same reply, or the same failure, without an agent.
 
 An SDK retries automatically when a reply is lost, and a restarted client sends its last request again. Such a request
 is recognized by its `Idempotency-Key`, or by its content: the same owner, messages, model and tools, with results for
 calls that this gateway made. A request without such results counts as a repetition only if its client is known to retry
 (`Attempt`): other clients often ask the same twice to get two answers.
+
+Many clients also repeat a request that failed, whatever the reply says, and wait twice as long before each retry. Such
+a repetition gets the failure of the first attempt (`FailedQuestions`); a person needs longer to ask again, and gets
+another agent. Without a login, or at the usage limit, every agent would report the same error (`AccountErrors`).
 """
 
 import hashlib
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.errors import (
+    AgentError,
+    AgentMissing,
+    AgentQuotaExhausted,
+    AgentUnauthenticated,
+    Failure,
+    RunCancelled,
+    StoreUnavailable,
+)
 from cursor_gateway.model.caller_tools import Offer
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.messages import Message
 from cursor_gateway.prompting.fingerprints import Scope, fingerprint
-from cursor_gateway.runs.run_request import RunRequest, scope_of
+from cursor_gateway.runs.run_service import RunRequest, scope_of
+from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import IdempotentRun, Store
 
-_MOST = 1000  # replies that are found without the store, or known to be delivered
-_CALL = "call_"
-_RUN = "chat_"
-_RUN_DIGITS = 32
+_MOST = 1000  # replies, deliveries, questions and errors that are remembered
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
 
 
-def call_id(run_id: str, number: int) -> str:
-    """An id that names the run of the call. At most 40 characters, as OpenAI allows, for the first 999."""
-    return f"{_CALL}{run_id.removeprefix(_RUN)}{number}"
+class Latest(dict[_Key, _Value]):
+    """The latest entries, the oldest first."""
 
-
-def run_of(call_id: str) -> str | None:
-    """The run that made this call, if it has an id of this gateway."""
-    digits, number = call_id.removeprefix(_CALL)[:_RUN_DIGITS], call_id[len(_CALL) + _RUN_DIGITS :]
-    is_ours = call_id.startswith(_CALL) and len(digits) == _RUN_DIGITS and number.isascii() and number.isdigit()
-    return f"{_RUN}{digits}" if is_ours else None
+    def put(self, key: _Key, value: _Value) -> None:
+        self.pop(key, None)
+        self[key] = value
+        if len(self) > _MOST:
+            del self[next(iter(self))]
 
 
 def repair_key(run_id: str) -> str:
@@ -65,7 +80,7 @@ class Repeats:
     def __init__(self, store: Store, *, remembers: bool = True) -> None:
         """`remembers`: no other process replies to the same requests, so its own memory is right."""
         self._store, self._remembers = store, remembers
-        self._recent: dict[tuple[str, str], IdempotentRun] = {}  # by owner and key, the latest last
+        self._recent = Latest[tuple[str, str], IdempotentRun]()  # by owner and key
 
     async def find(self, owner: str, key: str) -> IdempotentRun | None:
         if (recent := self.recent(owner, key)) is not None:
@@ -80,11 +95,8 @@ class Repeats:
         return self._recent.get((owner, key))
 
     async def note(self, owner: str, key: str, reply: IdempotentRun, now_ms: int) -> None:
-        self._recent.pop((owner, key), None)
         if self._remembers:
-            self._recent[owner, key] = reply
-        if len(self._recent) > _MOST:
-            del self._recent[next(iter(self._recent))]
+            self._recent.put((owner, key), reply)
         with suppress(StoreUnavailable):
             await self._store.name_reply(owner, key, reply, now_ms)
 
@@ -99,13 +111,10 @@ class Deliveries:
     def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         """For `seconds` after a reply, the same request counts as a retry: the reply may have been lost in transit."""
         self._seconds, self._clock = seconds, clock
-        self._delivered: dict[tuple[str, str], float] = {}  # when, by owner and key; the latest last
+        self._delivered = Latest[tuple[str, str], float]()  # when, by owner and key
 
     def note(self, owner: str, key: str) -> None:
-        self._delivered.pop((owner, key), None)
-        self._delivered[owner, key] = self._clock()
-        if len(self._delivered) > _MOST:
-            del self._delivered[next(iter(self._delivered))]
+        self._delivered.put((owner, key), self._clock())
 
     def is_asked_again(self, owner: str, key: str) -> bool:
         """Whether this question was answered long enough ago. It is then forgotten: the next one like it may be a retry
@@ -115,3 +124,168 @@ class Deliveries:
             return False
         del self._delivered[owner, key]
         return True
+
+
+_ERRORS: dict[str, type[AgentError]] = {error.code: error for error in (AgentUnauthenticated, AgentQuotaExhausted)}
+_RESET_FILE = "account_errors_reset"
+_RECENT_SECONDS = 1.0
+
+
+class Asked(Struct, frozen=True):
+    """The caller, account and model of a request."""
+
+    owner: str
+    account: Hashable  # the source with its credentials, configuration and program
+    model: str
+
+
+class _AccountError(Struct, frozen=True):
+    """Per owner: what one caller makes the agent say must not lock out another."""
+
+    owner: str
+    account: Hashable
+    model: str | None  # None: all of them. A usage limit may hold for one model and not for another.
+
+
+class _Remembered(Struct, frozen=True):
+    failure: Failure
+    heard_at: float
+
+
+class AccountErrors:
+    """Each error is kept for `seconds`, or until a run succeeds or the account changes; 0 keeps none."""
+
+    def __init__(self, source: SourceRouter, seconds: float, clock: Callable[[], float], data_dir: Path) -> None:
+        self._source, self._seconds, self._clock = source, seconds, clock
+        self._reset_file = data_dir / _RESET_FILE
+        self._remembered = Latest[_AccountError, _Remembered]()
+        self._recent: dict[str | None, tuple[float, Hashable]] = {}  # accounts and when they were read, by source
+
+    def asked(self, owner: str, source: str | None, model: str) -> Asked:
+        """Call this before the agent starts: an error is about the account as it was then.
+
+        Reading the account takes a while, and matters only if an error is cached; otherwise a recent result is reused.
+        """
+        now = self._clock()
+        known = self._recent.get(source)
+        if known is None or self._remembered or not 0 <= now - known[0] < _RECENT_SECONDS:
+            known = self._recent[source] = now, (self._source.account_of(source), _stamp(self._reset_file))
+        return Asked(owner, known[1], model)
+
+    def known(self, asked: Asked) -> AgentError | None:
+        """The cached error that an agent would report again, if there is one."""
+        now = self._clock()
+        for model in (None, asked.model):
+            found = self._remembered.get(_AccountError(asked.owner, asked.account, model))
+            if found is not None and (age := now - found.heard_at) < self._seconds:
+                failure = found.failure
+                return _ERRORS[failure.code](
+                    f"{failure.message} (The agent said so {age:.0f} s ago. It is asked again after {self._seconds:g} "
+                    "s, when its login or configuration changes, or after `cursor-gateway doctor`.)",
+                    details=failure.details,
+                    param=failure.param,
+                )
+        return None
+
+    def record(self, asked: Asked, failure: Failure | None) -> None:
+        """How a run has ended; None if it succeeded."""
+        if failure is None:
+            for key in list(self._remembered):
+                if key.account == asked.account and key.model in (None, asked.model):
+                    del self._remembered[key]
+        elif failure.code in _ERRORS:
+            key = _AccountError(
+                asked.owner, asked.account, asked.model if failure.code == AgentQuotaExhausted.code else None
+            )
+            self._remembered.put(key, _Remembered(failure, self._clock()))
+
+
+def forget_account_errors(data_dir: Path) -> None:
+    """For every gateway with this data folder, from another process. Raises `OSError`."""
+    if data_dir.is_dir():
+        (data_dir / _RESET_FILE).touch(mode=0o600)
+
+
+def _stamp(file: Path) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0
+
+
+_FORGOTTEN = (AgentMissing.code, RunCancelled.code)  # no agent was started, or the client has stopped it
+_UNREAD_SECONDS = 600.0  # who asks again after that wants another answer
+_GROWTH = 2  # a client's next wait is at most this multiple of the time since the failure
+
+
+class Question(Struct, frozen=True):
+    """What was asked. If the account has changed since, it is another question."""
+
+    asked: Asked | None
+    key: str  # of the request's content; see `repeats`
+
+
+class _Failed(Struct, frozen=True):
+    failure: Failure
+    failed_at: float
+    asked_at: float  # for the last time
+
+    def retry_seconds(self, seconds: float) -> float:
+        """How long after the last attempt another one counts as the client's own."""
+        return max(seconds, _GROWTH * (self.asked_at - self.failed_at))
+
+
+class FailedQuestions:
+    def __init__(self, seconds: float, clock: Callable[[], float]) -> None:
+        """`seconds`: the shortest time between two attempts of a person; 0 remembers nothing."""
+        self._seconds, self._clock = seconds, clock
+        self._running = Latest[str, Question]()  # by the runs that answer them
+        self._unread = Latest[str, tuple[Question, float]]()  # by the runs that have answered them, and when
+        self._failed = Latest[Question, _Failed]()
+
+    def begin(self, run_id: str, question: Question) -> None:
+        """This run answers the question now, perhaps after others."""
+        self._running.put(run_id, question)
+
+    def ask_next(self, run_id: str, key: str) -> None:
+        """A request continues the run, which answers it from now on."""
+        before = self._running.get(run_id)
+        if before is not None:
+            self.begin(run_id, replace(before, key=key))
+
+    def runs_of(self, key: str) -> list[str]:
+        """Those that answer a question of this key, for whomever, or whose answers nobody has read. These are named
+        once."""
+        since = self._clock() - _UNREAD_SECONDS
+        asked = [run_id for run_id, (question, _) in self._unread.items() if question.key == key]
+        unread = [run_id for run_id in asked if self._unread.pop(run_id)[1] >= since]
+        return [*(run_id for run_id, question in self._running.items() if question.key == key), *unread]
+
+    def end(self, run_id: str, failure: Failure | None, *, is_unread: bool = False) -> None:
+        """How the run has ended; None if it succeeded."""
+        question = self._running.pop(run_id, None)
+        if question is not None and is_unread and failure is None:
+            self._unread.put(run_id, (question, self._clock()))
+        if question is None or not self._seconds:
+            return
+        if failure is None or failure.source != AgentError.source or failure.code in _FORGOTTEN:
+            self._failed.pop(question, None)
+        else:
+            now = self._clock()
+            self._failed.put(question, _Failed(failure, now, now))
+
+    def known(self, question: Question) -> Failure | None:
+        """Why the question failed, if this is a client's own retry."""
+        failed = self._failed.get(question)
+        if failed is None:
+            return None
+        now = self._clock()
+        if now - failed.asked_at > failed.retry_seconds(self._seconds):
+            del self._failed[question]
+            return None
+        again = self._failed[question] = replace(failed, asked_at=now)
+        message = (
+            f"{failed.failure.message} (It failed {now - failed.failed_at:.0f} s ago, and no agent was started again. "
+            f"To start one, wait {again.retry_seconds(self._seconds):.0f} s before you ask again.)"
+        )
+        return replace(failed.failure, message=message)

@@ -16,7 +16,8 @@ from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
-from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.caller_tools import CallerTools, Questions
+from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import (
@@ -33,8 +34,7 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.open_calls import EndAgent, OpenCalls
-from cursor_gateway.runs.turn_builder import TurnBuilder
+from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.sources.base import Turn, never
 from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
@@ -110,7 +110,7 @@ class Run(RunHandle):
         self._source: SourceRouter  # when it has started
         self._turn: Turn | None = None  # the latest
         self._turns: TurnBuilder | None = None
-        self._starts: asyncio.Future[Start]  # done when an agent is to be started
+        self._due: Start | asyncio.Future[Start] | None = None  # how an agent is to be started; or who waits for one
         self._held: dict[str, asyncio.Future[Any]] = {}  # the agent waits for these answers
         self._timers: dict[Timer, asyncio.TimerHandle] = {}
         self._task: asyncio.Task[None] | None = None
@@ -184,7 +184,7 @@ class Run(RunHandle):
         loop = asyncio.get_running_loop()
         self._source = source = routed(source)
         self._turn, self._turns, self._observers, self._not_notified = turn, turns, observers, observers
-        self._when_done, self._starts = when_done, loop.create_future()
+        self._when_done = when_done
         if turn.session_id is not None and turns is not None:
             self.info = replace(self.info, known_tokens=turns.known_tokens)
         terms = Terms(
@@ -272,8 +272,11 @@ class Run(RunHandle):
     async def _take_turn(self, source: SourceRouter) -> None:
         """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
         machine, log, loop = self.machine, self.log, asyncio.get_running_loop()
-        start, self._starts = await self._starts, loop.create_future()
-        turn, self._must_leave = self._next_turn(start, source), False
+        if self._due is None:
+            self._due = loop.create_future()
+        start = self._due if isinstance(self._due, Start) else await self._due
+        self._due, self._must_leave = None, False
+        turn = self._next_turn(start, source)
         self._turn = turn
         machine.agent_started(turn.session_id is not None, loop.time())
         async with aclosing(source.events(turn)) as batches:
@@ -331,8 +334,10 @@ class Run(RunHandle):
                     if seconds is not None:
                         self._timers[timer] = asyncio.get_running_loop().call_later(seconds, self._fired, timer)
                 case StartAgent(start=start):
-                    if not self._starts.done():
-                        self._starts.set_result(start)
+                    if isinstance(self._due, asyncio.Future) and not self._due.done():
+                        self._due.set_result(start)
+                    else:
+                        self._due = start
                 case EndAgent():
                     self._end_agent()
 
@@ -449,8 +454,16 @@ class Run(RunHandle):
         self._take(commands)
         return pause
 
+    @property
+    def questions(self) -> Questions:
+        return self.machine.questions
+
+    @property
+    def awaited(self) -> str:
+        has_called = self.machine.caller is not None and self.machine.calls.open
+        return self.questions.awaited or ("send `toolResults` for its calls" if has_called else "")
+
     def take_answers(self, answers: Mapping[str, object]) -> None:
-        """What a person answers, by the calls that ask for it."""
         self._take(self.machine.person_answered(answers, asyncio.get_running_loop().time()))
 
     # --- what its parts report ----------------------------------------------------------------------
@@ -519,7 +532,6 @@ class Run(RunHandle):
     # --- readers that leave -------------------------------------------------------------------------
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
-        """As requested by the request that continues it; None changes nothing."""
         if when is not None:
             self.needs_readers = when == "cancel"
 

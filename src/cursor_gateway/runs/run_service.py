@@ -1,23 +1,156 @@
-"""The interface between the HTTP server and the code that runs agents, in this process or in others."""
+"""The interface between the HTTP server and the code that runs agents, in this process or in others: requests, replies,
+and the service itself."""
 
-from collections.abc import Collection, Set
-from typing import Protocol
+import hashlib
+import zlib
+from collections.abc import Collection, Mapping, Sequence, Set
+from contextlib import suppress
+from typing import Literal, Protocol, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
+from cursor_gateway.errors import IdempotencyMismatch, StoreUnavailable
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
+from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
-from cursor_gateway.model.documents import Envelope
-from cursor_gateway.model.requests import NOT_STORED
-from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.continuing import Continued
+from cursor_gateway.model.documents import Envelope, Mode, Usage
+from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
+from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
+from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.image_files import ImagePlace
-from cursor_gateway.runs.run_request import Defaults, RunRequest
-from cursor_gateway.runs.service import Removed
+from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
-from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
+from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, RunRecord, Store
 from cursor_gateway.store.health import Figure
+
+
+class RunRequest(AgentRequest, frozen=True, kw_only=True):
+    """With what the gateway knows about the request besides."""
+
+    owner: str
+    request_id: str = ""
+    client: str = ""  # the name of the program that sent it, for people
+    forgets_session: bool = False  # the agent begins a new session with the whole conversation
+    allow: Sequence[str] = ()  # rules for this run alone
+    idempotency_key: str | None = None
+    body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
+    repeat_key: str = ""  # identifies a request by its content; see `repeats`
+    question_key: str = ""  # the same for requests that may be retries; see `failed_questions`
+    claim: Claim | None = None  # in a cluster: the command that it came with
+
+    @property
+    def may_be_asked_again(self) -> bool:
+        """Only the time distinguishes a retry from the same question asked again to get another answer."""
+        return self.attempt == "unknown" and not self.question_id
+
+
+class Defaults(Struct, frozen=True, kw_only=True):
+    """For what a request leaves out."""
+
+    model: str
+    model_aliases: Mapping[str, str] = {}  # see `model_aliases`
+    mode: Mode = "agent"
+    fences: Fences = "split"
+    wait_for_approval_seconds: float = 0  # for others than the caller
+    page_url: str = ""  # where people open the page; empty: not known
+    when_busy: WhenBusy = "refuse"
+    when_client_leaves: WhenClientLeaves = "cancel"
+    reconnect_seconds: float = 5  # for clients that retry by themselves
+
+
+def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
+    """Within which the request's conversation is looked for."""
+    return Scope(
+        owner=request.owner,
+        workspace=workspace,
+        mode=request.mode or default_mode,
+        tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
+        client_session=request.client_session,
+    )
+
+
+def quote(log: LiveLog, request: RunRequest, workspace: str, default_mode: Mode) -> None:
+    """The caller's next request will quote the conversation with this run's answer."""
+    if request.has_full_history:
+        log.quoted = Quoted(scope_of(request, workspace, default_mode), request.messages)
+
+
+def asks_others(request: RunRequest, defaults: Defaults) -> bool:
+    """Whether somebody else than the caller, who cannot be asked, decides about what no rule allows."""
+    return defaults.wait_for_approval_seconds > 0 and request.may_be_asked is False and request.offer is None
+
+
+def results_in(request: RunRequest) -> tuple[dict[str, ToolResult], list[Message]]:
+    """The tool results after the last answer, by call id, and the other messages after it."""
+    results: dict[str, ToolResult] = {}
+    also: list[Message] = []
+    first = answered(request.messages)
+    for number, message in enumerate(request.messages[first:], first):
+        if isinstance(message, ToolMessage):
+            shown = tuple(image for image in request.images if image.message == number)
+            results.setdefault(message.call_id, ToolResult(text=message.text, images=shown, is_error=message.is_error))
+        else:
+            also.append(message)
+    return results, also
+
+
+def body_hash(request: RunRequest) -> str:
+    return hashlib.sha256(request.body).hexdigest()
+
+
+def check_body(expected: str, request: RunRequest) -> None:
+    if body_hash(request) != expected:
+        raise IdempotencyMismatch(
+            "This Idempotency-Key was used for a different request; send the same body, or a new key.",
+            param="Idempotency-Key",
+        )
+
+
+class Continuation(Struct, frozen=True, kw_only=True):
+    tools: Sequence[Tool]
+    instructions: str = ""
+    source: str | None = None
+    needs: Sequence[str] = ()
+
+
+def continuation_of(request: RunRequest) -> bytes:
+    """Empty for a request without tools."""
+    if request.offer is None:
+        return b""
+    kept = Continuation(
+        tools=request.offer.tools, instructions=request.instructions, source=request.source, needs=request.needs or ()
+    )
+    return zlib.compress(msgspec.msgpack.encode(kept), 1)
+
+
+async def stored_continuation(store: Store, run_id: str, owner: str) -> Continuation | None:
+    """None: the run has completed, had no tools, or was begun by an older version."""
+    kept = await store.kept_request(run_id, owner, CONTINUATION)
+    return None if kept is None else msgspec.msgpack.decode(zlib.decompress(kept), type=Continuation)
+
+
+class Asker(Struct, frozen=True, kw_only=True):
+    """The caller that answers."""
+
+    owner: str
+    request_id: str = ""
+    when_client_leaves: WhenClientLeaves | None = None
+    claim: Claim | None = None  # in a cluster: the command that it came with
+
+
+class Continued(Struct, frozen=True):
+    """A run, and the number of the event after which the reply begins."""
+
+    run: RunHandle
+    after: int
+    usage_before: Usage | None = None  # of the last model call before this reply
+    key: str = ""  # identifies its request if it is repeated
+    is_repeat: bool = False  # of an answer to a run; the reply to it is over
+
+
+Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
 
 
 class ServiceState(Struct, frozen=True, kw_only=True):
@@ -31,11 +164,47 @@ class ServiceState(Struct, frozen=True, kw_only=True):
     problem: str = ""  # what does not work although runs can be started
 
 
+class Host(Protocol):
+    """The machine that agents work on, or those of a cluster's runners. All methods raise a `GatewayError` for requests
+    that cannot be fulfilled."""
+
+    async def models(self) -> list[Model]: ...
+
+    def check_model(self, model: str) -> None:
+        """Raises `ModelUnavailable` for a name that is known to be wrong."""
+        ...
+
+    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
+        """Paths below the workspace, best match first."""
+        ...
+
+    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
+        """Folders that a conversation may use as its workspace."""
+        ...
+
+    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
+        """Lists, reverts, keeps or commits what changed in the conversation's workspace."""
+        ...
+
+    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
+        """Raises `NotFound`."""
+        ...
+
+    async def permissions(self, owner: str) -> list[PermissionEntry]:
+        """The newest first."""
+        ...
+
+    async def revoke_permission(self, owner: str, id: str) -> bool:
+        """False: there is none."""
+        ...
+
+
 class RunService(Protocol):
     """All methods raise a `GatewayError` for requests that cannot be fulfilled."""
 
     store: Store
     defaults: Defaults
+    host: Host
 
     # --- starting, continuing and ending runs -------------------------------------------------------
 
@@ -79,39 +248,7 @@ class RunService(Protocol):
         """The process that drives it, or did; empty if there is only one."""
         ...
 
-    # --- the machine that agents work on ------------------------------------------------------------
-
     def state(self) -> ServiceState: ...
-
-    async def models(self) -> list[Model]: ...
-
-    def check_model(self, model: str) -> None:
-        """Raises `ModelUnavailable` for a name that is known to be wrong."""
-        ...
-
-    async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        """Paths below the workspace, best match first."""
-        ...
-
-    async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        """Folders that a conversation may use as its workspace."""
-        ...
-
-    async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
-        """Lists, reverts, keeps or commits what changed in the conversation's workspace."""
-        ...
-
-    async def image(self, conversation: ConversationRecord, place: ImagePlace) -> bytes:
-        """Raises `NotFound`."""
-        ...
-
-    async def permissions(self, owner: str) -> list[PermissionEntry]:
-        """The newest first."""
-        ...
-
-    async def revoke_permission(self, owner: str, id: str) -> bool:
-        """False: there is none."""
-        ...
 
     def figures(self) -> list[Figure]:
         """For the metrics, in addition to those of runs."""
@@ -146,3 +283,16 @@ async def delete_answer(service: RunService, run_id: str, owner: str, after: int
     else:
         await service.store.keep_request(run_id, owner, after, NOT_STORED)
     return True
+
+
+async def quote_answer(store: Store, request: RunRequest, run: RunHandle, answer: str, default_mode: Mode) -> None:
+    """The caller was sent a text that differs from the run's; its next request will quote it."""
+    if not request.has_full_history:
+        return
+    id = run.info.conversation_id or ""
+    with suppress(StoreUnavailable):  # it costs the agent's memory, not the answer
+        conversation = await store.conversation(id, request.owner)
+        if conversation is not None:
+            scope = scope_of(request, conversation.workspace, default_mode)
+            quoted = fingerprint(scope, [*request.messages, AssistantMessage(answer)])
+            await store.change_conversation(id, request.owner, fingerprint=quoted)

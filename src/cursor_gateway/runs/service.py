@@ -1,7 +1,7 @@
 """A request in; a run out: a new one, or the one that the same request started before. And runs, found again.
 
-`RequestResolver` finds out what a request means, `Service` decides whether and when its run may start, and `RunStarter`
-starts it.
+A request is identified (`identify`), admitted (`admission`, and the locks here), composed and begun (`starter`), and
+then runs (`run`).
 
 A conversation has one run at a time. Within this process a lock per conversation ensures that, from the last look at
 the conversation until the new run is registered; between processes, the store does, where only one of them can begin.
@@ -10,10 +10,9 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Collection, Set
 from contextlib import suppress
 from functools import partial
-from typing import Literal, TypeAlias
 
 from msgspec.structs import replace
 
@@ -21,124 +20,106 @@ from cursor_gateway.errors import (
     CallerGone,
     ConversationBusy,
     GatewayError,
+    InvalidRequest,
     KeyQuotaExhausted,
-    NotFound,
     RunCancelled,
     RunnerLost,
     StoreUnavailable,
     TooManyRuns,
     error_of,
 )
+from cursor_gateway.fair_threads import FairThreads
+from cursor_gateway.model.answers import (
+    RunAnswer,
+)
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.account_errors import AccountErrors, Asked
-from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.failed_questions import FailedQuestions, Question
-from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
-from cursor_gateway.runs.keyed_locks import KeyedLocks
-from cursor_gateway.runs.machine import WaitLimits
+from cursor_gateway.runs.admission import KeyedLocks, Place, find_run
+from cursor_gateway.runs.answers import Answers
+from cursor_gateway.runs.conversations import Removals, unwritable
+from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
+from cursor_gateway.runs.host import LocalHost
+from cursor_gateway.runs.identify import Identify
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.recovery import end_interrupted_run
-from cursor_gateway.runs.registry import Place, Runs
-from cursor_gateway.runs.removal import Removals
-from cursor_gateway.runs.repeats import Deliveries, Repeats
-from cursor_gateway.runs.request_resolver import RequestResolver
+from cursor_gateway.runs.prompts import Conversation
+from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, check_body
-from cursor_gateway.runs.starter import RunStarter, unwritable
-from cursor_gateway.runs.turn_builder import Conversation
-from cursor_gateway.sources.ledger import LostAgents
-from cursor_gateway.sources.router import SourceOrRouter, routed
-from cursor_gateway.sources.tool_endpoint import ToolEndpoint
-from cursor_gateway.store.base import Busy, IdempotentRun, KeyLimit, KeyTaken, Refused, RunRecord, Store, Superseded
-from cursor_gateway.workspace.roots import Workspaces
-from cursor_gateway.workspace.snapshots import Snapshots
+from cursor_gateway.runs.run_service import Asker, Continued, Host, Removed, RunRequest, ServiceState, quote_answer
+from cursor_gateway.runs.starter import RunParts, RunStarter
+from cursor_gateway.store.base import (
+    Busy,
+    IdempotentRun,
+    KeyLimit,
+    KeyTaken,
+    Refused,
+    RunRecord,
+    Superseded,
+)
+from cursor_gateway.store.health import Figure
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
+_THREADS = 4
+_LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
-Removed: TypeAlias = Literal["removed", "pending", "unknown"]  # pending: agents still keep some of it, for now
 
+class LocalRunService:
+    """The `RunService` of a process that runs its agents itself."""
 
-class Service:
-    def __init__(
-        self,
-        source: SourceOrRouter,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        workspaces: Workspaces,
-        defaults: Defaults,
-        instance: str,
-        now_ms: Callable[[], int],
-        endpoint: ToolEndpoint | None = None,
-        caller_limits: WaitLimits | None = None,
-        account_errors: AccountErrors | None = None,
-        secret: bytes | None = None,
-        permissions: Permissions | None = None,
-        is_alive: Callable[[str], bool] = lambda instance: True,
-        must_store_seconds: float | None = None,
-        lost_agents: LostAgents | None = None,
-        snapshots: Snapshots | None = None,
-    ) -> None:
-        """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
-        a cluster, a run is nowhere but in the store; see `LiveLog`."""
-        self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
-        self.workspaces, self.conversations = workspaces, conversations
-        self.repeats = Repeats(store, remembers=must_store_seconds is None)
-        self.deliveries = Deliveries(defaults.reconnect_seconds)
-        self._questions = FailedQuestions(defaults.reconnect_seconds, time.monotonic)
-        self.decisions = permissions or Permissions(conversations.data, now_ms)
-        self._resolver = RequestResolver(self.source, store, conversations, workspaces, defaults)
-        self.removals = Removals(self.source, conversations, self.decisions, snapshots)
-        self.starter = RunStarter(
-            self.source,
-            runs,
-            store,
-            conversations,
-            self.decisions,
-            defaults,
-            instance,
-            now_ms,
-            endpoint or ToolEndpoint(),
-            caller_limits or WaitLimits(),
-            secret,
-            must_store_seconds,
-            workspaces.volume_of,
-            lost_agents,
-            snapshots,
-        )
-        self.snapshots = snapshots
-        self._now_ms, self._account_errors = now_ms, account_errors
-        self._instance, self._is_alive = instance, is_alive
+    def __init__(self, parts: RunParts) -> None:
+        self.source, self.runs, self.store, self.defaults = parts.source, parts.runs, parts.store, parts.defaults
+        self.workspaces, self.conversations = parts.workspaces, parts.conversations
+        self.decisions = parts.permissions or Permissions(parts.conversations.data, parts.now_ms)
+        self._parts, self._now_ms = parts, parts.now_ms
+        self._repeats = Repeats(self.store, remembers=parts.must_store_seconds is None)
+        self._questions = FailedQuestions(self.defaults.reconnect_seconds, time.monotonic)
         self._locks = KeyedLocks()
+        self._threads = FairThreads("workspace", _THREADS)
+        self.host: Host = LocalHost(parts, self.decisions, self._locks, self._threads)
+        self.starter = RunStarter(parts, self.decisions)
+        self.removals = Removals(self.source, self.conversations, self.decisions, parts.snapshots)
+        self._identify = Identify(parts, self._repeats, self._questions)
+        self._answers = Answers(parts, self.decisions, self.start)
         self._resuming: set[str] = set()  # runs of this process that are not driven yet
+        self._is_retired = False
 
-    # --- starting -----------------------------------------------------------------------------------
+    # --- a request: identify, admit, compose, begin, run ----------------------------------------------
+
+    async def take(self, request: RunRequest) -> Continued:
+        _check_needs(request)
+        found = await self._identify.reply(request)
+        continued = found.reply or Continued(await self.start(found.request), 0)
+        run, kept = continued.run, request.kept
+        is_kept = not continued.after and run.begun is not None and run.begun.request == kept  # with the run
+        if 0 < len(kept) <= _LARGEST_KEPT and not is_kept:
+            with suppress(StoreUnavailable):  # costs the lookup, not the answer
+                await self.store.keep_request(run.id, request.owner, continued.after, kept)
+        return replace(continued, key=found.key or "")
 
     async def start(self, request: RunRequest) -> RunHandle:
         """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model."""
-        request = await self._resolver.with_model(await self._resolver.with_source(request))
+        _check_needs(request)
+        request = await self._identify.with_model(await self._identify.with_source(request))
         if (key := request.idempotency_key or request.repeat_key) == "":
             return await self._start(request)
         async with self._locks.holding((request.owner, key)):
             return await self._start(request)
 
     async def _start(self, request: RunRequest) -> RunHandle:
-        has_tools, request = request.offer is not None, self._resolver.with_tools(request)
-        if (joined := await self._find_earlier(request)) is not None:
+        has_tools, request = request.offer is not None, self._identify.with_tools(request)
+        if (joined := await self._identify.earlier(request)) is not None:
             return joined
         if not has_tools:
-            request = await self._resolver.as_side_request(request)
+            request = await self._identify.as_side_request(request)
         asked = self._asked(request)
         self.runs.check_free(request.owner)
-        conversation = await self._resolver.conversation(request)
+        conversation = await self._identify.conversation(request)
         images: list[tuple[Image, str]] | None = None
         place: Place | None = None
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
                 if await self._has_waited(conversation.id, request):  # messages that arrived meanwhile count
-                    conversation, images = await self._resolver.conversation(request), None
+                    conversation, images = await self._identify.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
                 elif place is None:
@@ -159,7 +140,7 @@ class Service:
                             is_stuck = not await self._release(run_id, request)
                         case None:
                             pass
-                    conversation, images = await self._resolver.conversation(request), None
+                    conversation, images = await self._identify.conversation(request), None
         finally:
             if place is not None:
                 place.give_back()
@@ -173,7 +154,7 @@ class Service:
             self._resuming.discard(stored.id)
 
     async def _resume(self, request: RunRequest, stored: RunRecord) -> Run:
-        request = replace(await self._resolver.with_source(request), mode=stored.mode)
+        request = replace(await self._identify.with_source(request), mode=stored.mode)
         place = await self.runs.reserve(request.owner)
         try:
             conversation = await self.conversations.interrupted(stored, request.messages)
@@ -220,13 +201,14 @@ class Service:
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            when_done = partial(self._note_end, asked)
-            return await self.starter.start(request, conversation, images, needs_lease=needs_lease, when_done=when_done)
+            composed = await self.starter.compose(request, conversation, images)
+            refused = await self.starter.begin(composed, needs_lease=needs_lease)
+            return refused if refused is not None else self.starter.run(composed, partial(self._note_end, asked))
         except OSError as error:
             raise unwritable(error) from error
 
     async def _join(self, request: RunRequest) -> RunHandle:
-        joined = await self._find_earlier(request)
+        joined = await self._identify.earlier(request)
         if joined is None:
             raise StoreUnavailable("The history is inconsistent for this run; try again.")
         return joined
@@ -238,8 +220,8 @@ class Service:
             await ended.gone()
             return await ended.log.try_again()
         while (stored := await self.store.run(run_id, request.owner)) is not None and stored.state == "running":
-            is_own = stored.instance == self._instance and run_id not in self._resuming
-            if is_own or not self._is_alive(stored.instance):
+            is_own = stored.instance == self._parts.instance and run_id not in self._resuming
+            if is_own or not self._parts.is_alive(stored.instance):
                 await end_interrupted_run(self.store, stored, self._now_ms())
             else:
                 self._check_may_wait(request)
@@ -250,43 +232,19 @@ class Service:
         if request.question_key:
             self._questions.begin(run.id, Question(asked, request.question_key))
         if request.repeat_key:
-            await self.note_reply(request.owner, request.repeat_key, IdempotentRun(run.id, ""))
+            await self._repeats.note(request.owner, request.repeat_key, IdempotentRun(run.id, ""), self._now_ms())
         return run
 
     def _note_end(self, asked: Asked | None, run: Run) -> None:
         failure = run.done.failure if run.done is not None else None
-        if self._account_errors is not None and asked is not None:
-            self._account_errors.record(asked, failure)
+        if self._parts.account_errors is not None and asked is not None:
+            self._parts.account_errors.record(asked, failure)
         has_waited = run.machine.asks_others and run.log.state.paused_at > 0
         self._questions.end(run.id, failure, is_unread=has_waited and run.log.readers == 0)
 
-    async def still_asked(self, request: RunRequest) -> RunHandle | None:
-        """The run that answers the same question, if it has waited for somebody to allow a command: its client may have
-        given up meanwhile, and ask again."""
-        if not request.question_key or not asks_others(request, self.defaults):
-            return None
-        for run_id in self._questions.runs_of(request.question_key):
-            run = self.runs.find(run_id, request.owner)
-            if run is None:
-                with suppress(NotFound, StoreUnavailable):
-                    return await self.find(run_id, request.owner)
-            elif run.log.state.paused_at and not (run.is_ending and run.done is None):
-                return run
-        return None
-
-    def ask_next(self, run: Run, request: RunRequest) -> None:
-        """The request continues the run, which answers it from now on."""
-        before = self._questions.asked_by(run.id)
-        if before is not None:
-            self._questions.begin(run.id, replace(before, key=request.question_key))
-
-    async def note_reply(self, owner: str, key: str, reply: IdempotentRun) -> None:
-        """If a request with this key is repeated, it gets this reply."""
-        await self.repeats.note(owner, key, reply, self._now_ms())
-
     def _asked(self, request: RunRequest) -> Asked | None:
         """Raises the remembered error if a client repeats its request, or an agent would only report it again."""
-        errors = self._account_errors
+        errors = self._parts.account_errors
         asked = errors.asked(request.owner, request.source, request.model or "") if errors is not None else None
         if not request.clients_retry:
             return asked
@@ -298,26 +256,6 @@ class Service:
             self.runs.notify_repeated(error.failure(), request.owner, request.request_id)
             raise error
         return asked
-
-    async def _find_earlier(self, request: RunRequest) -> RunHandle | None:
-        """The run that the same request started before."""
-        reply = None if request.attempt == "first" else self.repeats.recent(request.owner, request.repeat_key)
-        if reply is not None:
-            return await self.find(reply.run_id, request.owner)
-        if request.idempotency_key is None:
-            return None
-        running = self.runs.find_by_idempotency(request.owner, request.idempotency_key)
-        if running is not None and (named := running.begun.idempotency) is not None:
-            check_body(named.body_hash, request)
-            return running
-        try:
-            found = await self.store.find_run_by_idempotency(request.owner, request.idempotency_key)
-        except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
-            return None
-        if found is None:
-            return None
-        check_body(found.body_hash, request)
-        return await self.find(found.run_id, request.owner)
 
     async def _has_waited(self, id: str, request: RunRequest) -> bool:
         """Waits for its turn if the conversation has an active run. False: it may start.
@@ -341,16 +279,22 @@ class Service:
         if (request.when_busy or self.defaults.when_busy) == "refuse":
             raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
 
+    async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
+        continued = await self._answers.take(id, asker, given)
+        return replace(continued, is_repeat=continued.run.done is not None)  # a run that has just begun is not over
+
+    def delivered(self, owner: str, key: str) -> None:
+        self._identify.deliveries.note(owner, key)
+
+    async def answered(self, request: RunRequest, run: RunHandle, answer: str) -> None:
+        if run.begun is not None:
+            await quote_answer(self.store, request, run, answer, self.defaults.mode)
+
     # --- looking ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
         """A run that is driven here, or a stored one. Raises `NotFound`."""
-        if (running := self.runs.find(id, owner)) is not None:
-            return running
-        stored = await self.store.run(id, owner)
-        if stored is None:
-            raise no_run(id)
-        return await StoredRun.open(self.store, stored)
+        return await find_run(self.runs, self.store, id, owner)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
@@ -367,13 +311,46 @@ class Service:
             return "unknown"
         return "removed" if await self.removals.remove(conversation_id) else "pending"
 
+    async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
+        latest = {id: self.conversations.latest(id) for id in conversation_ids}
+        return {id for id, run in latest.items() if run is not None and run.is_waiting and run.caller is None}
+
+    def runner_of(self, run: RunRecord) -> str:
+        return ""
+
+    def state(self) -> ServiceState:
+        return ServiceState(
+            source=self.source.state(),
+            sources=self.source.names,
+            running=self.runs.running,
+            limit=self.runs.limit,
+            workspace=str(self.workspaces.default),
+            problem=self.store.health.problem,
+        )
+
+    def figures(self) -> list[Figure]:
+        return self.store.health.figures()
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    def not_ready(self) -> str:
+        return "The gateway is shutting down." if self._is_retired else ""
+
+    async def retire(self) -> None:
+        self._is_retired = True
+
+    async def drain(self, seconds: float) -> None:
+        await self.source.end_spares()
+        await self.runs.close(seconds)
+
     async def close(self, drain_seconds: float = 0) -> None:
+        self._threads.close()
         await self.runs.close(drain_seconds)
         await self.starter.close()
         await self.source.close()
         await self.removals.close()
-        if self.snapshots is not None:
-            await self.snapshots.close()
+        if self._parts.snapshots is not None:
+            await self._parts.snapshots.close()
 
 
 def cancelled() -> RunCancelled:
@@ -390,3 +367,11 @@ def _limited(reached: KeyLimit) -> GatewayError:
             return KeyQuotaExhausted(f"This API key may start {reached.limit:,} runs a day; try again tomorrow (UTC).")
         case "tokens_per_day":
             return KeyQuotaExhausted(f"This API key may use {reached.limit:,} tokens a day; try again tomorrow (UTC).")
+
+
+def _check_needs(request: RunRequest) -> None:
+    """A runner that claimed the request already has the labels."""
+    if request.needs and request.claim is None:
+        raise InvalidRequest(
+            "`needs` chooses a runner of a cluster, and this gateway is not part of one; omit it.", param="needs"
+        )

@@ -1,4 +1,5 @@
-"""A request and its conversation in; a run, started in the conversation's folder, out."""
+"""A request and its conversation in; a run out: composed, begun in the store, and started in its conversation's
+folder."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,27 +10,26 @@ from os.path import basename
 from secrets import token_bytes
 
 import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import GatewayError, GatewayFault, StoreUnavailable, host_exhausted
+from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.prompting.prompt import debug_preamble
+from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.continuation import continuation_of
-from cursor_gateway.runs.conversations import Conversations, new_conversation_id
-from cursor_gateway.runs.handle import run_info
-from cursor_gateway.runs.image_files import write_images
-from cursor_gateway.runs.log import LiveLog, Quoted
+from cursor_gateway.runs.calls import OpenCalls
+from cursor_gateway.runs.conversations import TOOLS, Conversations, new_conversation_id, unwritable, write_images
+from cursor_gateway.runs.handle import run_info, stored_state
+from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
-from cursor_gateway.runs.open_calls import OpenCalls
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.recovery import stored_state
-from cursor_gateway.runs.registry import Runs
+from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
+from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Run, TurnWatch
-from cursor_gateway.runs.run_request import Defaults, RunRequest, asks_others, body_hash, scope_of
-from cursor_gateway.runs.turn_builder import Conversation, Prompts, TurnBuilder
+from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
@@ -47,9 +47,9 @@ from cursor_gateway.store.base import (
     RunRecord,
     Store,
 )
+from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
-TOOLS = "tools.json"  # in a conversation's folder: those that were offered last
 _RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
 _GO_ON = (
     "You were interrupted: the machine that you worked on was lost. What you had said until then is above. Some of the "
@@ -60,34 +60,43 @@ _SHORT_REQUEST = 64 * 1024  # bytes: a longer one is stored by a thread, after t
 _LARGE_REQUEST = 256 * 1024  # bytes of its body
 
 
+class ComposedRun(Struct, frozen=True):
+    """A run that can begin."""
+
+    run: Run
+    request: RunRequest
+    turns: TurnBuilder
+    offered: OfferedTools | None = None  # the caller's tools, at an endpoint
+    continuation: bytes = b""  # that is too long to be stored with the run's beginning
+
+
+class RunParts(Struct, frozen=True):
+    """What runs are made of, and where: the parts of one gateway that start them."""
+
+    source: SourceRouter
+    runs: Runs
+    store: Store
+    conversations: Conversations
+    workspaces: Workspaces
+    defaults: Defaults
+    instance: str  # the name of this gateway
+    now_ms: Callable[[], int]
+    endpoint: ToolEndpoint = msgspec.field(default_factory=ToolEndpoint)
+    waits: WaitLimits = WaitLimits()
+    account_errors: AccountErrors | None = None
+    secret: bytes | None = None  # keys the markers of prompts; without one, they change with each gateway
+    permissions: Permissions | None = None
+    is_alive: Callable[[str], bool] = lambda instance: True  # whether another gateway still drives its runs
+    must_store_seconds: float | None = None  # in a cluster, a run is nowhere but in the store; see `LiveLog`
+    lost_agents: LostAgents | None = None
+    snapshots: Snapshots | None = None
+
+
 class RunStarter:
-    def __init__(
-        self,
-        source: SourceRouter,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        permissions: Permissions,
-        defaults: Defaults,
-        instance: str,
-        now_ms: Callable[[], int],
-        endpoint: ToolEndpoint,
-        wait_limits: WaitLimits,
-        secret: bytes | None,
-        must_store_seconds: float | None = None,
-        volume_of: Callable[[str], str] = lambda workspace: "",
-        lost_agents: LostAgents | None = None,
-        snapshots: Snapshots | None = None,
-    ) -> None:
-        """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
-        where it is, in a cluster; see `LiveLog` for `must_store_seconds`."""
-        self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
-        self._permissions = permissions
-        self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
-        self._endpoint, self._wait_limits = endpoint, wait_limits
-        self._secret = token_bytes() if secret is None else secret
-        self._must_store_seconds, self._volume_of, self._lost_agents = must_store_seconds, volume_of, lost_agents
-        self._snapshots = snapshots
+    def __init__(self, parts: RunParts, permissions: Permissions) -> None:
+        self._source, self._runs, self._store = parts.source, parts.runs, parts.store
+        self._conversations, self._defaults, self._permissions = parts.conversations, parts.defaults, permissions
+        self._parts, self._secret = parts, parts.secret or token_bytes()
 
     async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """Everything that takes time: the request's images, written to files of the conversation.
@@ -95,7 +104,7 @@ class RunStarter:
         An agent with the caller's tools may open no files: it has the tools' endpoint, and a tool that shows images.
         """
         if request.offer is not None:
-            await self._endpoint.open()
+            await self._parts.endpoint.open()
             return []
         if not request.images:
             return []
@@ -106,19 +115,12 @@ class RunStarter:
             raise unwritable(error) from error
 
     async def close(self) -> None:
-        await self._endpoint.close()
+        await self._parts.endpoint.close()
 
-    async def start(
-        self,
-        request: RunRequest,
-        conversation: Conversation,
-        images: Sequence[tuple[Image, str]],
-        *,
-        needs_lease: bool,
-        when_done: Callable[[Run], None],
-    ) -> Run | Refused:
-        """`needs_lease`: it must not start while the store has another run in the conversation. Raises `OSError`."""
-        needs_lease = needs_lease or self._must_store_seconds is not None
+    async def compose(
+        self, request: RunRequest, conversation: Conversation, images: Sequence[tuple[Image, str]]
+    ) -> "ComposedRun":
+        """The run with its prompts, and nothing of it has begun. Raises `OSError`."""
         continuation = await _continuation(request)
         source = self._source.named(request.source)
         if source.has_spares and not conversation.version and not images and request.offer is None:
@@ -135,7 +137,7 @@ class RunStarter:
         )
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
-        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
+        log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         watch = self._watch(request, info, conversation)
         run = self._run(request, info, log, scratch=f"{folder}/scratch", watch=watch)
         offered = None
@@ -143,26 +145,34 @@ class RunStarter:
             offered = self._offered(request, request.offer, run, folder)
             images = list(zip(request.images, run.caller.show(request.images), strict=True))
         turns = self._turns(request, run, conversation, images, folder, offered)
-        is_kept_later = len(request.kept) > len(new.request) or len(continuation) > len(new.continuation)
+        return ComposedRun(run, request, turns, offered, continuation if len(continuation) > _SHORT_REQUEST else b"")
+
+    async def begin(self, composed: "ComposedRun", *, needs_lease: bool) -> Refused | None:
+        """None: the run may start. `needs_lease`: not while the store has another run in the conversation."""
+        run, request, continuation = composed.run, composed.request, composed.continuation
+        needs_lease = needs_lease or self._parts.must_store_seconds is not None
+        is_kept_later = len(request.kept) > len(run.begun.request) or continuation
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
-            refused = await log.begin() if must_begin else None
+            refused = await run.log.begin() if must_begin else None
             if refused is None:
                 await self._end_lost_agents()
-                if len(continuation) > len(new.continuation):
+                if continuation:
                     with suppress(StoreUnavailable):  # without it, only a late result finds no agent
-                        await self._store.keep_request(info.id, request.owner, CONTINUATION, continuation)
+                        await self._store.keep_request(run.id, request.owner, CONTINUATION, continuation)
+            elif needs_lease or isinstance(refused, KeyTaken):
+                self._withdraw(composed.offered)
+                return refused
         except BaseException:
-            if offered is not None:
-                self._endpoint.withdraw(offered.url)
+            self._withdraw(composed.offered)
             raise
-        if isinstance(refused, KeyTaken) or (refused is not None and needs_lease):
-            if offered is not None:
-                self._endpoint.withdraw(offered.url)
-            return refused
-        self._start(run, request, turns.initial(), turns, offered, when_done)
-        log.begin_soon()
-        return run
+        return None
+
+    def run(self, composed: "ComposedRun", when_done: Callable[[Run], None]) -> Run:
+        """Starts it; it has begun, or will soon."""
+        self._start(composed, composed.turns.initial(), when_done)
+        composed.run.log.begin_soon()
+        return composed.run
 
     async def resume(
         self, request: RunRequest, stored: RunRecord, conversation: Conversation, images: Sequence[tuple[Image, str]]
@@ -175,12 +185,12 @@ class RunStarter:
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
         assembler, closing = state.interrupt(info, prompt, _RESUMED)
         new = self._new_run(request, info, conversation)
-        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
+        log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         log.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
         run = self._run(request, info, log, assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         log.add(closing)
-        self._start(run, request, turns.fresh(), turns, None)
+        self._start(ComposedRun(run, request, turns), turns.fresh())
         run.flush_soon()
         return run
 
@@ -190,8 +200,8 @@ class RunStarter:
 
     async def _end_lost_agents(self) -> None:
         """After the run has begun: what has lost the conversation has lost it by now."""
-        if self._lost_agents is not None:
-            await self._lost_agents.end()
+        if self._parts.lost_agents is not None:
+            await self._parts.lost_agents.end()
 
     def _run(
         self,
@@ -203,7 +213,7 @@ class RunStarter:
         assembler: Assembler | None = None,
         watch: TurnWatch | None = None,
     ) -> Run:
-        waits, is_others = self._wait_limits, asks_others(request, self._defaults)
+        waits, is_others = self._parts.waits, asks_others(request, self._defaults)
         if is_others:
             waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
         calls, caller = OpenCalls(), None
@@ -223,34 +233,30 @@ class RunStarter:
             watch=watch,
         )
 
-    def _start(
-        self,
-        run: Run,
-        request: RunRequest,
-        turn: Turn,
-        turns: TurnBuilder,
-        offered: OfferedTools | None,
-        when_done: Callable[[Run], None] | None = None,
-    ) -> None:
+    def _start(self, composed: "ComposedRun", turn: Turn, when_done: Callable[[Run], None] | None = None) -> None:
+        run, request, turns = composed.run, composed.request, composed.turns
         conversation_id = turns.conversation.id
-        self.quote(run, request, turn.workspace)
+        quote(run.log, request, turn.workspace, self._defaults.mode)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
             self._conversations.end(conversation_id, run)
-            if offered is not None:
-                self._endpoint.withdraw(offered.url)
+            self._withdraw(composed.offered)
 
         after = self._conversations.latest(conversation_id)
         self._runs.start(run, turn, turns, after=after, ended=ended, when_done=when_done)
         self._conversations.begin(conversation_id, run)
 
+    def _withdraw(self, offered: OfferedTools | None) -> None:
+        if offered is not None:
+            self._parts.endpoint.withdraw(offered.url)
+
     def _watch(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> TurnWatch | None:
         """Where the agent may change files: not with the caller's tools, which replace its own."""
-        if self._snapshots is None or request.offer is not None or info.mode not in ("agent", "debug"):
+        if self._parts.snapshots is None or request.offer is not None or info.mode not in ("agent", "debug"):
             return None
-        return self._snapshots.turn(conversation.id, info.id, conversation.workspace)
+        return self._parts.snapshots.turn(conversation.id, info.id, conversation.workspace)
 
     def can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""
@@ -322,13 +328,8 @@ class RunStarter:
     def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> OfferedTools:
         with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
-        url = self._endpoint.offer(run) if usable(offer) or request.images else ""
+        url = self._parts.endpoint.offer(run) if usable(offer) or request.images else ""
         return OfferedTools(server=TOOLS_SERVER, url=url, runner=run)
-
-    def quote(self, run: Run, request: RunRequest, workspace: str) -> None:
-        """The caller's next request will quote the conversation with this run's answer."""
-        if request.has_full_history:
-            run.log.quoted = Quoted(scope_of(request, workspace, self._defaults.mode), request.messages)
 
     def _new_run(
         self, request: RunRequest, info: RunInfo, conversation: Conversation, continuation: bytes = b""
@@ -342,7 +343,7 @@ class RunStarter:
             id=info.id,
             conversation_id=conversation.id,
             owner=request.owner,
-            instance=self._instance,
+            instance=self._parts.instance,
             workspace=conversation.workspace,
             model=info.model or "",
             mode=info.mode,
@@ -352,9 +353,9 @@ class RunStarter:
             messages=(
                 _kept(request.messages, images) if is_new else _kept(conversation.new, images, conversation.given_known)
             ),
-            started_ms=self._now_ms(),
+            started_ms=self._parts.now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
-            volume=self._volume_of(conversation.workspace),
+            volume=self._parts.workspaces.volume_of(conversation.workspace),
             client=request.client,
             claim=claim,
             request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",
@@ -390,12 +391,6 @@ def _preamble(request: RunRequest, info: RunInfo, server: str) -> list[str]:
     lines = [debug_preamble()] if info.mode == "debug" else []
     lines += [preamble(request.offer, server)] if request.offer is not None else []
     return [*lines, request.instructions] if request.instructions else lines
-
-
-def unwritable(error: OSError) -> GatewayError:
-    return host_exhausted(error) or GatewayFault(
-        f"The gateway cannot write its files: {error.strerror}; run `cursor-gateway doctor`."
-    )
 
 
 def _kept(messages: Sequence[Message], images: Sequence[Image], first: int = 0) -> list[NewMessage]:

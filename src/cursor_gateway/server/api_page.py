@@ -239,8 +239,10 @@ def _errors(operation: Json) -> str:
     responses = {status: reply for status, reply in operation["responses"].items() if not status.startswith("2")}
     rows = []
     for status, reply in responses.items():
-        for code, example in reply["content"]["application/json"]["examples"].items():
-            rows.append((_code(status), _code(code), _inline(example["summary"])))
+        examples = reply["content"].get("application/json", {}).get("examples", {})
+        rows += [(_code(status), _code(code), _inline(example["summary"])) for code, example in examples.items()]
+        if not examples:  # a page for people
+            rows.append((_code(status), "", _inline(reply["description"])))
     return f"<h4>Errors</h4>{_details(', '.join(responses), _table(('Status', 'Code', 'Meaning'), rows))}"
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.errors import InvalidRequest, RequestTooLarge, RequestTooSlow, TooManyRequests
-from cursor_gateway.runs.keyed_locks import KeyedLocks
+from cursor_gateway.runs.admission import KeyedLocks
 from cursor_gateway.settings import Settings
 
 T = TypeVar("T")

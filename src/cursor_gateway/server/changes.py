@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -21,19 +21,27 @@ from cursor_gateway.model.changes import (
     RevertRequest,
     ReviewRequest,
 )
-from cursor_gateway.model.documents import Document, FileEditDocument
+from cursor_gateway.model.documents import CodeBlockDocument, CodeBlockMetadata, Document, FileEditDocument
+from cursor_gateway.runs.handle import response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import response_of
 from cursor_gateway.server.bodies import json_response, read_body, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
 from cursor_gateway.stages.changes import EditedFile, edited_files
+from cursor_gateway.stages.tool_documents import language_of
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.wire.json_body import read_json
 
-_FORMS = ("json", "patch")
+_FORMS = ("json", "patch", "colours")
 _NOT_RECORDED = "The gateway has not read this file; these are the edits that the agent reported."
+
+
+class ColouredLines(Struct, frozen=True):
+    """The lines of a file's patch as HTML, with colours; empty if there are none."""
+
+    old: Annotated[list[str], Meta(description="Removed and unchanged lines.")]
+    new: Annotated[list[str], Meta(description="Added and unchanged lines.")]
 
 
 class ChangeEndpoints:
@@ -45,11 +53,17 @@ class ChangeEndpoints:
         query = request.query_params
         form = query.get("dialect") or "json"
         if form not in _FORMS:
-            raise InvalidRequest("`dialect` must be json or patch.", param="dialect")
+            raise InvalidRequest("`dialect` must be json, patch or colours.", param="dialect")
         conversation, chat_id = await find_conversation(self._service, request), query.get("chatId") or None
-        if form == "patch":
-            return await self._patch(request, conversation, chat_id)
-        listed = await while_connected(request, self._service.review(conversation, ListRequest(chat_id)))
+        if form != "json":
+            patch = await self._patch(request, conversation, chat_id)
+            if form == "patch":
+                return Response(patch, media_type="text/x-diff", headers={"X-Content-Type-Options": "nosniff"})
+            renderings, language = self._renderings, language_of(query.get("path") or "")
+            return await renderings.run_for(
+                request, lambda: json_response(_coloured(patch.decode("utf-8", "replace"), language, renderings))
+            )
+        listed = await while_connected(request, self._service.host.review(conversation, ListRequest(chat_id)))
         assert isinstance(listed, ListedChanges)
         edited = await self._edited(conversation, request.state.owner, chat_id, listed)
         if not edited:
@@ -59,15 +73,15 @@ class ChangeEndpoints:
             request, lambda: _reply(listed, [renderings.combine(file) for file in edited], conversation.workspace)
         )
 
-    async def _patch(self, request: Request, conversation: ConversationRecord, chat_id: str | None) -> Response:
+    async def _patch(self, request: Request, conversation: ConversationRecord, chat_id: str | None) -> bytes:
         query = request.query_params
         context = query.get("context") or "3"
         if not context.isdecimal() or len(context) > 8:
             raise InvalidRequest("`context` must be a number of lines.", param="context")
         wanted = PatchRequest(chat_id, query.get("path") or None, int(context), query.get("open") == "true")
-        patch = await while_connected(request, self._service.review(conversation, wanted))
+        patch = await while_connected(request, self._service.host.review(conversation, wanted))
         assert isinstance(patch, Patch)
-        return Response(patch.data, media_type="text/x-diff", headers={"X-Content-Type-Options": "nosniff"})
+        return patch.data
 
     async def revert(self, request: Request) -> Response:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)
@@ -88,7 +102,7 @@ class ChangeEndpoints:
         runs = await self._service.store.runs_of(conversation.id, conversation.owner)
         if any(run.state == "running" for run in runs):
             raise ConversationBusy("The agent is still working in this conversation; try again when it is done.")
-        return json_response(await self._service.review(conversation, wanted))
+        return json_response(await self._service.host.review(conversation, wanted))
 
     async def _edited(
         self, conversation: ConversationRecord, owner: str, chat_id: str | None, listed: ListedChanges
@@ -124,13 +138,13 @@ _MOST = 20
 class WorkspaceFiles(Struct, frozen=True):
     """Files of a workspace."""
 
-    files: Annotated[list[str], Meta(description="Paths below the workspace, best match first.")]
+    files: Annotated[list[str], "Paths below the workspace, best match first."]
 
 
 class WorkspaceFolders(Struct, frozen=True):
     """Folders that a conversation may use."""
 
-    folders: Annotated[list[str], Meta(description="Their paths.")]
+    folders: Annotated[list[str], "Their paths."]
 
 
 class WorkspaceEndpoints:
@@ -141,11 +155,30 @@ class WorkspaceEndpoints:
         """`q` is part of a path; `workspace` is the folder, by default the gateway's."""
         workspace, query = request.query_params.get("workspace") or None, request.query_params.get("q", "")
         owner = request.state.owner
-        found = await while_connected(request, self._service.files(owner, workspace, query, _MOST))
+        found = await while_connected(request, self._service.host.files(owner, workspace, query, _MOST))
         return json_response(WorkspaceFiles(found))
 
     async def folders(self, request: Request) -> Response:
         """`q` is the beginning of a path."""
         query = request.query_params.get("q", "")
-        found = await while_connected(request, self._service.folders(request.state.owner, query, _MOST))
+        found = await while_connected(request, self._service.host.folders(request.state.owner, query, _MOST))
         return json_response(WorkspaceFolders(found))
+
+
+def _coloured(patch: str, language: str, renderings: Renderings) -> ColouredLines:
+    rows = patch.split("\n")
+    first = next((place for place, row in enumerate(rows) if row.startswith("@@")), len(rows))
+    sides = ([row[1:] for row in rows[first:] if row.startswith((sign, " "))] for sign in "-+")
+    return ColouredLines(*(_highlighted(lines, language, renderings) for lines in sides))
+
+
+def _highlighted(lines: list[str], language: str, renderings: Renderings) -> list[str]:
+    from cursor_gateway.render.html.work import CodePart  # a Markdown parser, so only when needed
+
+    metadata = CodeBlockMetadata(language=language, purpose="example")
+    code = CodeBlockDocument(id="", sequence=1, content="\n".join(lines), metadata=metadata)
+    done = renderings.do(CodePart(code))
+    if done is None:
+        return []
+    html = done.html[0].partition(">")[2].removesuffix("</code>").split("\n")
+    return html if len(html) == len(lines) else []  # some characters that end a line are shown in other ways

@@ -29,8 +29,7 @@ from cursor_gateway.errors import (
     TooManyRequests,
     host_exhausted,
 )
-from cursor_gateway.keys import LOCAL_OWNER, KeyRing
-from cursor_gateway.runs.shares import Rate
+from cursor_gateway.keys import LOCAL_OWNER, KeyRing, Rate
 from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings, is_loopback

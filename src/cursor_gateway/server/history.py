@@ -18,9 +18,9 @@ from cursor_gateway.model.history import (
     RunList,
 )
 from cursor_gateway.model.messages import media_type_of
-from cursor_gateway.runs.image_files import AttachedImage, ImagePlace, WorkspaceImage
+from cursor_gateway.runs.conversations import AttachedImage, ImagePlace, WorkspaceImage
+from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import answered_response_of
 from cursor_gateway.server.bodies import OF_PEOPLE, json_response, read_body, while_connected
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.settings import Settings
@@ -93,7 +93,7 @@ class HistoryEndpoints:
 
     async def _image(self, request: Request, place: ImagePlace) -> Response:
         conversation = await find_conversation(self._service, request)
-        data = await while_connected(request, self._service.image(conversation, place))
+        data = await while_connected(request, self._service.host.image(conversation, place))
         headers = {"content-security-policy": "default-src 'none'; sandbox", "cache-control": "private, no-cache"}
         return Response(data, media_type=media_type_of(data), headers=headers)
 
@@ -181,7 +181,7 @@ class PermissionEndpoints:
         self._service, self._settings = service, settings
 
     async def every(self, request: Request) -> Response:
-        found = await self._service.permissions(request.state.owner)
+        found = await self._service.host.permissions(request.state.owner)
         listed = PermissionList(
             permissions=found,
             settings=self._settings.allow,
@@ -192,6 +192,6 @@ class PermissionEndpoints:
 
     async def revoke(self, request: Request) -> Response:
         id = request.path_params["id"]
-        if not await self._service.revoke_permission(request.state.owner, id):
+        if not await self._service.host.revoke_permission(request.state.owner, id):
             raise NotFound(f"Unknown permission {id[:100]!r}; see GET /v1/permissions.", param="id")
         return Response(status_code=204)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects.base import SSE
 from cursor_gateway.model.document_events import (
@@ -15,7 +15,9 @@ from cursor_gateway.model.document_events import (
     Paused,
     TerminalOutput,
 )
+from cursor_gateway.model.documents import Envelope
 from cursor_gateway.render.html import Added, Appended, Do, Fragment, LiveRenderer, Replaced, perform
+from cursor_gateway.stages.context_size import ContextUse, context_use
 from cursor_gateway.wire.sse import frame
 
 
@@ -55,7 +57,7 @@ class HtmlEncoder:
             if fragments:
                 frames.append(_frame("fragments", list(_condensed(fragments)), number + end))
             if end < len(rest) and isinstance(last := rest[end], Paused | Done):
-                frames.append(_frame("done", last.envelope, number + end + 1))
+                frames.append(_frame("done", _end(last), number + end + 1))
             number, rest = number + end + 1, rest[end + 1 :]
         return b"".join(frames)
 
@@ -93,6 +95,17 @@ class _Open(Struct):
     shown: list[Fragment] = []
     text: list[str] = []
     output: list[str] = []
+
+
+class _End(Envelope, frozen=True, kw_only=True):
+    """An envelope, with what only the page shows."""
+
+    context: ContextUse | UnsetType = UNSET
+
+
+def _end(last: Paused | Done) -> Envelope:
+    context = context_use(last) if isinstance(last, Done) else None
+    return last.envelope if context is None else _End(**msgspec.structs.asdict(last.envelope), context=context)
 
 
 def _frame(name: str, value: object, number: int) -> bytes:

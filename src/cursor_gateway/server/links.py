@@ -6,17 +6,17 @@ without scripts, and nothing else: no files of the workspace, no images, no ids,
 
 import secrets
 import time
+from html import escape
 from math import ceil
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound, RequestForbidden, TooManyRequests
-from cursor_gateway.keys import KeyRing, hash_key
+from cursor_gateway.keys import KeyRing, Rate, hash_key
 from cursor_gateway.model.history import ConversationDetail, ConversationLink, LinkList
+from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.shares import Rate
-from cursor_gateway.runs.whole_answers import answered_response_of
 from cursor_gateway.server.bodies import json_response, while_connected
 from cursor_gateway.server.history import find_conversation
 from cursor_gateway.server.runs import HTML_HEADERS
@@ -91,7 +91,7 @@ class LinkEndpoints:
             from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
 
             turns = [RenderedTurn(_prompt(detail, one.id), one) for one in responses]
-            return render_conversation(detail.title, turns, do=renderings.do)
+            return _without_place(render_conversation(detail.title, turns, do=renderings.do), conversation.workspace)
 
         return Response(await renderings.run(_READERS, rendered), media_type="text/html", headers=_HEADERS)
 
@@ -101,6 +101,12 @@ class LinkEndpoints:
             error = TooManyRequests("Too many requests for this link; wait a moment, then reload the page.")
             error.retry_after = ceil(seconds)
             raise error
+
+
+def _without_place(html: str, workspace: str) -> str:
+    """Some agents name files by their whole paths; where the workspace is does not concern readers."""
+    place = escape(workspace.rstrip("/"))
+    return html.replace(f"{place}/", "").replace(place, "the folder") if place else html
 
 
 def _prompt(detail: ConversationDetail, run_id: str) -> str:

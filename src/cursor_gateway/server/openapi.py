@@ -303,7 +303,11 @@ _HISTORY = [
         reply=ConversationChanges,
         form={"text/x-diff": _TEXT},
         parameters=[
-            api.query("dialect", "`patch` for a patch that `git apply` accepts.", {"enum": ["json", "patch"]}),
+            api.query(
+                "dialect",
+                "`patch` for a patch that `git apply` accepts, `colours` for a file's lines as coloured HTML.",
+                {"enum": ["json", "patch", "colours"]},
+            ),
             api.query("chatId", "Only the changes of this run."),
             api.query("path", "Only the patch of this file."),
             api.query("context", "Unchanged lines around each change in a patch. Default: 3.", {"type": "integer"}),
@@ -618,7 +622,7 @@ _FIELDS: list[tuple[Any, str]] = [
     (["cli"], "sources"),
     ("0.2.0", "Health.version"),
     ("ok", "Health.status"),
-    ("https://gateway.example/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
+    ("http://127.0.0.1:8787/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
     ("cg-…", "LoginKey.key"),
     ("http://127.0.0.1:8788/#/login/9f2c41", "LoginLink.url"),
     (1771843200, "expires_at"),

@@ -29,12 +29,9 @@ from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.document_events import DocumentEvent, says_something
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest
-from cursor_gateway.runs.answering import Asker
-from cursor_gateway.runs.continuing import Continued, usage_at
-from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService, delete_answer
-from cursor_gateway.runs.whole_answers import response_of
+from cursor_gateway.runs.handle import RunHandle, response_of
+from cursor_gateway.runs.identify import usage_at
+from cursor_gateway.runs.run_service import Asker, Continued, RunRequest, RunService, delete_answer
 from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.runs import Dialects, run_response

@@ -14,12 +14,12 @@ from cursor_gateway.dialects.base import SSE, Dialect, Encoder, StreamForm
 from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.handle import RunHandle, answered_response_of, prompt_of
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.runs.whole_answers import answered_response_of, prompt_of
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.rendering import Renderings
 from cursor_gateway.server.streaming import EventStream, Reading, run_headers, view_of
+from cursor_gateway.stages.context_size import context_use
 
 _RESEND_SECONDS = 10.0  # for the process that drives a run to send again what the store has forgotten
 _HTML = "html"  # the page's own stream, which is rendered here
@@ -68,7 +68,10 @@ class RunEndpoints:
                     response = await answered_response_of(self._service.store, run)
                 prompt = await prompt_of(self._service.store, run) if form == "page" else ""
                 renderings = self._reading.renderings
-                return await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
+                rendered = await renderings.run_for(request, lambda: _rendered(response, form, prompt, renderings))
+                if run.done is not None and (context := context_use(run.done)) is not None:
+                    rendered.headers["x-context"] = msgspec.json.encode(context).decode()
+                return rendered
             case _:
                 raise InvalidRequest("`dialect` must be documents, html, page, markdown or text.", param="dialect")
 

@@ -31,8 +31,7 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.runs.handle import Reader, RunHandle
 from cursor_gateway.runs.repeats import repair_key
-from cursor_gateway.runs.run_request import RunRequest
-from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.runs.run_service import RunRequest, RunService
 from cursor_gateway.server.bodies import SMALL, UnreadReplies
 from cursor_gateway.server.guard import error_response
 from cursor_gateway.server.metrics import Metrics

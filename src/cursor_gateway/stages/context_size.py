@@ -16,13 +16,18 @@ than on average. The result stays within [S_N, T]: the last call read what was a
 together. With one call nothing was added, and the result is exactly T.
 """
 
+import re
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Plan, Question, TodoUpdate
+from cursor_gateway.model.document_events import Done, reply_usage
 from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 
+_WINDOW = re.compile(r"(?:\bcontext=|(?<![\w.-]))(\d{1,4})([km])\b", re.IGNORECASE)
+_THOUSANDS = {"k": 1_000, "m": 1_000_000}
 _LONGEST_OUTPUT = 40_000  # characters of a command's output: the agent writes longer output to a file
 
 
@@ -68,6 +73,28 @@ class ContextSize:
     def _note(self, calls: int) -> None:
         began = calls - self._earlier - len(self._sizes)
         self._sizes += [self._size] * began
+
+
+class ContextUse(Struct, frozen=True, rename="camel"):
+    """How much of the model's context a conversation takes after a run."""
+
+    tokens: int
+    window: int | UnsetType = UNSET  # of the model, if its name says so
+    is_estimate: bool | UnsetType = UNSET  # derived from the sum of several calls
+
+
+def context_use(done: Done) -> ContextUse | None:
+    """None: the agent has reported no tokens."""
+    used = reply_usage(done)
+    if done.envelope.usage.estimated is True or not used.total_tokens:
+        return None
+    return ContextUse(used.total_tokens, window_of(done.envelope.model) or UNSET, used.estimated)
+
+
+def window_of(model: str) -> int | None:
+    """The size of a model's context, which Cursor tells only in some names: `Sonnet 5 1M`, `opus-4-8[context=200k]`."""
+    found = _WINDOW.search(model)
+    return int(found[1]) * _THOUSANDS[found[2].lower()] if found else None
 
 
 def tool_tokens(action: Action) -> tuple[int, int]:

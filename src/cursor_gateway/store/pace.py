@@ -18,17 +18,14 @@ class Pace:
     async def turn(self, hurry: asyncio.Event | None = None) -> None:
         """Waits until the next turn, or until somebody is in a hurry. For one caller at a time."""
         loop = asyncio.get_running_loop()
-        left = self._next - loop.time()
-        if left > 0 and hurry is None:
-            await asyncio.sleep(left)
-        elif left > 0 and hurry is not None:
-            timer = loop.call_later(left, hurry.set)
+        due = hurry if hurry is not None else asyncio.Event()
+        if self._next > loop.time():
+            timer = loop.call_at(self._next, due.set)
             try:
-                await hurry.wait()
+                await due.wait()
             finally:
                 timer.cancel()
-        if hurry is not None:
-            hurry.clear()
+        due.clear()
         self._next = loop.time() + _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS

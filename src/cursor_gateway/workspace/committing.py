@@ -35,6 +35,8 @@ _CONFIGURATION = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 class _Head(Struct, frozen=True):
     top: str  # the repository's folder
+    git: str  # with its index and HEAD: `.git`, or a worktree's folder in that of the repository it belongs to
+    common: str  # with its objects and branches
     ref: str  # of its branch
     commit: str  # empty: there is none yet
 
@@ -88,24 +90,39 @@ def _head(workspace: str) -> _Head:
     if found is None:
         raise PathRefused("the folder is not in a git repository")
     top = os.fsdecode(found)
-    if not os.path.isdir(f"{top}/.git") or os.path.islink(f"{top}/.git"):
-        raise PathRefused("its .git is not a folder (a worktree or a submodule)")
-    if any(os.path.lexists(f"{top}/.git/{name}") for name in _UNFINISHED):
+    git, common = _folders(top)
+    if any(os.path.lexists(f"{git}/{name}") for name in _UNFINISHED):
         raise PathRefused("a merge or rebase is not finished")
-    attributes = [read_below(top, name, _MOST_BYTES) for name in (".gitattributes", ".git/info/attributes")]
+    attributes = [read_below(top, ".gitattributes", _MOST_BYTES), read_below(common, "info/attributes", _MOST_BYTES)]
     if any(changes_content(file.data or b"") for file in attributes if file is not None):
         raise PathRefused("the repository uses filters, which only git itself may run")
-    named = _BRANCH.fullmatch(_text(top, "HEAD"))
+    named = _BRANCH.fullmatch(_text(git, "HEAD"))
     if named is None or ".." in named[1]:
         raise PathRefused("no branch is checked out")
-    hash = _text(top, named[1]).strip() or _packed(_text(top, "packed-refs"), named[1])
+    hash = _text(common, named[1]).strip() or _packed(_text(common, "packed-refs"), named[1])
     if hash and not _HASH.fullmatch(hash):
         raise PathRefused("its branch cannot be read")
-    return _Head(top, named[1], hash)
+    return _Head(top, git, common, named[1], hash)
 
 
-def _text(top: str, name: str) -> str:
-    file = read_below(top, f".git/{name}", _MOST_BYTES)
+def _folders(top: str) -> tuple[str, str]:
+    """Where the index is, and where the objects are. A file `.git` can name any folder, and anybody may have written
+    it: so the repository that it names must have a worktree here. Raises `PathRefused`."""
+    own = f"{top}/.git"
+    if os.path.islink(own):
+        raise PathRefused("its .git is a link")
+    if os.path.isdir(own):
+        return own, own
+    git = os.path.realpath(os.path.join(top, _text(top, ".git").removeprefix("gitdir: ").strip()))
+    common = os.path.dirname(os.path.dirname(git))
+    is_worktree = os.path.basename(os.path.dirname(git)) == "worktrees" and _text(git, "commondir").strip() == "../.."
+    if not is_worktree or os.path.realpath(_text(git, "gitdir").strip()) != os.path.realpath(own):
+        raise PathRefused("its .git is not a folder, and it is no worktree (perhaps a submodule)")
+    return git, common
+
+
+def _text(folder: str, name: str) -> str:
+    file = read_below(folder, name, _MOST_BYTES)
     return (file.data or b"").decode("utf-8", "replace") if file is not None else ""
 
 
@@ -145,7 +162,7 @@ def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
             (folder / part).mkdir()
         (folder / "HEAD").write_text("ref: refs/heads/none\n")
         (folder / "config").write_bytes(_CONFIGURATION)
-        run = _Git(git, folder, f"{head.top}/.git/objects", person)
+        run = _Git(git, folder, f"{head.common}/objects", person)
         if head.commit:
             run("read-tree", head.commit)
         changed = b"".join(_index_line(run, file) for file in files)
@@ -155,7 +172,7 @@ def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
             raise PathRefused("the files are the same as in the last commit")
         parents = ["-p", head.commit] if head.commit else []
         made = run("commit-tree", tree, *parents, given=message.encode("utf-8", "replace"))
-        index = read_below(head.top, ".git/index", _MOST_BYTES)
+        index = read_below(head.git, "index", _MOST_BYTES)
         if index is not None and index.data is not None:  # with what else is staged in it
             (folder / "index").write_bytes(index.data)
             run("update-index", "-z", "--index-info", given=changed)
@@ -237,16 +254,16 @@ def _person(git: str) -> dict[str, str]:
 @contextmanager
 def _lock(head: _Head) -> Iterator[None]:
     """No other git writes to the index or the branch meanwhile. Raises `PathRefused`."""
-    locks: list[str] = []
+    locks: list[tuple[str, str]] = []
     try:
-        for name in (".git/index.lock", f".git/{head.ref}.lock"):
-            make_below(head.top, name)
-            locks.append(name)
+        for folder, name in ((head.git, "index.lock"), (head.common, f"{head.ref}.lock")):
+            make_below(folder, name)
+            locks.append((folder, name))
         yield
     finally:
-        for name in locks:
+        for folder, name in locks:
             with suppress(PathRefused):
-                remove_below(head.top, name)
+                remove_below(folder, name)
 
 
 def _publish(head: _Head, folder: Path, commit: str) -> None:
@@ -254,15 +271,15 @@ def _publish(head: _Head, folder: Path, commit: str) -> None:
     if _head_of(head) != head.commit:
         raise PathRefused("the branch has changed")
     for file in sorted((folder / "objects").glob("??/*")):
-        path = f".git/objects/{file.parent.name}/{file.name}"
-        if read_below(head.top, path, _MOST_BYTES) is None:
-            write_below(head.top, path, file.read_bytes(), 0o444)
-    write_below(head.top, f".git/{head.ref}", f"{commit}\n".encode(), 0o644)
-    write_below(head.top, ".git/index", (folder / "index").read_bytes(), 0o644)
+        path = f"objects/{file.parent.name}/{file.name}"
+        if read_below(head.common, path, _MOST_BYTES) is None:
+            write_below(head.common, path, file.read_bytes(), 0o444)
+    write_below(head.common, head.ref, f"{commit}\n".encode(), 0o644)
+    write_below(head.git, "index", (folder / "index").read_bytes(), 0o644)
 
 
 def _head_of(head: _Head) -> str:
-    return _text(head.top, head.ref).strip() or _packed(_text(head.top, "packed-refs"), head.ref)
+    return _text(head.common, head.ref).strip() or _packed(_text(head.common, "packed-refs"), head.ref)
 
 
 def _last_line(stderr: bytes) -> str:

@@ -10,8 +10,8 @@ from cursor_gateway.cluster.front import FrontLimits
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.cluster.node import Node, NodeOptions
 from cursor_gateway.errors import SettingsError
-from cursor_gateway.runs.local_run_service import LocalRunService
-from cursor_gateway.runs.run_request import Defaults
+from cursor_gateway.runs.run_service import Defaults
+from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.store.base import Store

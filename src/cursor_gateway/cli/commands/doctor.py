@@ -61,7 +61,7 @@ _MODELS_SECONDS = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON object.")
 def doctor(config: str | None, as_json: bool) -> int:
     """Check the agent, the settings and this machine, and suggest fixes."""
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     console = terminal()
     is_live = console.is_terminal and not as_json
@@ -385,7 +385,7 @@ def _configuration(settings: Settings, environ: Mapping[str, str]) -> list[Findi
 
 def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     """The user may have just fixed the account, so a running gateway must not answer from its cache."""
-    from cursor_gateway.runs.account_errors import forget_account_errors
+    from cursor_gateway.runs.repeats import forget_account_errors
 
     with suppress(OSError):  # a folder that cannot be written to has a finding of its own
         forget_account_errors(data_dir(settings, environ))

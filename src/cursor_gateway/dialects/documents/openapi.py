@@ -155,8 +155,7 @@ def _streams(sample: Sample) -> Json:
             api.stream_example(sample, DocumentsReply(SSE)),
         ),
         "application/x-ndjson": api.stream(
-            "Each line is a `StreamEvent` with its number. Lines are never empty: white space before the next line "
-            "keeps a silent stream open.",
+            "Each line is a `StreamEvent` with its number. While the agent is silent, spaces keep the connection open.",
             api.ref("StreamEvent"),
             api.stream_example(sample, DocumentsReply(NDJSON)),
         ),

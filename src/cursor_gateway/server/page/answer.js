@@ -5,7 +5,7 @@ import { Documents } from "./fragments.js";
 import { answerPath } from "./router.js";
 import { imageOf } from "./sent.js";
 import { follow } from "./sse.js";
-import { duration, number, stateName, stateOf, tokens, when } from "./words.js";
+import { contextSize, duration, number, stateName, stateOf, tokens, when } from "./words.js";
 
 export class Answer {
 	element = cloned("answer-template");
@@ -50,18 +50,19 @@ export class Answer {
 		if (this.run.state !== "running") this.#update({ state: "running" });
 	};
 
-	#pauseOrEnd({ status, model, mode, usage, metadata }) {
+	#pauseOrEnd({ status, model, mode, usage, metadata, context }) {
 		this.#documents.finish();
 		this.waitingFor = metadata.waitingFor ?? [];
 		const state = status === "streaming" ? "waiting" : status;
 		if (this.element.querySelector("article.stopped")) this.run.errorCode = "cancelled"; // perhaps in another window
-		this.#update({ state, model, mode, usage, durationMs: metadata.duration_ms || null });
+		this.#update({ state, model, mode, usage, context, durationMs: metadata.duration_ms || null });
 	}
 
 	/** The finished answer, at once. */
 	async load() {
 		for (const article of [...(await this.#whole()).children]) this.#documents.append(article);
 		this.#documents.finish();
+		this.#showFacts();
 	}
 
 	/** One of its documents, as it is now. */
@@ -72,6 +73,7 @@ export class Answer {
 
 	async #whole() {
 		const response = await request(chatPath(this.id, "?dialect=html"), { signal: this.#leaving.signal });
+		this.run.context = JSON.parse(response.headers.get("x-context"));
 		return parsed((await response.text()) || "<p>The answer is empty.</p>");
 	}
 
@@ -103,7 +105,7 @@ export class Answer {
 	}
 
 	#showFacts() {
-		const { model, mode, created, usage, durationMs } = this.run;
+		const { model, mode, created, usage, context, durationMs } = this.run;
 		const hasEnded = !this.isRunning;
 		this.element.querySelector("footer > .row").hidden = !hasEnded;
 		const ended = stateOf(this.run);
@@ -113,7 +115,7 @@ export class Answer {
 		const notRun = refused ? `${refused} not run` : "";
 		const facts = [hasEnded && notRun, model !== "unknown" && model, mode, created && when(created), duration(durationMs), spent];
 		const line = this.element.querySelector(".facts");
-		line.title = tokens(usage);
+		line.title = [tokens(usage), contextSize(context)].filter(Boolean).join("; ");
 		line.replaceChildren(make("span", { class: "run-state", "data-run": state }, stateName(state)));
 		line.append(...facts.filter(Boolean).map((fact) => make("span", {}, fact)));
 	}

@@ -163,6 +163,7 @@ async function openFile(details, file, isWorking, scrollTop = 0) {
 	details.replaceChildren(details.querySelector("summary"), row, ...about, ...changed, ...(lines.length ? [view.element] : nothing));
 	details.open = true;
 	view.element.scrollTop = scrollTop;
+	if (version && lines.length) json(changesUrl({ dialect: "colours", path, context: WHOLE, open: "true" })).then((sides) => view.colour(sides), () => {}); // it can be read without them
 }
 
 function act(text, key, label, does) {
@@ -171,9 +172,9 @@ function act(text, key, label, does) {
 	return made;
 }
 
+const changesUrl = (query) => `${conversationUrl(id)}/changes?${new URLSearchParams(query)}`;
 const patch = async (path, context = WHOLE) => {
-	const query = new URLSearchParams({ dialect: "patch", ...(path && { path, context, open: "true" }) });
-	return (await request(`${conversationUrl(id)}/changes?${query}`)).text();
+	return (await request(changesUrl({ dialect: "patch", ...(path && { path, context, open: "true" }) }))).text();
 };
 const bytes = async (url) => (await request(url)).blob();
 

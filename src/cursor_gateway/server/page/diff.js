@@ -1,6 +1,6 @@
 // The changed lines of a file, side by side or one above the other. Only the rows that can be seen are elements, so a
 // diff of any length opens at once.
-import { make } from "./dom.js";
+import { make, parsed } from "./dom.js";
 
 const ROW = 22; // pixels, as in changes.css
 const CONTEXT = 3; // unchanged lines around a change
@@ -74,6 +74,17 @@ export class DiffView {
 		this.isSplit = isSplit;
 		this.element.classList.toggle("split", isSplit);
 		this.#lay();
+	}
+
+	/** @param sides `old` and `new`: HTML of the lines of each, which the gateway has rendered; empty: no colours */
+	colour({ old, new: now }) {
+		let [at, place] = [0, 0];
+		for (const line of this.#lines) {
+			if (line.sign !== "+") line.html = old[at++];
+			if (line.sign !== "−") line.html = now[place++];
+		}
+		this.#shown = "";
+		this.#draw();
 	}
 
 	/** Scrolls to a change, by its number. */
@@ -157,7 +168,7 @@ export class DiffView {
 		const code = (one) => {
 			const tag = { "+": "ins", "−": "del" }[one?.sign] ?? "span";
 			const end = one?.hasNoEnd ? [make("span", { class: "note" }, " no line feed at the end")] : [];
-			return make(tag, { class: one ? "code" : "code empty" }, one ? one.text || " " : " ", ...end);
+			return make(tag, { class: one ? "code" : "code empty" }, one?.html ? parsed(one.html) : one?.text || " ", ...end);
 		};
 		const at = (value) => make("span", { class: "number", "aria-hidden": "true" }, value ? String(value) : "");
 		const sign = (one) => make("span", { class: "sign", "aria-hidden": "true" }, one?.sign ?? "");

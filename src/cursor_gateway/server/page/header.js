@@ -5,7 +5,7 @@ import { forget } from "./drafts.js";
 import { shareLink } from "./links.js";
 import { hideConversation, refresh, setWindowTitle, unhideConversation } from "./sidebar.js";
 import { offerUndo, showProblem } from "./status.js";
-import { duration, number, tokens } from "./words.js";
+import { contextSize, duration, number, tokens } from "./words.js";
 
 let shown = null; // {id, title, pinned}
 
@@ -28,8 +28,20 @@ export function setTotal(runs) {
 	const ms = runs.reduce((sum, { durationMs }) => sum + (durationMs ?? 0), 0);
 	const total = [usage.totalTokens && `${number(usage.totalTokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ");
 	byId("total").textContent = runs.length > 1 ? total : "";
+	showContext(runs.at(-1)?.context);
 	byId("total").title = `In the whole conversation: ${tokens(usage) || "tokens unknown"}`;
 	byId("menu-total").textContent = total && `In all: ${total}`; // where the bar has no room for it
+}
+
+/** Where both its size and the model's window are known. */
+function showContext(context) {
+	const meter = byId("context");
+	meter.hidden = !context?.window;
+	if (meter.hidden) return;
+	meter.max = context.window;
+	meter.high = 0.8 * context.window;
+	meter.value = context.tokens;
+	meter.ariaLabel = meter.title = `${contextSize(context)} (${Math.round((100 * context.tokens) / context.window)} %)`;
 }
 
 function showRename(isOn) {

@@ -18,6 +18,13 @@ export function tokens(usage) {
 	return `${number(usage.promptTokens)} in${cached}, ${number(usage.completionTokens)} out${usage.estimated ? ", estimated" : ""}`;
 }
 
+/** What the last call of the model read and wrote. */
+export function contextSize(context) {
+	if (!context) return "";
+	const { tokens, window, isEstimate } = context;
+	return `Context: ${isEstimate ? "about " : ""}${number(tokens)}${window ? ` of ${number(window)}` : ""} tokens`;
+}
+
 /** The time of today, the day of what is older. */
 export function when(created) {
 	const date = new Date(created);

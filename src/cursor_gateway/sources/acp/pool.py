@@ -5,7 +5,7 @@ answering, and after a number of turns. A dead agent is removed at once, and the
 
 Each agent serves one model: the agent applies a choice of model to all its sessions, and remembers it. An agent all of
 whose turns wait for people, perhaps for a day, does not count as one of `max_processes`: else as many questions
-would lock out every other model. The number of runs that may wait is limited elsewhere (`runs/shares.py`).
+would lock out every other model. The number of runs that may wait is limited elsewhere (`runs/admission.py`).
 """
 
 import asyncio

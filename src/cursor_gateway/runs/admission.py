@@ -1,0 +1,433 @@
+"""Who may start a run, and when; and the runs that are driven here: counted, found while they run, ended at shutdown.
+
+The places are shared between the owners (API keys) that want any at the moment. Each owner's fair share is the number
+of places divided by the number of such owners, rounded up. When others were active recently, the last free places are
+kept for them: one for each of them that has less than its share, and at most a quarter of all. An owner that has less
+than its share itself may take these too. The very last one is only for an owner that has none, as long as there is
+another API key that has none: whose runs never end can have all places but one. When no place is left for an owner:
+
+- if it holds its share or more, it is refused at once, with `Retry-After`;
+- if it holds less, it waits, for a bounded time, for the next place that becomes free;
+- the next place goes to the waiting owner that holds the fewest, and among equals to the one that has waited longest.
+
+So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
+been away gets the last place, or waits for the next run to end: a greedy owner keeps what it has, but every place that
+it gives back goes to others until they have their shares. As long as the runs of all but one key end, no key starves.
+No active run is stopped for this.
+
+Runs that wait for their callers' tool results hold no place, but they hold memory and a process, so their number is
+limited as well. Over the limit, the owner with the most of them gives up the one that has waited longest.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
+from contextlib import asynccontextmanager
+from math import ceil
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.errors import CallerGone, Failure, GatewayError, ShuttingDown, TooManyRuns
+from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
+from cursor_gateway.runs.machine import Timeouts
+from cursor_gateway.runs.prompts import TurnBuilder
+from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.router import SourceOrRouter
+from cursor_gateway.store.base import Store
+
+Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken", "kept for others"]
+
+RECENT_SECONDS = 60.0  # places are kept for owners that were active so long ago
+
+
+class Shares(Struct, frozen=True, kw_only=True):
+    """The operator's limits; 0 for one key means no limit of its own."""
+
+    max_runs: int
+    max_runs_per_key: int = 0
+    max_waiting_per_key: int = 0
+    queue_seconds: float = 30.0
+    api_keys: Collection[str] = ()  # the owners that may come at any time
+
+
+def fair_share(places: int, owners: Collection[str]) -> int:
+    return ceil(places / max(1, len(set(owners))))
+
+
+def has_place(owner: str, held: Mapping[str, int], recent: Set[str], shares: Shares) -> bool:
+    """Whether there is a free place that is not kept for other owners. `recent` are those that were active recently."""
+    own, free = held.get(owner, 0), shares.max_runs - sum(held.values())
+    active = {name for name, count in held.items() if count} | recent | {owner}
+    share = shares.max_runs // len(active)  # rounded down: all of them can have it at the same time
+    if own < share:
+        return free > (own > 0 and _others_have_none(owner, held, shares))
+    wanting = sum(held.get(other, 0) < share for other in active - {owner})
+    kept = min(wanting, max(1, shares.max_runs // 4))
+    return free > max(kept, own > 0 and _others_have_none(owner, held, shares))
+
+
+def _others_have_none(owner: str, held: Mapping[str, int], shares: Shares) -> bool:
+    return any(not held.get(key) for key in shares.api_keys if key != owner)
+
+
+def has_plenty(busy: int, shares: Shares) -> bool:
+    """Whether any owner gets a place at once, no matter who holds the `busy` ones: more are free than are reserved."""
+    return not shares.max_runs_per_key and shares.max_runs - busy > max(1, shares.max_runs // 4)
+
+
+def decide(
+    owner: str, held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
+) -> Verdict:
+    """For one more run. `held` is how many places each owner has, `queued` who waits, in the order of arrival."""
+    own = held.get(owner, 0)
+    if shares.max_runs_per_key and own >= shares.max_runs_per_key:
+        return "own limit"
+    if not queued and has_place(owner, held, recent, shares):
+        return "start"
+    owners = {name for name, count in held.items() if count} | {*queued, owner}
+    places = shares.max_runs - _others_have_none(owner, held, shares)
+    if own + queued.count(owner) >= max(1, min(places, fair_share(shares.max_runs, owners))):
+        return "all taken" if sum(held.values()) >= shares.max_runs else "kept for others"
+    return "wait"
+
+
+def next_in_queue(
+    held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
+) -> int | None:
+    """Whose turn it is, as a place in the queue; None while there is no place for anybody in it."""
+    limit = shares.max_runs_per_key or shares.max_runs
+    free = [
+        place
+        for place, owner in enumerate(queued)
+        if held.get(owner, 0) < limit and has_place(owner, held, recent, shares)
+    ]
+    return min(free, key=lambda place: (held.get(queued[place], 0), place), default=None)
+
+
+def gives_way(owner: str, waiting: Sequence[str], shares: Shares) -> int | None:
+    """Which of the waiting runs, given by their owners and the longest waiting first, must make room for one more of
+    this owner's; None if there is room."""
+    own_limit = shares.max_waiting_per_key or shares.max_runs
+    counts = Counter(waiting)
+    if counts[owner] >= own_limit:
+        return waiting.index(owner)
+    if len(waiting) < shares.max_runs:
+        return None
+    counts[owner] += 1
+    most = max(counts.values())
+    if counts[owner] == most and owner in waiting:
+        return waiting.index(owner)
+    return next(place for place, name in enumerate(waiting) if counts[name] == most)
+
+
+class Recent:
+    """The owners that were active within the last `RECENT_SECONDS`."""
+
+    def __init__(self) -> None:
+        self._latest: dict[str, float] = {}
+
+    def note(self, owner: str, now: float) -> None:
+        self._latest[owner] = now
+
+    def owners(self, now: float) -> Set[str]:
+        self._latest = {owner: when for owner, when in self._latest.items() if now - when <= RECENT_SECONDS}
+        return self._latest.keys()
+
+
+class KeyedLocks:
+    def __init__(self) -> None:
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}  # and how many want it
+
+    @asynccontextmanager
+    async def holding(self, key: Hashable) -> AsyncIterator[None]:
+        lock, wanted = self._locks.get(key, (asyncio.Lock(), 0))
+        self._locks[key] = lock, wanted + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            _, wanted = self._locks[key]
+            if wanted == 1:
+                del self._locks[key]
+            else:
+                self._locks[key] = lock, wanted - 1
+
+
+_LAST_SECONDS = 15.0  # at shutdown; more than any agent is given to end by itself
+_LOOK_SECONDS = 0.1  # at shutdown: for runs that have come to wait for their callers
+_QUEUE_LOOK_SECONDS = 0.05  # for places that have become free
+_STORE_SECONDS = 2.0  # between two attempts to store what the store did not accept
+_MOST_UNSTORED = 100  # runs that have ended; the oldest are dropped, and their answers are marked as not stored
+
+
+class Place:
+    """A place that is reserved before its run exists, until it is released: to the run, or to others."""
+
+    def __init__(self, runs: "Runs", owner: str) -> None:
+        self._runs, self._owner = runs, owner
+
+    def give_back(self) -> None:
+        self._runs._give_back(self._owner)
+
+
+class _Ticket(Struct, frozen=True, eq=False):
+    owner: str
+    granted: "asyncio.Future[None]"
+
+
+class Runs:
+    def __init__(
+        self, source: SourceOrRouter, limits: Timeouts, shares: Shares, observers: Sequence[Observer] = ()
+    ) -> None:
+        self._source, self._limits, self._shares = source, limits, shares
+        self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
+        self._recent = Recent()
+        self._queue: list[_Ticket] = []  # in the order of arrival
+        self._looking: asyncio.TimerHandle | None = None
+        self._observers = tuple(observers)
+        self._running: dict[str, Run] = {}
+        self._unstored: dict[str, Run] = {}  # ended, and still only here
+        self._retry: asyncio.Task[None] | None = None
+        self._is_closing = False
+
+    @property
+    def running(self) -> int:
+        """Without those that are complete but whose agent is still exiting, and those that wait for their callers."""
+        return sum(run.done is None and not run.is_waiting for run in self._running.values())
+
+    @property
+    def limit(self) -> int:
+        return self._shares.max_runs
+
+    # --- places -------------------------------------------------------------------------------------
+
+    def check_free(self, owner: str) -> None:
+        """Raises what `reserve` would raise at once."""
+        if self._is_closing:
+            raise ShuttingDown("The gateway is shutting down; try again later.")
+        match self._verdict(owner):
+            case "own limit":
+                raise TooManyRuns(
+                    f"This API key has {self._shares.max_runs_per_key} active runs, which is the limit; try again "
+                    "later, or raise `max_runs_per_key`."
+                )
+            case "all taken":
+                raise _all_taken(self._shares.max_runs)
+            case "kept for others":
+                raise TooManyRuns(
+                    f"The last of the {self._shares.max_runs} run slots are reserved for other API keys; try again "
+                    "when one of this key's runs has ended, or raise `max_runs`."
+                )
+            case "start" | "wait":
+                pass
+
+    async def reserve(self, owner: str) -> Place:
+        """A place for one run. Waits for one if others have more than their share; raises `TooManyRuns`."""
+        self.check_free(owner)
+        self._recent.note(owner, _now())
+        if self._verdict(owner) == "start":
+            self._reserved[owner] += 1
+        else:
+            await self._queued(owner)
+        return Place(self, owner)
+
+    def _verdict(self, owner: str) -> Verdict:
+        if not self._queue and has_plenty(len(self._running) + self._reserved.total(), self._shares):
+            return "start"
+        queued = [ticket.owner for ticket in self._queue]
+        return decide(owner, self._held(), queued, self._shares, self._recent.owners(_now()))
+
+    def _held(self) -> Counter[str]:
+        held = Counter(self._reserved)
+        for run in self._running.values():
+            if run.done is None and not run.is_waiting:
+                held[run.owner] += 1
+        return held
+
+    async def _queued(self, owner: str) -> None:
+        ticket = _Ticket(owner, asyncio.get_running_loop().create_future())
+        self._queue.append(ticket)
+        self._look()
+        try:
+            async with asyncio.timeout(self._shares.queue_seconds):
+                await ticket.granted
+        except BaseException as error:
+            if ticket in self._queue:
+                self._queue.remove(ticket)
+            elif not isinstance(error, ShuttingDown):  # it was granted in the same moment
+                self._give_back(owner)
+            if isinstance(error, TimeoutError):
+                raise _all_taken(self._shares.max_runs) from None
+            raise
+
+    def _give_back(self, owner: str) -> None:
+        self._reserved[owner] -= 1
+        if not self._reserved[owner]:
+            del self._reserved[owner]
+        self._look()
+
+    def _look(self) -> None:
+        """Gives free places to waiting requests, and polls while there are any: a run that is complete, or waits for
+        its caller, frees its place without a notification.
+        """
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+        while self._queue:
+            queued = [ticket.owner for ticket in self._queue]
+            place = next_in_queue(self._held(), queued, self._shares, self._recent.owners(_now()))
+            if place is None:
+                self._looking = asyncio.get_running_loop().call_later(_QUEUE_LOOK_SECONDS, self._look)
+                return
+            ticket = self._queue.pop(place)
+            if not ticket.granted.done():
+                self._reserved[ticket.owner] += 1
+                ticket.granted.set_result(None)
+
+    # --- runs ---------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        run: Run,
+        turn: Turn,
+        turns: TurnBuilder | None = None,
+        *,
+        after: Run | None = None,
+        ended: Callable[[], None] = lambda: None,
+        when_done: Callable[[Run], None] | None = None,
+    ) -> None:
+        self._running[run.id] = run
+
+        def forget() -> None:
+            del self._running[run.id]
+            self._recent.note(run.owner, _now())
+            self._look()
+            if not run.log.is_complete:
+                self._store_later(run)
+            ended()
+
+        run.start(
+            turn, self._source, self._limits, self._observers, forget, turns=turns, after=after, when_done=when_done
+        )
+
+    @property
+    def all(self) -> list[Run]:
+        """That are driven here."""
+        return list(self._running.values())
+
+    async def stop_all(self, why: GatewayError) -> None:
+        running = self.all
+        for run in running:
+            run.stop(why)
+        if running:
+            await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
+
+    def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
+        for observer in self._observers:
+            observer.repeated(failure, owner, request_id)
+
+    def find(self, id: str, owner: str) -> Run | None:
+        """One that still runs, or that the store does not have yet."""
+        run = self._running.get(id) or self._unstored.get(id)
+        return run if run is not None and run.owner == owner else None
+
+    def find_by_calls(self, call_ids: Iterable[str], owner: str) -> Run | None:
+        """The one that has asked its caller for one of these."""
+        for id in call_ids:
+            for run in self._running.values():
+                if run.owner == owner and run.caller is not None and run.caller.knows(id):
+                    return run
+        return None
+
+    def make_room(self, owner: str) -> None:
+        """Called before a run that may wait for its caller. Many callers never return."""
+        waiting = [run for run in self._running.values() if run.is_waiting]
+        waiting.sort(key=lambda run: run.machine.waiting_since or 0.0)
+        place = gives_way(owner, [run.owner for run in waiting], self._shares)
+        if place is not None:
+            waiting[place].stop(
+                CallerGone("Too many runs were waiting; to continue this one, send the whole conversation.")
+            )
+
+    def find_by_idempotency(self, owner: str, key: str) -> Run | None:
+        """The store may not know it yet."""
+        for run in (*self._running.values(), *self._unstored.values()):
+            named, failure = run.begun.idempotency, run.done.failure if run.done is not None else None
+            is_of_key = run.owner == owner and named is not None and named.key == key
+            if is_of_key and not (failure is not None and failure.is_transient):
+                return run
+        return None
+
+    # --- what the store did not take ----------------------------------------------------------------
+
+    def _store_later(self, run: Run) -> None:
+        self._unstored[run.id] = run
+        if len(self._unstored) > _MOST_UNSTORED:
+            del self._unstored[next(iter(self._unstored))]
+        if self._retry is None:
+            self._retry = asyncio.get_running_loop().create_task(self._keep_storing())
+
+    async def _keep_storing(self) -> None:
+        while self._unstored:
+            await asyncio.sleep(_STORE_SECONDS)
+            await self._store_again()
+        self._retry = None
+
+    async def _store_again(self) -> None:
+        for run in list(self._unstored.values()):
+            if not await run.log.try_again():
+                return
+            self._unstored.pop(run.id, None)
+
+    # --- the end ------------------------------------------------------------------------------------
+
+    async def close(self, drain_seconds: float) -> None:
+        """Starts no new runs. Active runs may finish within that time; then they are stopped."""
+        self._is_closing = True
+        for ticket in self._queue:
+            if not ticket.granted.done():  # its client disconnected at the same moment
+                ticket.granted.set_exception(ShuttingDown("The gateway is shutting down; try again later."))
+        self._queue.clear()
+        running = list(self._running.values())
+        if running:
+            await self._drain(running, asyncio.get_running_loop().time() + drain_seconds)
+            for run in running:
+                run.stop(ShuttingDown("The gateway was shut down during this run; send the request again."))
+            # An agent that is asked to end saves its session. If it does not end, its source kills it, or finally this
+            # code.
+            await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
+            await asyncio.gather(*(run.abandon() for run in running))
+        if self._retry is not None:
+            self._retry.cancel()
+            await self._store_again()
+
+    async def _drain(self, running: list[Run], until: float) -> None:
+        """Except those that wait: their callers may never return, and their results are accepted after a restart."""
+        clock = asyncio.get_running_loop().time
+        left = [asyncio.ensure_future(run.finished()) for run in running]
+        while left and (seconds := until - clock()) > 0:
+            for run in running:
+                if run.is_waiting:
+                    run.stop(ShuttingDown("The gateway was shut down during this run; send the results again."))
+            _, pending = await asyncio.wait(left, timeout=min(seconds, _LOOK_SECONDS))
+            left = list(pending)
+
+
+async def find_run(runs: Runs, store: Store, id: str, owner: str) -> RunHandle:
+    """One that is driven here, or a stored one. Raises `NotFound`."""
+    if (running := runs.find(id, owner)) is not None:
+        return running
+    stored = await store.run(id, owner)
+    if stored is None:
+        raise no_run(id)
+    return await StoredRun.open(store, stored)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _all_taken(places: int) -> TooManyRuns:
+    return TooManyRuns(f"{places} runs are active, which is the limit; try again later, or raise `max_runs`.")

@@ -1,0 +1,59 @@
+"""Turns: the first at once, the others in an interval, and no waiting for who is in a hurry."""
+
+import asyncio
+
+import pytest
+
+from cursor_gateway.store import pace
+from cursor_gateway.store.pace import Pace
+
+_SHORT, _LONG = 0.05, 1000.0
+
+
+def test_the_first_turn_is_at_once_and_the_others_take_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_SECONDS", _SHORT)
+
+    async def test() -> None:
+        loop, one = asyncio.get_running_loop(), Pace()
+        times = [loop.time()]
+        for _ in range(4):
+            await one.turn()
+            times.append(loop.time())
+        assert times[1] - times[0] < _SHORT
+        assert times[4] - times[1] >= 3 * _SHORT - 0.01  # clocks of event loops count milliseconds
+        await asyncio.sleep(2 * _SHORT)
+        quiet_until = loop.time()
+        await one.turn()
+        assert loop.time() - quiet_until < _SHORT
+
+    asyncio.run(test())
+
+
+def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_SECONDS", _LONG)
+
+    async def test() -> None:
+        one, hurry = Pace(), asyncio.Event()
+        await one.turn(hurry)
+        waiting = asyncio.create_task(one.turn(hurry))
+        await asyncio.sleep(0)
+        hurry.set()
+        await waiting
+        assert not hurry.is_set()  # the next one waits again
+        hurry.set()
+        await one.turn(hurry)
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_SECONDS", _LONG)
+
+    async def test() -> None:
+        one, other = Pace(is_common=True), Pace(is_common=True)
+        await one.turn()
+        await asyncio.sleep(0.002)
+        await other.turn()
+        assert one._next == other._next
+
+    asyncio.run(test())
