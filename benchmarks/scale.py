@@ -52,7 +52,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     readers: int
     runs: int = 4  # at once, of each runner
     batches: float = 8  # a second, of each run: reads of the agent's output
-    flushes: float = 20  # a second at most, of each runner
+    flushes: float = 25  # a second at most, of each runner: see `store/pace.py`
     events: float = 8  # a second that each reader is shown
 
 
