@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cursor_gateway.keys import KeyRing, hash_key, is_hash, is_name, new_key, owner_of
+from cursor_gateway.keys import KeyRing, Rate, hash_key, is_hash, is_name, new_key, owner_of
 
 
 def test_a_key_is_recognizable_and_never_the_same() -> None:
@@ -131,3 +131,15 @@ def test_who_has_no_key_any_more_owns_nothing() -> None:
     assert [ring.has_owner(name) for name in ("alice", "bob", "local")] == [True, True, False]
     ring.replace_stored({}, has_any=True)
     assert not ring.has_owner("bob")
+
+
+def test_a_rate() -> None:
+    rate = Rate(60)
+    assert [rate.take("me", 0) for _ in range(60)] == [None] * 60
+    assert rate.take("me", 0) == 1
+    assert rate.take("you", 0) is None
+    assert rate.take("me", 0.5) == pytest.approx(0.5)
+    assert rate.take("me", 1.1) is None
+    assert rate.take("me", 1.1) is not None
+    assert [rate.take("me", 1000) for _ in range(61)].count(None) == 60
+    assert Rate(0).take("me", 0) is None

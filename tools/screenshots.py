@@ -139,7 +139,7 @@ def _opened(context: BrowserContext, url: str) -> Page:
     """With all that it asks the gateway for at first."""
     page = context.new_page()
     page.goto(url)
-    expect(page.locator(".source")).not_to_be_empty()
+    expect(page.locator("#about")).not_to_be_empty()
     expect(page.locator("#about-model")).not_to_have_text("default")
     return page
 

@@ -18,7 +18,7 @@ _LIMITS = Path(__file__).with_suffix(".toml")
 
 # The objects of one run while it is driven.
 _LIVE_RUN = (
-    *("Run", "RunHandle", "RunMachine", "Log", "LiveLog", "OpenCalls"),
+    *("Run", "RunHandle", "RunMachine", "EventLog", "LiveLog", "OpenCalls"),
     *("CallerTools", "Questions", "UsageTotal", "RunState"),
 )
 
@@ -74,7 +74,7 @@ def measure(root: Path = _ROOT) -> dict[str, float]:
         "single_use_modules": _single_use(modules),
         "runs_lines": sum(module.lines for module in of_runs),
         "runs_files": len(of_runs),
-        "run_attributes": sum(len(_attributes(one)) for one in live),
+        "run_attributes": sum(len(_attributes(one) - _inherited(one, live)) for one in live),
         "run_callbacks": sum(len(_callbacks(one)) for one in live),
         "event_loops": sum(_reads_events(node) for module in modules for node in ast.walk(module.tree)),
         "names_twice": sum(count > 1 for count in names.values()),
@@ -146,6 +146,11 @@ def _attributes(one: ast.ClassDef) -> set[str]:
         node.target.id for node in one.body if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     }
     return assigned | fields
+
+
+def _inherited(one: ast.ClassDef, others: list[ast.ClassDef]) -> set[str]:
+    bases = {ast.unparse(base) for base in one.bases}
+    return {name for other in others if other.name in bases for name in _attributes(other)}
 
 
 def _callbacks(one: ast.ClassDef) -> set[str]:

@@ -66,7 +66,7 @@ class AcpEmitter(Emitter):
 
     def begin(self, cwd: str, key_source: str, model: str, prompt: str) -> None:
         self.has_begun = True
-        title = " ".join(prompt.split()[:3]).title() or "Okay"
+        title = " ".join(prompt.strip().partition("\n")[0].split()[:5]).title() or "Okay"
         self.update({"sessionUpdate": "session_info_update", "title": title})
 
     def say(self, delta: str) -> None:

@@ -94,8 +94,8 @@ async def counted(
 @pytest.mark.parametrize(
     ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
     [
-        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1860, 1960),
-        (b"/v1/responses", RESPONSES, b"event: response.completed", 2220, 2330),
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1760, 1855),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 2105, 2190),
     ],
 )
 def test_a_short_run_takes_few_calls(

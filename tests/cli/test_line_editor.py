@@ -4,7 +4,7 @@ import pytest
 from prompt_toolkit.document import Document
 from prompt_toolkit.styles import default_ui_style, merge_styles
 
-from cursor_gateway.cli.line_editor import STYLE, completed_word, fitting
+from cursor_gateway.cli.terminal.line_editor import STYLE, completed_word, fitting
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.cli.main import cli, run
-from cursor_gateway.cli.version import full_version
+from cursor_gateway.cli.output import full_version
 from tests.cli.processes import finished
 
 
@@ -31,7 +31,7 @@ def test_the_version_is_the_packages_own() -> None:
 
 
 def test_a_package_names_the_commit_that_it_was_built_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cursor_gateway.cli.version.resources.files", lambda _package: tmp_path)
+    monkeypatch.setattr("importlib.resources.files", lambda _package: tmp_path)
     assert full_version() == version("cursor-gateway")
     (tmp_path / "commit.txt").write_text("0123456789abcdef0123456789abcdef01234567\n")
     assert full_version() == f"{version('cursor-gateway')} (0123456789ab)"

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli import prompt_history
-from cursor_gateway.cli.prompt_history import PromptHistory
+from cursor_gateway.cli.terminal import line_editor as prompt_history
+from cursor_gateway.cli.terminal.line_editor import PromptHistory
 
 
 def test_prompts_come_back_newest_first_whatever_they_contain(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.cli.session import context_window, in_thousands
+from cursor_gateway.cli.terminal.session import context_window, in_thousands
 from tests.agent.install import install
 from tests.agent.records import records
 from tests.cli.processes import TIMEOUT
@@ -22,7 +22,7 @@ from tests.gateways import running_gateway
 from tests.preloaded import Process, start
 from tests.server.test_leaks import ended_agents
 
-CTRL_C, CTRL_D, UP, TAB, ALT_ENTER = "\x03", "\x04", "\x1b[A", "\t", "\x1b\r"
+CTRL_C, CTRL_D, CTRL_V, UP, TAB, SHIFT_TAB, ALT_ENTER = "\x03", "\x04", "\x16", "\x1b[A", "\t", "\x1b[Z", "\x1b\r"
 _CODES = re.compile(r"\x1b\[[0-9;?<>=]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]")
 _LIMIT_SECONDS = 100  # for a red build only
 _READY = "Ask the agent ·"  # of an empty prompt
@@ -271,6 +271,37 @@ def test_an_image_is_attached_by_its_path(home: Path) -> None:
         person.leaves()
 
 
+def test_an_image_is_attached_from_the_clipboard(home: Path) -> None:
+    program = home / "bin" / "pngpaste"
+    program.write_text("#!/bin/sh\nprintf '\\211PNG\\r\\n\\032\\n0123456789012345'\n")
+    program.chmod(0o755)
+    with conversing(home) as person:
+        person.sees(_READY)
+        person.types(f"what is {CTRL_V}")
+        person.sees("[image 1]")
+        person.types("?\r")
+        person.sees("With 1 image.")
+        person.sees("You said: what is [image 1]?")
+        person.leaves()
+
+
+def test_what_was_allowed_is_listed_and_revoked(home: Path) -> None:
+    with conversing(home) as person:
+        person.says('standin: shell command="echo native-ok"')
+        person.sees("o, c, w, d:")
+        person.types("w\n")
+        person.sees("It ended with 0")
+        person.says("/permissions")
+        (id,) = re.findall(r"\bperm_[0-9a-f]+", person.sees("/permissions revoke ID"))
+        person.says("/permissions revoke nothing")
+        person.sees("the beginning of one id")
+        person.says(f"/permissions revoke {id}")
+        person.sees("Revoked")
+        person.says("/permissions")
+        person.sees("You have allowed nothing else.")
+        person.leaves()
+
+
 # --- the prompt -------------------------------------------------------------------------------------
 
 
@@ -307,6 +338,26 @@ def test_commands_arguments_and_files_are_completed(home: Path) -> None:
         person.sees("You said: see @price.py")
         person.leaves()
     assert prompts(home) == ["see @price.py"]
+
+
+def test_models_are_listed_and_chosen_and_modes_changed_by_a_key(home: Path) -> None:
+    with conversing(home) as person:
+        person.says("/model")
+        person.sees("GPT-5 Mini")
+        person.says("/model mini")
+        person.sees("The model is now gpt-5-mini.")
+        person.says("/model 5")
+        person.sees("fits several models")
+        person.says("/model none-of-them")
+        person.sees("fits no model")
+        person.sees("gpt-5-mini · agent")
+        person.types(SHIFT_TAB)
+        person.sees("pla")  # only what differs is drawn
+        person.types("/mode\r")
+        person.sees("The mode is plan.")
+        person.says("/mode nothing")
+        person.sees("There is no mode")
+        person.leaves()
 
 
 @pytest.mark.parametrize("reports", [True, False])

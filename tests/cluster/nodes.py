@@ -16,6 +16,8 @@ from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.cluster import Member
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
@@ -69,15 +71,17 @@ def _service(store: PostgresStore, folder: Path, member: Member, source: Scripte
     for place in (folder / member.id, *volumes.values()):
         place.mkdir(parents=True, exist_ok=True)
     return LocalRunService(
-        source,
-        Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
-        store,
-        Conversations(store, folder / member.id / "conversations", member.volumes),
-        Workspaces(folder / member.id, [], host=member.host, volumes=volumes),
-        Defaults(model="auto"),
-        member.id,
-        lambda: 0,
-        must_store_seconds=30,
+        RunParts(
+            routed(source),
+            Runs(source, ENDLESS, Shares(max_runs=4 * member.capacity + 8)),  # the database gives the places
+            store,
+            Conversations(store, folder / member.id / "conversations", member.volumes),
+            Workspaces(folder / member.id, [], host=member.host, volumes=volumes),
+            Defaults(model="auto"),
+            member.id,
+            lambda: 0,
+            must_store_seconds=30,
+        )
     )
 
 

@@ -14,9 +14,11 @@ from cursor_gateway.runs.admission import Runs, Shares
 from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.wire.sse import SseDecoder
 from cursor_gateway.workspace.roots import Workspaces
@@ -43,7 +45,8 @@ def with_gateway(
         runs, workspaces = Runs(source, ENDLESS, Shares(max_runs=1)), Workspaces(folder, [])
         settings = Settings(**changed)  # type: ignore[arg-type] # each of its right type
         defaults = Defaults(model="auto", model_aliases=settings.model_aliases)
-        service = LocalRunService(source, runs, store, conversations, workspaces, defaults, "here", lambda: 0)
+        parts = RunParts(routed(source), runs, store, conversations, workspaces, defaults, "here", lambda: 0)
+        service = LocalRunService(parts)
         app = build_app(service, settings, Metrics(), [*dialects_of(settings), *dialects])
         transport = httpx2.ASGITransport(app)
         try:

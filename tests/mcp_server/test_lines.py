@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from cursor_gateway.mcp_server.lines import RepairedLines, repaired
+from cursor_gateway.mcp_server.server import RepairedLines, repaired
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.mcp_server.results import structured, text_of
+from cursor_gateway.mcp_server.results import progress_line, structured, text_of
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    KnownMetadata,
+    Paused,
+    Reasoning,
+    TerminalOutput,
+)
 from cursor_gateway.model.documents import (
     ClarificationMetadata,
     ClarificationOption,
@@ -137,3 +147,29 @@ def test_long_outputs_and_files_are_cut_and_the_agents_text_is_not() -> None:
     ]
     short = response(SAID, command("ls")).whole
     assert structured(short) == {"summary": END, **msgspec.to_builtins(short)}
+
+
+def text(content: str) -> DocumentEvent:
+    return DocumentEnded(make_document("doc_001", 1, content, TextMetadata()))
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="npm\n test")), "Running `npm test`"),
+        (DocumentStarted("doc_001", "text", 1), ""),
+        (ContentDelta("doc_001", "Hello"), ""),
+        (TerminalOutput("doc_001", "x"), ""),
+        (text("\nFirst line.\nSecond line."), "First line."),
+        (text("x" * 300), "x" * 199 + "…"),
+        (DocumentEnded(command("npm test")), "Ran `npm test` (exit status 0)"),
+        (
+            DocumentEnded(make_document("doc_001", 1, "No.", ErrorMetadata(error_code="X", source="y", details=""))),
+            "",
+        ),
+        (Reasoning("Hm."), ""),
+        (Paused(response().envelope), "Waiting for an answer"),
+    ],
+)
+def test_the_line_of_an_event(event: DocumentEvent, line: str) -> None:
+    assert progress_line(event) == line

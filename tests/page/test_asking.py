@@ -113,6 +113,10 @@ def test_a_folder_below_the_roots_is_chosen(any_page: Page, gateway: RunningGate
     ask_and_wait(any_page, mark)
     assert str(folder) in str(invocation(gateway, mark))
     expect(any_page.get_by_role("button", name=f"Folder: {folder.name}")).to_be_disabled()  # it stays there
+    any_page.goto(f"{gateway.url}/")
+    any_page.reload()
+    any_page.get_by_role("button", name="Folder:").click()
+    expect(any_page.get_by_role("option", name=str(folder))).to_be_visible()  # it is remembered
 
 
 def test_examples_fit_the_folder(page: Page, gateway: RunningGateway) -> None:

@@ -23,6 +23,15 @@ def test_a_suggestion_is_answered(demo_page: Page) -> None:
     expect(of_type(demo_page, "plan").locator("li[data-status=completed]").first).to_be_visible()
 
 
+def test_it_begins_with_failing_tests_and_ticks_off_a_plan_while_it_works(demo_page: Page) -> None:
+    expect(demo_page.locator("#suggestions button").first).to_contain_text("Fix the failing tests")
+    demo_page.get_by_role("button", name="Implement JWT authentication").click()
+    expect_state(demo_page, "completed")
+    types = documents(demo_page).evaluate_all("all => all.map((one) => one.dataset.type)")
+    edits = [place for place, type in enumerate(types) if type == "file_edit"]
+    assert any(edits[0] < place < edits[-1] for place, type in enumerate(types) if type == "todo_update")
+
+
 @both_sizes
 def test_a_plan_is_accepted(demo_page: Page) -> None:
     demo_page.get_by_role("button", name="Plan a search for the bookshelf").click()

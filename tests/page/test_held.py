@@ -90,7 +90,7 @@ def test_a_conversation_gets_the_agents_own_title(held_page: Page) -> None:
     ask(held_page, f"fix the failing tests\n{words}")
     expect_state(held_page, "completed")
     heading = held_page.get_by_role("heading", level=1).locator("visible=true")
-    expect(heading).to_have_text("Fix The Failing")
+    expect(heading).to_have_text("Fix The Failing Tests")
     held_page.get_by_label("Conversation menu").click()
     held_page.get_by_role("button", name="Rename").click()
     held_page.get_by_label("Title").fill("My own")

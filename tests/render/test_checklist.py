@@ -3,7 +3,7 @@
 from io import StringIO
 
 from cursor_gateway.model.documents import PlanMetadata, PlanTodo, TodoChange, TodoStatus, TodoUpdateMetadata
-from cursor_gateway.render.checklist import Checklist
+from cursor_gateway.render.cards import Checklist
 from cursor_gateway.render.terminal import make_console
 
 

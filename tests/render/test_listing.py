@@ -1,11 +1,13 @@
 """Lines, gutters, changes and folds."""
 
 from io import StringIO
+from itertools import pairwise
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.text import Text
 
 from cursor_gateway.model.documents import Diff
-from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
     Listing,
     ListingRow,
@@ -16,6 +18,7 @@ from cursor_gateway.render.listing import (
     numbered_rows,
     plain_rows,
 )
+from cursor_gateway.render.looks import line_runs, split_lines
 from cursor_gateway.render.terminal import make_console
 from tests.render.screen import screen
 
@@ -100,3 +103,18 @@ def test_a_fold_says_what_it_hides_and_never_hides_a_single_line() -> None:
     assert folded(rows, 9) == rows
     assert drawn(folded_in_the_middle(rows, 1, 2)) == "0\n  … 7 more lines …\n8\n9\n"
     assert folded_in_the_middle(rows, 4, 5) == rows
+
+
+texts = st.lists(st.sampled_from(["a", "b", "c", ""]), max_size=30)
+
+
+@given(texts, texts, st.booleans())
+def test_the_runs_of_a_change_are_both_texts(old: list[str], new: list[str], compares: bool) -> None:
+    runs = list(line_runs(old, new, compares=compares))
+    if runs:
+        assert [old[number] for run in runs if run.sign != "+" for number in run.old] == old
+        assert [new[number] for run in runs if run.sign != "-" for number in run.new] == new
+    else:
+        assert old == new
+    assert all(len(run.old) == len(run.new) for run in runs if run.sign in " ⋮")
+    assert all(before.sign != after.sign for before, after in pairwise(runs))

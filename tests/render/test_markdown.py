@@ -4,7 +4,7 @@ from io import StringIO
 
 import pytest
 
-from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
+from cursor_gateway.render.listing import AgentMarkdown, finished_blocks
 from cursor_gateway.render.terminal import make_console
 
 

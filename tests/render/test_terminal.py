@@ -55,9 +55,8 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.render import terminal
-from cursor_gateway.render.cards import card, changed_file
-from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.markdown import finished_blocks
+from cursor_gateway.render.cards import Checklist, card, changed_file
+from cursor_gateway.render.listing import finished_blocks
 from cursor_gateway.render.terminal import TerminalView, make_console
 from tests.cli.recordings import EVERYTHING, HELLO, delta, init, result
 from tests.render.views import RUN, events_of, on_screen, plain_text, whole, written

@@ -23,6 +23,7 @@ from cursor_gateway.runs.repeats import AccountErrors, forget_account_errors
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
@@ -45,15 +46,17 @@ class Place:
         self.watcher = Watcher()
         self.store = SqliteStore(tmp_path)
         self.service = LocalRunService(
-            self.source,
-            Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
-            self.store,
-            Conversations(self.store, tmp_path / "conversations"),
-            Workspaces(tmp_path / "work", []),
-            Defaults(model="auto"),
-            "instance",
-            lambda: 0,
-            account_errors=AccountErrors(routed(self.source), seconds, lambda: self.now, tmp_path),
+            RunParts(
+                routed(self.source),
+                Runs(self.source, ENDLESS, Shares(max_runs=4), [self.watcher]),
+                self.store,
+                Conversations(self.store, tmp_path / "conversations"),
+                Workspaces(tmp_path / "work", []),
+                Defaults(model="auto"),
+                "instance",
+                lambda: 0,
+                account_errors=AccountErrors(routed(self.source), seconds, lambda: self.now, tmp_path),
+            )
         )
 
     async def ask(self, owner: str = "me", model: str | None = None, *, clients_retry: bool = True) -> str:

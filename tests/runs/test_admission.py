@@ -6,7 +6,7 @@ import pytest
 
 from cursor_gateway.errors import ShuttingDown, TooManyRuns
 from cursor_gateway.runs import admission
-from cursor_gateway.runs.admission import Runs, Shares
+from cursor_gateway.runs.admission import KeyedLocks, Runs, Shares
 from cursor_gateway.runs.run import Run
 from cursor_gateway.store.base import Idempotency
 from tests.runs.scripted import (
@@ -368,5 +368,55 @@ def test_a_drain_that_is_cut_short_can_be_closed_again() -> None:
         assert runs.running == 1
         await runs.close(0)
         assert (runs.running, run.is_ending) == (0, True)
+
+    asyncio.run(live())
+
+
+# --- locks ----------------------------------------------------------------------------------------------
+
+
+def test_holders_of_a_key_take_turns() -> None:
+    async def live() -> None:
+        locks, inside, most = KeyedLocks(), 0, 0
+
+        async def enter(key: str) -> None:
+            nonlocal inside, most
+            async with locks.holding(key):
+                inside += 1
+                most = max(most, inside)
+                await asyncio.sleep(0)
+                inside -= 1
+
+        await asyncio.gather(*(enter("key") for _ in range(5)))
+        assert most == 1
+        await asyncio.gather(enter("key"), enter("other"))
+        assert most == 2
+        assert locks._locks == {}
+
+    asyncio.run(live())
+
+
+def test_one_that_fails_or_is_cancelled_leaves_nothing_behind() -> None:
+    async def live() -> None:
+        locks = KeyedLocks()
+
+        async def hold() -> None:
+            async with locks.holding("key"):
+                pass
+
+        async def fail() -> None:
+            async with locks.holding("key"):
+                await asyncio.sleep(0)
+                raise ValueError("mistake")
+
+        failing, waiting = asyncio.ensure_future(fail()), asyncio.ensure_future(hold())
+        await asyncio.sleep(0)
+        waiting.cancel()
+        with pytest.raises(ValueError, match="mistake"):
+            await failing
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert locks._locks == {}
+        await hold()
 
     asyncio.run(live())

@@ -17,6 +17,8 @@ from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.base import Lease, RunEnd, Store, Written
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
@@ -40,15 +42,17 @@ class Gateway:
         self.alive = True
         self.others: dict[str, Gateway] = {}
         self.service = LocalRunService(
-            source,
-            Runs(source, ENDLESS, Shares(max_runs=20)),
-            store,
-            Conversations(store, folder / "conversations"),
-            Workspaces(folder, []),
-            Defaults(**{"model": "auto", **defaults}),
-            name,
-            Clock(),
-            is_alive=lambda instance: self.others[instance].alive,
+            RunParts(
+                routed(source),
+                Runs(source, ENDLESS, Shares(max_runs=20)),
+                store,
+                Conversations(store, folder / "conversations"),
+                Workspaces(folder, []),
+                Defaults(**{"model": "auto", **defaults}),
+                name,
+                Clock(),
+                is_alive=lambda instance: self.others[instance].alive,
+            )
         )
 
     async def start(self, said: str, conversation_id: str | None = None, **order: Any) -> Run:

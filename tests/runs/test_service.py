@@ -40,6 +40,8 @@ from cursor_gateway.runs.handle import RunHandle, StoredRun, response_of
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest, continuation_of
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.base import EventPage, Store
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
@@ -76,14 +78,16 @@ class Place:
         self.store = SqliteStore(tmp_path)
         store = type(self).wrap(self.store)
         self.service = LocalRunService(
-            source,
-            Runs(source, ENDLESS, Shares(max_runs=max_runs)),
-            store,
-            Conversations(store, self.folder),
-            Workspaces(self.work, []),
-            Defaults(**{"model": "auto", **defaults}),
-            "instance",
-            lambda: 0,
+            RunParts(
+                routed(source),
+                Runs(source, ENDLESS, Shares(max_runs=max_runs)),
+                store,
+                Conversations(store, self.folder),
+                Workspaces(self.work, []),
+                Defaults(**{"model": "auto", **defaults}),
+                "instance",
+                lambda: 0,
+            )
         )
 
     async def start(self, *messages: Message, **order: Any) -> Run:
@@ -551,7 +555,7 @@ def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
 ) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
     service = place.service
-    service._is_alive = lambda instance: True
+    service._parts = replace(service._parts, is_alive=lambda instance: True)
     prepare, is_preparing, may_continue = service.starter.prepare, asyncio.Event(), asyncio.Event()
 
     async def slowly(request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.keys import Rate
 from cursor_gateway.runs.admission import (
     RECENT_SECONDS,
     Recent,
@@ -245,18 +244,6 @@ def test_the_one_with_the_most_waiting_runs_gives_one_up(waiting: list[str], giv
 def test_waiting_runs_of_a_key_may_have_a_limit() -> None:
     assert gives_way("me", ["you", "me"], Shares(max_runs=4, max_waiting_per_key=1)) == 1
     assert gives_way("me", ["you"], Shares(max_runs=4, max_waiting_per_key=1)) is None
-
-
-def test_a_rate() -> None:
-    rate = Rate(60)
-    assert [rate.take("me", 0) for _ in range(60)] == [None] * 60
-    assert rate.take("me", 0) == 1
-    assert rate.take("you", 0) is None
-    assert rate.take("me", 0.5) == pytest.approx(0.5)
-    assert rate.take("me", 1.1) is None
-    assert rate.take("me", 1.1) is not None
-    assert [rate.take("me", 1000) for _ in range(61)].count(None) == 60
-    assert Rate(0).take("me", 0) is None
 
 
 @given(

@@ -106,8 +106,11 @@ def test_a_link_shows_nothing_of_another_conversation_and_no_place(
 ) -> None:
     other = unique()
     chat(alice, f"{other} {standin('text')}")
-    page = stranger.get(shared(alice, hers["conversationId"])).text
     workspace = alice.get(f"/v1/conversations/{hers['conversationId']}").json()["workspace"]
+    follow = {"conversationId": hers["conversationId"]}
+    chat(alice, f"Read {workspace}/src/a.txt in {workspace} {standin('text')}", **follow)
+    page = stranger.get(shared(alice, hers["conversationId"])).text
+    assert "Read src/a.txt in the folder" in page
     for hidden in (other, workspace, hers["conversationId"], hers["id"], ALICE, "alice"):
         assert hidden not in page
 

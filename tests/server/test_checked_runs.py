@@ -24,8 +24,10 @@ from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.server.replies import fold_run, reply_stream
 from cursor_gateway.server.streaming import CheckedRun, EventStream, Reading, view_of
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.sqlite.store import SqliteStore
 from cursor_gateway.workspace.roots import Workspaces
 from tests.openai_shapes import read_stream
@@ -74,14 +76,16 @@ class Place:
         self.store = SqliteStore(tmp_path)
         _OPEN.append(self.store)
         self.service = LocalRunService(
-            self.source,
-            self.runs,
-            self.store,
-            Conversations(self.store, tmp_path / "conversations"),
-            Workspaces(tmp_path, []),
-            Defaults(model="auto"),
-            "instance",
-            lambda: 0,
+            RunParts(
+                routed(self.source),
+                self.runs,
+                self.store,
+                Conversations(self.store, tmp_path / "conversations"),
+                Workspaces(tmp_path, []),
+                Defaults(model="auto"),
+                "instance",
+                lambda: 0,
+            )
         )
         self.order = RunRequest(owner="me", messages=[UserMessage("Say it.")])
 

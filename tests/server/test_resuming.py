@@ -41,11 +41,13 @@ from cursor_gateway.runs.conversations import Conversations
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Defaults, RunRequest
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.server import runs as runs_module
 from cursor_gateway.server.app import build_app
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Turn
+from cursor_gateway.sources.router import routed
 from cursor_gateway.store.postgres.store import PostgresStore
 from cursor_gateway.store.sql import SqlStore
 from cursor_gateway.store.sqlite.store import SqliteStore
@@ -176,14 +178,16 @@ class Site:
     def __init__(self, folder: Path, source: ScriptedSource, store: SqlStore | None = None) -> None:
         self.source, self.store = source, store or SqliteStore(folder)
         self.service = LocalRunService(
-            source,
-            Runs(source, ENDLESS, Shares(max_runs=99)),
-            self.store,
-            Conversations(self.store, folder / "conversations"),
-            Workspaces(folder, []),
-            Defaults(model="auto"),
-            "instance",
-            lambda: 0,
+            RunParts(
+                routed(source),
+                Runs(source, ENDLESS, Shares(max_runs=99)),
+                self.store,
+                Conversations(self.store, folder / "conversations"),
+                Workspaces(folder, []),
+                Defaults(model="auto"),
+                "instance",
+                lambda: 0,
+            )
         )
         self.app = build_app(self.service, Settings(), Metrics(), dialects_of(Settings()))
 

@@ -104,10 +104,12 @@ def test_a_link_is_not_followed(file: RunFile, tmp_path: Path) -> None:
     assert not file.append(begin_line(NEW), 0)
     Path(file.path).unlink()
     assert file.append(begin_line(NEW), 0)
-    Path(file.path).rename(tmp_path / "aside")
-    Path(file.path).symlink_to(other)
-    assert file.append(events_line(1, deltas(1)), 1)
-    assert other.read_bytes() == b""
+    aside = Path(file.path).rename(tmp_path / "aside")
+    Path(file.path).symlink_to(aside)
+    assert not file.append(events_line(1, deltas(1)), 1)
+    Path(file.path).unlink()
+    assert not file.append(events_line(1, deltas(1)), 1)
+    assert (other.read_bytes(), aside.read_bytes()) == (b"", begin_line(NEW))
 
 
 def test_who_cannot_have_the_lock_writes_nothing(file: RunFile) -> None:

@@ -191,6 +191,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
+        "server/links.py",
+        "tests/security/test_links.py",
+        ("Links: off by default", "if not self._is_on:", "if False:"),
+        ("Links: 256 random bits", "_TOKEN_BYTES = 32", "_TOKEN_BYTES = 8"),
+        ("Links: revoked at once", "conversation.id, conversation.owner, None, 0", '"", conversation.owner, None, 0'),
+        ("Links: views are limited", "_VIEWS_PER_MINUTE = 60", "_VIEWS_PER_MINUTE = 0"),
+        ("Links: search engines leave them out", ', "x-robots-tag": "noindex, nofollow"', ""),
+    ),
+    *_of(
         "cli/commands/share.py",
         "tests/cli/test_sharing.py",
         ("Sharing: asks first", '    click.confirm("Run it?", default=True, abort=True)\n', ""),
@@ -302,6 +311,7 @@ MUTATIONS: tuple[Mutation, ...] = (
             '"GIT_DIR": objects.removesuffix("/objects"),',
         ),
         ("Commits: only what was proposed", "if request.token != token:", "if False:"),
+        ("Commits: a worktree is known to its repository", "!= os.path.realpath(own):", '== "":'),
         ("Commits: no filters", 'if any(changes_content(file.data or b"") for', "if any(False for"),
     ),
     *_of(
@@ -713,8 +723,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Exports: the title is escaped", "title=prose_line(title)", "title=title"),
         (
             "Exports: the prompt is escaped",
-            'id="prompt">Prompt</h2>{plain(prompt)}</section>',
-            'id="prompt">Prompt</h2>{prompt}</section>',
+            ">Prompt</h2>{plain(prompt)}</section>",
+            ">Prompt</h2>{prompt}</section>",
         ),
     ),
     *_of(
@@ -778,8 +788,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Owners: lists",
-            'where, values = "WHERE owner = :owner"',
-            'where, values = "WHERE (owner = :owner OR true)"',
+            '("WHERE owner = :owner", *wanted)',
+            '("WHERE (owner = :owner OR true)", *wanted)',
         ),
     ),
     *_of(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from cursor_gateway.cli.path_completion import complete_file
+from cursor_gateway.cli.output import complete_file
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import FILE_VARIABLE, Loaded, Settings, load
 from cursor_gateway.wire.surrogates import has_surrogates

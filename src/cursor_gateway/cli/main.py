@@ -73,7 +73,7 @@ class _Commands(click.Group):
 
 def _show_version(context: click.Context, _option: click.Parameter, wanted: bool) -> None:
     if wanted and not context.resilient_parsing:
-        from cursor_gateway.cli.version import full_version
+        from cursor_gateway.cli.output import full_version
 
         click.echo(f"cursor-gateway {full_version()}")
         context.exit()

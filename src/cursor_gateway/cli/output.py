@@ -4,17 +4,40 @@ Both may contain an agent's text, and with it control sequences. These are made 
 them unchanged, and JSON with the same values.
 """
 
+import io
 import os
 import shutil
 import sys
 import textwrap
-from typing import IO, Any
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from cursor_gateway.cli.path_completion import complete_file
 from cursor_gateway.render.visible import visible, visible_json, visible_line
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+    from rich.console import Console
+
+# --- files and folders that the shell completes ------------------------------------------------------
+
+
+def complete_file(_context: click.Context, _parameter: click.Parameter, typed: str) -> "list[CompletionItem]":
+    return [_item(typed, "file")]
+
+
+def complete_folder(_context: click.Context, _parameter: click.Parameter, typed: str) -> "list[CompletionItem]":
+    return [_item(typed, "dir")]
+
+
+def _item(typed: str, kind: str) -> "CompletionItem":
+    from click.shell_completion import CompletionItem  # only a completion needs it
+
+    return CompletionItem(typed, type=kind)
+
 
 raw_option = click.option(
     "--raw", is_flag=True, help="Write the exact text even to a terminal; it may contain control sequences."
@@ -37,7 +60,7 @@ class Trouble(click.ClickException):
         click.echo(f"cursor-gateway: {visible_line(self.message)}", err=True)
 
 
-class RunFailed(Trouble):
+class FailedRun(Trouble):
     exit_code = 1
 
 
@@ -88,3 +111,67 @@ def write_frames(frames: bytes) -> None:
 def _write(data: bytes) -> None:
     sys.stdout.buffer.write(data)
     sys.stdout.buffer.flush()
+
+
+# --- terminals ---------------------------------------------------------------------------------------
+
+
+def terminal() -> "Console":
+    from cursor_gateway.render.terminal import make_console
+
+    return make_console(sys.stdout, plain=wants_plain())
+
+
+def wants_plain() -> bool:
+    """Whether the standard output takes text alone. After this it takes any text."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an old locale lacks our marks, and the agent's letters
+    return not sys.stdout.isatty() or bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") in (None, "dumb")
+
+
+@contextmanager
+def unechoed() -> Iterator[None]:
+    """Without this, the terminal echoes typed keys into the live view, and moves it."""
+    import termios
+
+    try:
+        terminal = sys.stdout.fileno()
+        before = termios.tcgetattr(terminal)
+        is_ours = os.tcgetpgrp(terminal) == os.getpgrp()  # in the background, changing it would stop us
+    except (OSError, termios.error):
+        terminal, before, is_ours = -1, [], False
+    if not is_ours:
+        yield
+        return
+    quiet = [*before]
+    quiet[3] &= ~termios.ECHO
+    termios.tcsetattr(terminal, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # its window may have been closed
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+# --- the version of this program, with the commit that it was built from -----------------------------
+
+
+_SHORT = 12  # characters of a commit, as people write it
+
+
+def full_version() -> str:
+    from importlib.metadata import version  # it is slow to load, and most commands do not need it
+
+    commit = _commit()
+    return f"{version('cursor-gateway')} ({commit})" if commit else version("cursor-gateway")
+
+
+def _commit() -> str:
+    """`hatch_build.py` writes the file. It is missing where the program runs from a checkout."""
+    from importlib import resources
+
+    try:
+        commit, *state = resources.files("cursor_gateway").joinpath("commit.txt").read_text().split()
+    except FileNotFoundError:
+        return ""
+    return " ".join((commit[:_SHORT], *state))

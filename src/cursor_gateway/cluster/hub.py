@@ -15,7 +15,7 @@ from cursor_gateway.errors import GatewayError, HistoryDamaged, StoreUnavailable
 from cursor_gateway.model.document_events import DocumentEvent, Done
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.runs.handle import Reader, RunHandle, run_info
-from cursor_gateway.runs.log import Log
+from cursor_gateway.runs.log import EventLog
 from cursor_gateway.store.base import RunRecord, Store
 from cursor_gateway.store.cluster import ClusterStore, Hint, LogHead, Watchers
 from cursor_gateway.store.pace import Pace
@@ -28,7 +28,7 @@ _MOVE_SECONDS = 1.0  # within which clients are sent to other processes
 _REPORT_SECONDS = 1.0  # until a report that failed is tried again
 
 
-class RemoteLog(Log):
+class RemoteLog(EventLog):
     """The events of a run that another process drives, as far as they are known here. That process needs to know
     whether there are readers."""
 

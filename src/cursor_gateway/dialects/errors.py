@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from cursor_gateway.errors import AgentOverloaded, AgentQuotaExhausted, Failure, KeyQuotaExhausted
@@ -16,13 +16,11 @@ _USED_UP = (AgentQuotaExhausted.code, KeyQuotaExhausted.code)
 class ErrorBody(Struct, frozen=True):
     """The error, in OpenAI's form."""
 
-    message: Annotated[str, Meta(description="What happened, and what to do.")]
-    type: Annotated[str, Meta(description="OpenAI's error type.")]
-    param: Annotated[str | None, Meta(description="The request field that caused it, if any.")]
-    code: Annotated[str, Meta(description="A stable error code.")]
-    details: Annotated[
-        str | UnsetType, Meta(description="Gateway extension: the agent's own output, up to 2,000 characters.")
-    ] = UNSET
+    message: Annotated[str, "What happened, and what to do."]
+    type: Annotated[str, "OpenAI's error type."]
+    param: Annotated[str | None, "The request field that caused it, if any."]
+    code: Annotated[str, "A stable error code."]
+    details: Annotated[str | UnsetType, "Gateway extension: the agent's own output, up to 2,000 characters."] = UNSET
 
 
 def error_body(failure: Failure) -> ErrorBody:

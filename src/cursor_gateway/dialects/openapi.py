@@ -8,10 +8,10 @@ of replies from a sample run through the dialect's own encoders, so none of them
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway import errors
@@ -331,11 +331,35 @@ def shared_schemas() -> dict[str, Json]:
 class ErrorReply(Struct, frozen=True):
     """An error."""
 
-    error: Annotated[ErrorBody, Meta(description="The error.")]
+    error: Annotated[ErrorBody, "The error."]
+
+
+def described(hint: Any) -> tuple[Any, str]:
+    """A type, and the sentence about it in its `Annotated`."""
+    if get_origin(hint) is not Annotated:
+        return hint, ""
+    return hint.__origin__, next((about for about in hint.__metadata__ if isinstance(about, str)), "")
+
+
+def _structs(hint: Any, found: dict[str, type[Struct]]) -> None:
+    """Those that a type consists of, by name."""
+    if isinstance(hint, type) and issubclass(hint, Struct) and hint.__name__ not in found:
+        found[hint.__name__] = hint
+        for field in msgspec.structs.fields(hint):
+            _structs(field.type, found)
+    for part in get_args(hint):
+        _structs(part, found)
 
 
 def _components(types: Iterable[type[Struct]], naming: Naming) -> dict[str, Json]:
     _, found = msgspec.json.schema_components(types, ref_template=_REFS + "{name}")
+    structs: dict[str, type[Struct]] = {}
+    for root in types:
+        _structs(root, structs)
+    for name, schema in found.items():
+        for field in msgspec.structs.fields(structs[name]):
+            if about := described(field.type)[1]:
+                schema["properties"][field.encode_name]["description"] = about
     renamed = {name: _NAMES.get(name) or naming(name.lstrip("_")) for name in found}
     text = re.sub(rf'"{_REFS}(\w+)"', lambda ref: f'"{_REFS}{renamed[ref[1]]}"', json.dumps(found))
     schemas = {renamed[name]: {**schema, "title": renamed[name]} for name, schema in json.loads(text).items()}

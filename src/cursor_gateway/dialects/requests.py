@@ -5,7 +5,6 @@ from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Meta
 
 from cursor_gateway.dialects.deltas import TextStyle
 from cursor_gateway.errors import InvalidRequest
@@ -24,11 +23,9 @@ class CursorOptions(RunOptions, frozen=True, kw_only=True, rename="camel", forbi
 
     text: Annotated[
         TextStyle | None,
-        Meta(
-            description="`readable` makes the text easier to read: it adds a blank line where a tool call lies between "
-            "two texts (chat completions), and a last line with a link if a command was not run and can be allowed. "
-            "`exact` adds nothing. The default is the operator's setting."
-        ),
+        "`readable` makes the text easier to read: it adds a blank line where a tool call lies between two texts (chat "
+        "completions), and a last line with a link if a command was not run and can be allowed. `exact` adds nothing. "
+        "The default is the operator's setting.",
     ] = None
 
 

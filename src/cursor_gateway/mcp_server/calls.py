@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.failures import CallFailed
-from cursor_gateway.mcp_server.progress import progress_line
+from cursor_gateway.mcp_server.results import progress_line
 from cursor_gateway.mcp_server.tools import (
     AnswerArguments,
     AskArguments,

@@ -1,10 +1,23 @@
-"""Show a response as the result of a tool: as text for a model, and as structured content."""
+"""Show a response as the result of a tool, as text and as structured content; and report what the agent does."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
 
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    Paused,
+    Reasoning,
+    TerminalOutput,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
 from cursor_gateway.model.documents import (
     ChatResponse,
     ClarificationDocument,
@@ -13,6 +26,7 @@ from cursor_gateway.model.documents import (
     Document,
     ErrorDocument,
     PlanDocument,
+    TextDocument,
     ToolTrace,
 )
 from cursor_gateway.stages.summary import one_line
@@ -146,3 +160,31 @@ def _sample(question: ClarificationQuestion) -> dict[str, Any]:
 
 def _call(response: ChatResponse, **fields: Any) -> str:
     return msgspec.json.encode({"runId": response.id, **fields}).decode()
+
+
+# --- progress: one line for each document event ------------------------------------------------------
+
+
+_WIDTH = 200
+
+
+def progress_line(event: DocumentEvent) -> str:
+    """Empty if there is nothing to report."""
+    match event:
+        case DocumentStarted(metadata=metadata) if metadata is not None and metadata.command:
+            return _line(f"Running `{metadata.command}`")
+        case DocumentEnded(document=TextDocument(content=content)):
+            return _line(content.strip().partition("\n")[0])
+        case DocumentEnded(document=document):
+            return _line(one_line(document) or "")
+        case Paused():
+            return "Waiting for an answer"
+        case DocumentStarted() | ContentDelta() | Done():
+            return ""
+        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
+            return ""
+
+
+def _line(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 1] + "…"

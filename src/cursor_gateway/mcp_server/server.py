@@ -4,12 +4,17 @@ Imported late: the SDK takes most of a second.
 """
 
 import asyncio
+import json
+import os
+import re
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from importlib.metadata import version
+from io import TextIOWrapper
 from typing import Any, TypeAlias
 
+import anyio
 import mcp.types as types
 import msgspec
 from mcp.server.context import ServerRequestContext
@@ -19,7 +24,6 @@ from mcp.server.stdio import stdio_server
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
 from cursor_gateway.mcp_server.calls import ConnectedGateway, perform
-from cursor_gateway.mcp_server.lines import standard_input
 from cursor_gateway.mcp_server.results import structured, text_of
 from cursor_gateway.mcp_server.tools import (
     TOOLS,
@@ -30,6 +34,7 @@ from cursor_gateway.mcp_server.tools import (
     read_arguments,
 )
 from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.wire.surrogates import repair_json
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ConnectedGateway]]
 Failures: TypeAlias = tuple[type[Exception], ...]
@@ -170,3 +175,32 @@ def _failed(message: str, response: ChatResponse | None = None) -> types.CallToo
     return types.CallToolResult(
         content=content, structured_content=None if response is None else structured(response), is_error=True
     )
+
+
+# --- standard input, with lone surrogates replaced: the SDK drops such a message unanswered ----------
+
+
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class RepairedLines(TextIOWrapper):
+    def readline(self, size: int = -1, /) -> str:  # type: ignore[override]  # as in `TextIOWrapper` itself
+        return repaired(super().readline(size))
+
+
+def repaired(line: str) -> str:
+    """Half a surrogate pair becomes U+FFFD. What is no JSON is left as it is."""
+    if _SURROGATE.search(line) is None:
+        return line
+    try:
+        return json.dumps(repair_json(json.loads(line))) + "\n"
+    except (ValueError, RecursionError):
+        return line
+
+
+def standard_input() -> anyio.AsyncFile[str]:
+    """For this server alone: for other code and for children, standard input is empty from now on."""
+    own, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return anyio.wrap_file(RepairedLines(os.fdopen(own, "rb"), encoding="utf-8", errors="replace"))

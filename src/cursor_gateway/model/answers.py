@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal, TypeAlias
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
@@ -26,16 +26,16 @@ class Permission(Struct, frozen=True):
 class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
     """A decision. `conversation` and `workspace` are rules that apply until they are revoked."""
 
-    id: Annotated[str, Meta(description="The id, for revoking it.")]
-    decision: Annotated[Decision, Meta(description="The decision.")]
-    rules: Annotated[list[str], Meta(description="What it allows, in the form of the agent's own configuration.")]
-    subject: Annotated[str, Meta(description="What the agent wanted to do.")]
-    reason: Annotated[str, Meta(description="Why it was denied.")] = ""
-    workspace: Annotated[str, Meta(description="The workspace in which it was decided.")]
-    conversation_id: Annotated[str, Meta(description="The conversation in which it was decided.")]
-    chat_id: Annotated[str, Meta(description="The run that asked.")]
-    document_id: Annotated[str, Meta(description="The document that asked.")]
-    created: Annotated[str, Meta(description="When it was decided: ISO 8601, UTC.")]
+    id: Annotated[str, "The id, for revoking it."]
+    decision: Annotated[Decision, "The decision."]
+    rules: Annotated[list[str], "What it allows, in the form of the agent's own configuration."]
+    subject: Annotated[str, "What the agent wanted to do."]
+    reason: Annotated[str, "Why it was denied."] = ""
+    workspace: Annotated[str, "The workspace in which it was decided."]
+    conversation_id: Annotated[str, "The conversation in which it was decided."]
+    chat_id: Annotated[str, "The run that asked."]
+    document_id: Annotated[str, "The document that asked."]
+    created: Annotated[str, "When it was decided: ISO 8601, UTC."]
 
     def applies_to(self, conversation_id: str, workspace: str) -> bool:
         """Whether its rules hold for a run there."""
@@ -51,12 +51,10 @@ class PermissionEntry(Struct, frozen=True, kw_only=True, rename="camel"):
 class PermissionList(Struct, frozen=True, kw_only=True, rename="camel"):
     """The caller's decisions and the operator's rules."""
 
-    permissions: Annotated[list[PermissionEntry], Meta(description="The caller's own decisions, newest first.")]
-    settings: Annotated[list[str], Meta(description="The rules of the setting `allow`, which apply to everyone.")]
-    can_allow: Annotated[
-        bool, Meta(description="False if `permissions` is set to `deny`; decisions then have no effect.")
-    ]
-    allows_everything: Annotated[bool, Meta(description="True if `force` is set.")]
+    permissions: Annotated[list[PermissionEntry], "The caller's own decisions, newest first."]
+    settings: Annotated[list[str], "The rules of the setting `allow`, which apply to everyone."]
+    can_allow: Annotated[bool, "False if `permissions` is set to `deny`; decisions then have no effect."]
+    allows_everything: Annotated[bool, "True if `force` is set."]
 
 
 PlanChoice: TypeAlias = Literal["accept", "reject"]  # about a plan

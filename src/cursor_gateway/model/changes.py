@@ -13,74 +13,59 @@ _Numbers: TypeAlias = Annotated[list[Annotated[int, Meta(ge=0)]], Meta(min_lengt
 class LineRange(Struct, frozen=True, rename="camel"):
     """Lines that were replaced by others. Lines are numbered from 1."""
 
-    old_start: Annotated[int, Meta(description="The first line in the earlier version.")]
-    old_lines: Annotated[int, Meta(description="How many lines of the earlier version were removed.")]
-    new_start: Annotated[int, Meta(description="The first line in the later version.")]
-    new_lines: Annotated[int, Meta(description="How many lines of the later version were added.")]
+    old_start: Annotated[int, "The first line in the earlier version."]
+    old_lines: Annotated[int, "How many lines of the earlier version were removed."]
+    new_start: Annotated[int, "The first line in the later version."]
+    new_lines: Annotated[int, "How many lines of the later version were added."]
 
 
 class FileChange(Struct, frozen=True, kw_only=True, rename="camel"):
     """The changes to a file."""
 
-    path: Annotated[str, Meta(description="Its path below the workspace, or as the agent named it.")]
-    operation: Annotated[str, Meta(description="`create`, `edit`, `delete` or `rename`.")]
-    language: Annotated[str, Meta(description="The language of its code.")]
-    diffs: Annotated[list[Diff], Meta(description="Its changes, in the order of its lines.")]
-    can_revert: Annotated[
-        bool, Meta(description="True if the file is as the agent left it, and its earlier content is known.")
-    ] = False
-    hunks: Annotated[
-        list[LineRange], Meta(description="The lines of each of `diffs`, if the gateway read the file.")
-    ] = []
-    added: Annotated[int | UnsetType, Meta(description="How many lines were added.")] = UNSET
-    removed: Annotated[int | UnsetType, Meta(description="How many lines were removed.")] = UNSET
-    version: Annotated[
-        str | UnsetType, Meta(description="Send this with the numbers of hunks to revert or keep them.")
-    ] = UNSET
-    is_kept: Annotated[bool, Meta(description="True if all its changes were kept.")] = False
-    is_edit: Annotated[
-        bool, Meta(description="False if no edit of the agent names the file: a command or a person changed it.")
-    ] = True
-    note: Annotated[str, Meta(description="What is not known of its changes, for people.")] = ""
+    path: Annotated[str, "Its path below the workspace, or as the agent named it."]
+    operation: Annotated[str, "`create`, `edit`, `delete` or `rename`."]
+    language: Annotated[str, "The language of its code."]
+    diffs: Annotated[list[Diff], "Its changes, in the order of its lines."]
+    can_revert: Annotated[bool, "True if the file is as the agent left it, and its earlier content is known."] = False
+    hunks: Annotated[list[LineRange], "The lines of each of `diffs`, if the gateway read the file."] = []
+    added: Annotated[int | UnsetType, "How many lines were added."] = UNSET
+    removed: Annotated[int | UnsetType, "How many lines were removed."] = UNSET
+    version: Annotated[str | UnsetType, "Send this with the numbers of hunks to revert or keep them."] = UNSET
+    is_kept: Annotated[bool, "True if all its changes were kept."] = False
+    is_edit: Annotated[bool, "False if no edit of the agent names the file: a command or a person changed it."] = True
+    note: Annotated[str, "What is not known of its changes, for people."] = ""
 
 
 class ConversationChanges(Struct, frozen=True):
     """The files that changed in a conversation."""
 
-    files: Annotated[list[FileChange], Meta(description="In the order in which they were first changed.")]
-    notes: Annotated[list[str], Meta(description="Why the changes of some turns are not known exactly.")] = []
-    workspace: Annotated[str, Meta(description="The conversation's folder.")] = ""
-    undo: Annotated[
-        str | UnsetType, Meta(description="The last revert, if nothing happened since: it can be undone.")
-    ] = UNSET
+    files: Annotated[list[FileChange], "In the order in which they were first changed."]
+    notes: Annotated[list[str], "Why the changes of some turns are not known exactly."] = []
+    workspace: Annotated[str, "The conversation's folder."] = ""
+    undo: Annotated[str | UnsetType, "The last revert, if nothing happened since: it can be undone."] = UNSET
 
 
 class RevertRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """What to revert: a file, hunks of it, a turn, everything since a turn, or an earlier revert."""
 
-    path: Annotated[_Path | None, Meta(description="The file, as in the list of changes.")] = None
-    chat_id: Annotated[
-        str | None, Meta(description="The run whose changes are reverted. Without it, those of all runs.")
-    ] = None
-    hunks: Annotated[_Numbers | None, Meta(description="The changes of the file to revert, by number from 0.")] = None
-    version: Annotated[str | None, Meta(description="The file's `version` in the list; required with `hunks`.")] = None
-    before: Annotated[
-        str | None, Meta(description="A run: restore all files as they were before it, and before all later runs.")
-    ] = None
-    undo: Annotated[str | None, Meta(description="An earlier revert, by its `undo`, to be undone.")] = None
-    preview: Annotated[bool, Meta(description="Only say what would change.")] = False
+    path: Annotated[_Path | None, "The file, as in the list of changes."] = None
+    chat_id: Annotated[str | None, "The run whose changes are reverted. Without it, those of all runs."] = None
+    hunks: Annotated[_Numbers | None, "The changes of the file to revert, by number from 0."] = None
+    version: Annotated[str | None, "The file's `version` in the list; required with `hunks`."] = None
+    before: Annotated[str | None, "A run: restore all files as they were before it, and before all later runs."] = None
+    undo: Annotated[str | None, "An earlier revert, by its `undo`, to be undone."] = None
+    preview: Annotated[bool, "Only say what would change."] = False
     token: Annotated[
-        str | None,
-        Meta(description="That of a preview. Then files that were changed by others are reverted as it showed them."),
+        str | None, "That of a preview. Then files that were changed by others are reverted as it showed them."
     ] = None
 
 
 class KeepRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     """Changes that were reviewed: they are no longer listed, and reverting the file does not revert them."""
 
-    path: Annotated[_Path | None, Meta(description="The file. Without it, all files.")] = None
-    hunks: Annotated[_Numbers | None, Meta(description="The changes of the file to keep, by number from 0.")] = None
-    version: Annotated[str | None, Meta(description="The file's `version` in the list; required with `hunks`.")] = None
+    path: Annotated[_Path | None, "The file. Without it, all files."] = None
+    hunks: Annotated[_Numbers | None, "The changes of the file to keep, by number from 0."] = None
+    version: Annotated[str | None, "The file's `version` in the list; required with `hunks`."] = None
 
 
 class CommitRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -88,12 +73,11 @@ class CommitRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
     message: Annotated[
         Annotated[str, Meta(min_length=1, max_length=10_000)] | None,
-        Meta(description="The message. Without it, nothing is committed, and a message is proposed."),
+        "The message. Without it, nothing is committed, and a message is proposed.",
     ] = None
-    paths: Annotated[list[_Path] | None, Meta(description="Only these files.")] = None
+    paths: Annotated[list[_Path] | None, "Only these files."] = None
     token: Annotated[
-        str | None,
-        Meta(description="That of the proposal, required with `message`: the files must be as it listed them."),
+        str | None, "That of the proposal, required with `message`: the files must be as it listed them."
     ] = None
 
 
@@ -114,26 +98,26 @@ ReviewRequest: TypeAlias = ListRequest | PatchRequest | RevertRequest | KeepRequ
 class RevertedFile(Struct, frozen=True, kw_only=True, rename="camel"):
     """A file that was reverted, or would be."""
 
-    path: Annotated[str, Meta(description="Its path.")]
+    path: Annotated[str, "Its path."]
     action: Annotated[
         Literal["restored", "deleted", "skipped"],
-        Meta(description="`restored`, `deleted` if it did not exist before, or `skipped` if that is not possible."),
+        "`restored`, `deleted` if it did not exist before, or `skipped` if that is not possible.",
     ]
-    added: Annotated[int | UnsetType, Meta(description="How many lines are added.")] = UNSET
-    removed: Annotated[int | UnsetType, Meta(description="How many lines are removed.")] = UNSET
+    added: Annotated[int | UnsetType, "How many lines are added."] = UNSET
+    removed: Annotated[int | UnsetType, "How many lines are removed."] = UNSET
     is_changed_since: Annotated[
-        bool | UnsetType, Meta(description="True if somebody else changed the file after the agent; that is lost.")
+        bool | UnsetType, "True if somebody else changed the file after the agent; that is lost."
     ] = UNSET
-    reason: Annotated[str | UnsetType, Meta(description="Why it is skipped.")] = UNSET
+    reason: Annotated[str | UnsetType, "Why it is skipped."] = UNSET
 
 
 class RevertedFiles(Struct, frozen=True, kw_only=True, rename="camel"):
     """The files that were reverted, or would be."""
 
-    files: Annotated[list[RevertedFile], Meta(description="In the order in which they were first changed.")]
-    undo: Annotated[str | UnsetType, Meta(description="Send this to undo it.")] = UNSET
-    token: Annotated[str | UnsetType, Meta(description="Of a preview: send this to do exactly what it shows.")] = UNSET
-    patch: Annotated[str | UnsetType, Meta(description="Of a preview: what would change, as a patch.")] = UNSET
+    files: Annotated[list[RevertedFile], "In the order in which they were first changed."]
+    undo: Annotated[str | UnsetType, "Send this to undo it."] = UNSET
+    token: Annotated[str | UnsetType, "Of a preview: send this to do exactly what it shows."] = UNSET
+    patch: Annotated[str | UnsetType, "Of a preview: what would change, as a patch."] = UNSET
 
 
 class ListedChanges(Struct, frozen=True):
@@ -146,7 +130,7 @@ class ListedChanges(Struct, frozen=True):
 class KeptFiles(Struct, frozen=True):
     """The files whose changes were kept."""
 
-    files: Annotated[list[str], Meta(description="Their paths.")]
+    files: Annotated[list[str], "Their paths."]
 
 
 class Patch(Struct, frozen=True):
@@ -156,11 +140,11 @@ class Patch(Struct, frozen=True):
 class CommitResult(Struct, frozen=True, kw_only=True, rename="camel"):
     """A commit, or the proposal of one."""
 
-    message: Annotated[str, Meta(description="Its message.")]
-    files: Annotated[list[str], Meta(description="The files in it.")]
-    commit: Annotated[str | UnsetType, Meta(description="Its hash; absent from a proposal.")] = UNSET
-    token: Annotated[str | UnsetType, Meta(description="Of a proposal: send this with the message to commit.")] = UNSET
-    branch: Annotated[str | UnsetType, Meta(description="The branch.")] = UNSET
+    message: Annotated[str, "Its message."]
+    files: Annotated[list[str], "The files in it."]
+    commit: Annotated[str | UnsetType, "Its hash; absent from a proposal."] = UNSET
+    token: Annotated[str | UnsetType, "Of a proposal: send this with the message to commit."] = UNSET
+    branch: Annotated[str | UnsetType, "The branch."] = UNSET
 
 
 ReviewResult: TypeAlias = ListedChanges | Patch | RevertedFiles | KeptFiles | CommitResult

@@ -6,7 +6,7 @@ documents). Joined in order, the raw texts are the agent's text.
 
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.documents import (
@@ -26,39 +26,27 @@ from cursor_gateway.model.documents import (
 class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     """What is known about a document when it starts, so that a live view can show it at once."""
 
-    file_path: Annotated[str | UnsetType, Meta(description="The file's path, as given by the agent.")] = UNSET
-    start_line: Annotated[int | UnsetType, Meta(description="The first line quoted.")] = UNSET
-    end_line: Annotated[int | UnsetType, Meta(description="The last line quoted.")] = UNSET
-    language: Annotated[str | UnsetType, Meta(description="The language; `text` if unknown.")] = UNSET
+    file_path: Annotated[str | UnsetType, "The file's path, as given by the agent."] = UNSET
+    start_line: Annotated[int | UnsetType, "The first line quoted."] = UNSET
+    end_line: Annotated[int | UnsetType, "The last line quoted."] = UNSET
+    language: Annotated[str | UnsetType, "The language; `text` if unknown."] = UNSET
     purpose: Annotated[
-        Purpose | UnsetType,
-        Meta(description="`new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask."),
+        Purpose | UnsetType, "`new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask."
     ] = UNSET
-    indent: Annotated[int | UnsetType, Meta(description="The indentation removed from each line.")] = UNSET
-    command: Annotated[str | UnsetType, Meta(description="The command line.")] = UNSET
-    working_directory: Annotated[str | UnsetType, Meta(description="Where it ran, if known.")] = UNSET
-    title: Annotated[str | UnsetType, Meta(description="The plan's name.")] = UNSET
-    overview: Annotated[str | UnsetType, Meta(description="The plan in a sentence.")] = UNSET
-    todos: Annotated[list[PlanTodo] | UnsetType, Meta(description="The plan's steps.")] = UNSET
-    questions: Annotated[
-        list[ClarificationQuestion] | UnsetType, Meta(description="The questions, each with its options.")
-    ] = UNSET
+    indent: Annotated[int | UnsetType, "The indentation removed from each line."] = UNSET
+    command: Annotated[str | UnsetType, "The command line."] = UNSET
+    working_directory: Annotated[str | UnsetType, "Where it ran, if known."] = UNSET
+    title: Annotated[str | UnsetType, "The plan's name."] = UNSET
+    overview: Annotated[str | UnsetType, "The plan in a sentence."] = UNSET
+    todos: Annotated[list[PlanTodo] | UnsetType, "The plan's steps."] = UNSET
+    questions: Annotated[list[ClarificationQuestion] | UnsetType, "The questions, each with its options."] = UNSET
     permission: Annotated[
         PermissionRequest | UnsetType,
-        Meta(
-            description="Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` "
-            "to decide."
-        ),
+        "Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide.",
     ] = UNSET
-    state: Annotated[
-        Literal["waiting"] | UnsetType, Meta(description="`waiting`: the caller has to run the tool or answer.")
-    ] = UNSET
-    ran_by: Annotated[
-        Literal["caller"] | UnsetType, Meta(description="`caller`: the caller, not the agent, runs the tool.")
-    ] = UNSET
-    parent_id: Annotated[str | UnsetType, Meta(description="The `task` document of the sub-agent that does this.")] = (
-        UNSET
-    )
+    state: Annotated[Literal["waiting"] | UnsetType, "`waiting`: the caller has to run the tool or answer."] = UNSET
+    ran_by: Annotated[Literal["caller"] | UnsetType, "`caller`: the caller, not the agent, runs the tool."] = UNSET
+    parent_id: Annotated[str | UnsetType, "The `task` document of the sub-agent that does this."] = UNSET
 
 
 class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):
@@ -184,19 +172,17 @@ class _Payload(Struct, frozen=True, kw_only=True, rename="camel"):
 class DocumentStartPayload(_Payload, frozen=True, kw_only=True):
     """A document begins."""
 
-    id: Annotated[str, Meta(description="The document's id: `doc_001`, `doc_002`, …")]
-    type: Annotated[DocumentType, Meta(description="The document's type.")]
-    sequence: Annotated[int, Meta(description="The document's position in the answer, from 1.")]
-    metadata: Annotated[
-        KnownMetadata | UnsetType, Meta(description="Extension: what is known at the start, for live display.")
-    ] = UNSET
+    id: Annotated[str, "The document's id: `doc_001`, `doc_002`, …"]
+    type: Annotated[DocumentType, "The document's type."]
+    sequence: Annotated[int, "The document's position in the answer, from 1."]
+    metadata: Annotated[KnownMetadata | UnsetType, "Extension: what is known at the start, for live display."] = UNSET
 
 
 class ContentDeltaPayload(_Payload, frozen=True, kw_only=True):
     """A document's content grows. The deltas of a document, joined, are its content."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    delta: Annotated[str, Meta(description="The next piece of the content, never empty.")]
+    document_id: Annotated[str, "The document's id."]
+    delta: Annotated[str, "The next piece of the content, never empty."]
 
 
 class TerminalOutputPayload(_Payload, frozen=True, kw_only=True):
@@ -210,94 +196,90 @@ class TerminalOutputPayload(_Payload, frozen=True, kw_only=True):
 class ToolCallStartPayload(_Payload, frozen=True, kw_only=True):
     """The tool of a `tool_call` document is known."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    tool_name: Annotated[str, Meta(description="The tool's name as in Cursor's editor, or the name of an MCP tool.")]
-    tool_call_id: Annotated[str, Meta(description="The call's id.")]
+    document_id: Annotated[str, "The document's id."]
+    tool_name: Annotated[str, "The tool's name as in Cursor's editor, or the name of an MCP tool."]
+    tool_call_id: Annotated[str, "The call's id."]
 
 
 class ToolCallArgumentsPayload(_Payload, frozen=True, kw_only=True):
     """The arguments of a `tool_call` document, all at once. A call without arguments has no such event."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    arguments: Annotated[dict[str, Any], Meta(description="The arguments of the call.")]
+    document_id: Annotated[str, "The document's id."]
+    arguments: Annotated[dict[str, Any], "The arguments of the call."]
 
 
 class ToolResultPayload(_Payload, frozen=True, kw_only=True):
     """What the tool of a `tool_call` document answered."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    result: Annotated[ToolCallResult, Meta(description="The result of the call.")]
+    document_id: Annotated[str, "The document's id."]
+    result: Annotated[ToolCallResult, "The result of the call."]
 
 
 class DocumentEndPayload(_Payload, frozen=True, kw_only=True):
     """A document is complete: with its start, this is all of it."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    final_content: Annotated[
-        str | UnsetType, Meta(description="The whole content; omitted if the content is null.")
-    ] = UNSET
+    document_id: Annotated[str, "The document's id."]
+    final_content: Annotated[str | UnsetType, "The whole content; omitted if the content is null."] = UNSET
     metadata: Annotated[
-        Metadata | UnsetType, Meta(description="Extension: the document's whole metadata. Always sent by this gateway.")
+        Metadata | UnsetType, "Extension: the document's whole metadata. Always sent by this gateway."
     ] = UNSET
 
 
 class _Event(Struct, frozen=True, kw_only=True, rename="camel", tag_field="type"):
     id: Annotated[
         int | UnsetType,
-        Meta(
-            description="Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with "
-            "`?after=`. Always sent by this gateway."
-        ),
+        "Extension: the event's number in the run, as in the id of a Server-Sent Event. Use it with `?after=`. Always "
+        "sent by this gateway.",
     ] = UNSET
 
 
 class DocumentStartEvent(_Event, frozen=True, kw_only=True, tag="document_start"):
     """A document starts."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[DocumentStartPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[DocumentStartPayload, "The payload."]
 
 
 class ContentDeltaEvent(_Event, frozen=True, kw_only=True, tag="content_delta"):
     """A document's content grows."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[ContentDeltaPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[ContentDeltaPayload, "The payload."]
 
 
 class ToolCallStartEvent(_Event, frozen=True, kw_only=True, tag="tool_call_start"):
     """The tool of a `tool_call` document is known."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[ToolCallStartPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[ToolCallStartPayload, "The payload."]
 
 
 class ToolCallArgumentsEvent(_Event, frozen=True, kw_only=True, tag="tool_call_arguments"):
     """The arguments of a `tool_call` document."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[ToolCallArgumentsPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[ToolCallArgumentsPayload, "The payload."]
 
 
 class ToolResultEvent(_Event, frozen=True, kw_only=True, tag="tool_result"):
     """The result of a `tool_call` document."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[ToolResultPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[ToolResultPayload, "The payload."]
 
 
 class DocumentEndEvent(_Event, frozen=True, kw_only=True, tag="document_end"):
     """A document is complete."""
 
-    document_id: Annotated[str, Meta(description="The document's id.")]
-    data: Annotated[DocumentEndPayload, Meta(description="The payload.")]
+    document_id: Annotated[str, "The document's id."]
+    data: Annotated[DocumentEndPayload, "The payload."]
 
 
 class DoneEvent(_Event, frozen=True, kw_only=True, tag="done"):
     """The run is over, successfully or not, and no event follows. Or its `status` is `streaming`: the run waits for its
     caller, and continues when it gets the results."""
 
-    data: Annotated[Envelope, Meta(description="The payload.")]
+    data: Annotated[Envelope, "The payload."]
 
 
 StreamEvent: TypeAlias = (

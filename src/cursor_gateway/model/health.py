@@ -10,20 +10,16 @@ from cursor_gateway.model.documents import Mode
 class HealthSource(Struct, frozen=True):
     """The backend."""
 
-    name: Annotated[
-        str, Meta(description="`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one.")
-    ]
-    detail: Annotated[
-        str, Meta(description="The program and version, or the recordings; empty if API keys are configured.")
-    ]
-    demo: Annotated[bool, Meta(description="Whether the gateway runs as a demo.")] = False
+    name: Annotated[str, "`cli` for Cursor's agent, `replay` for recordings, `demo` for the built-in one."]
+    detail: Annotated[str, "The program and version, or the recordings; empty if API keys are configured."]
+    demo: Annotated[bool, "Whether the gateway runs as a demo."] = False
 
 
 class HealthRuns(Struct, frozen=True):
     """The load."""
 
-    running: Annotated[int, Meta(description="Active runs.")]
-    limit: Annotated[int, Meta(description="The maximum; further runs get 429.")]
+    running: Annotated[int, "Active runs."]
+    limit: Annotated[int, "The maximum; further runs get 429."]
 
 
 class Health(Struct, frozen=True, kw_only=True):
@@ -31,20 +27,14 @@ class Health(Struct, frozen=True, kw_only=True):
 
     status: Annotated[
         str,  # to readers: a newer gateway may have others
-        Meta(
-            description="`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started.",
-            extra_json_schema={"enum": ["ok", "degraded", "unavailable"]},
-        ),
+        Meta(extra_json_schema={"enum": ["ok", "degraded", "unavailable"]}),
+        "`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started.",
     ]
-    version: Annotated[str, Meta(description="The gateway's version.")]
-    source: Annotated[HealthSource, Meta(description="The default backend.")]
-    sources: Annotated[list[str], Meta(description="The names of all backends, for `source` in requests.")] = []
-    mode: Annotated[Mode, Meta(description="The default mode.")] = "agent"
-    model: Annotated[str, Meta(description="The default model.")] = ""
+    version: Annotated[str, "The gateway's version."]
+    source: Annotated[HealthSource, "The default backend."]
+    sources: Annotated[list[str], "The names of all backends, for `source` in requests."] = []
+    mode: Annotated[Mode, "The default mode."] = "agent"
+    model: Annotated[str, "The default model."] = ""
     runs: HealthRuns
-    workspace: Annotated[
-        str | UnsetType, Meta(description="The default workspace; shown only if no API keys are configured.")
-    ] = UNSET
-    problem: Annotated[
-        str | UnsetType, Meta(description="What is wrong; omitted if nothing is, or if API keys are required.")
-    ] = UNSET
+    workspace: Annotated[str | UnsetType, "The default workspace; shown only if no API keys are configured."] = UNSET
+    problem: Annotated[str | UnsetType, "What is wrong; omitted if nothing is, or if API keys are required."] = UNSET

@@ -46,10 +46,8 @@ NonEmpty: TypeAlias = Annotated[str, Meta(min_length=1)]
 
 LeavingOption: TypeAlias = Annotated[
     WhenClientLeaves | None,
-    Meta(
-        description="What happens to the run when its last reader disconnects: `cancel` or `finish`. The default is "
-        "the operator's setting."
-    ),
+    "What happens to the run when its last reader disconnects: `cancel` or `finish`. The default is the operator's "
+    "setting.",
 ]
 
 
@@ -58,53 +56,36 @@ class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
 
     mode: Annotated[
         Mode | None,
-        Meta(
-            description="`agent` makes changes, `plan` and `ask` do not, `debug` looks for causes first. The default "
-            "is the operator's setting."
-        ),
+        "`agent` makes changes, `plan` and `ask` do not, `debug` looks for causes first. The default is the operator's "
+        "setting.",
     ] = None
-    workspace: Annotated[
-        NonEmpty | None, Meta(description="The folder to work in: an allowed root or a folder below one.")
-    ] = None
+    workspace: Annotated[NonEmpty | None, "The folder to work in: an allowed root or a folder below one."] = None
     fences: Annotated[
         Fences | None,
-        Meta(
-            description="`split` turns code blocks into separate documents, `inline` leaves them in the text. The "
-            "default is the operator's setting."
-        ),
+        "`split` turns code blocks into separate documents, `inline` leaves them in the text. The default is the "
+        "operator's setting.",
     ] = None
     include: Annotated[
         Set[Include] | None,
-        Meta(
-            description="Additional output: `thinking` documents, `raw` payloads of the agent's tools, the size of the "
-            "`context`."
-        ),
+        "Additional output: `thinking` documents, `raw` payloads of the agent's tools, the size of the `context`.",
     ] = None
-    conversation_id: Annotated[NonEmpty | None, Meta(description="Continues this conversation.")] = None
+    conversation_id: Annotated[NonEmpty | None, "Continues this conversation."] = None
     when_client_leaves: LeavingOption = None
     when_runner_lost: Annotated[
         WhenRunnerLost | None,
-        Meta(
-            description="What happens to the run when the process that runs its agent dies, in a cluster: `end`, the "
-            "default, or `resume` on another runner with the same volume, once."
-        ),
+        "What happens to the run when the process that runs its agent dies, in a cluster: `end`, the default, or "
+        "`resume` on another runner with the same volume, once.",
     ] = None
     when_busy: Annotated[
         WhenBusy | None,
-        Meta(
-            description="What happens while the conversation has an active run: `refuse` returns 409, `wait` waits for "
-            "its end. The default is the operator's setting."
-        ),
+        "What happens while the conversation has an active run: `refuse` returns 409, `wait` waits for its end. The "
+        "default is the operator's setting.",
     ] = None
     needs: Annotated[
-        Labels | None,
-        Meta(description="Labels that the runner must have, in a cluster; without such a runner the request gets 503."),
+        Labels | None, "Labels that the runner must have, in a cluster; without such a runner the request gets 503."
     ] = None
     source: Annotated[
-        NonEmpty | None,
-        Meta(
-            description="The backend to use, one of those listed by `/health`. The default is the operator's setting."
-        ),
+        NonEmpty | None, "The backend to use, one of those listed by `/health`. The default is the operator's setting."
     ] = None
 
 

@@ -17,17 +17,19 @@ from cursor_gateway.model.documents import (
     ErrorDocument,
     FileEditDocument,
     PlanDocument,
+    PlanMetadata,
     State,
     TerminalCommandDocument,
     TextDocument,
     ThinkingDocument,
+    TodoStatus,
     TodoUpdateDocument,
+    TodoUpdateMetadata,
     ToolCallDocument,
     ToolTrace,
 )
-from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.lines import split_lines
 from cursor_gateway.render.listing import (
+    AgentMarkdown,
     Listing,
     ListingRow,
     change,
@@ -37,10 +39,64 @@ from cursor_gateway.render.listing import (
     numbered_rows,
     plain_rows,
 )
-from cursor_gateway.render.markdown import AgentMarkdown
+from cursor_gateway.render.looks import (
+    Todos,
+    answer_to,
+    duration,
+    line_range,
+    planned,
+    progress,
+    split_lines,
+    tokens,
+    updated,
+    waits_for,
+)
 from cursor_gateway.render.visible import visible, visible_line, visible_output
-from cursor_gateway.render.words import answer_to, duration, line_range, tokens
 from cursor_gateway.stages.summary import main_argument
+
+# --- a plan's to-dos, in their current state ---------------------------------------------------------
+
+
+_TODO_MARKS: dict[TodoStatus, tuple[str, str, str]] = {  # the mark, its style, the text's style
+    "pending": ("☐", "", ""),
+    "in_progress": ("◐", "yellow", "bold"),
+    "completed": ("☑", "green", "dim"),
+    "cancelled": ("☒", "dim", "dim strike"),
+}
+
+
+class Checklist:
+    """Keeps only the state of the newest plan, and draws that."""
+
+    def __init__(self) -> None:
+        self._title = ""
+        self._todos: Todos = {}
+
+    def begin(self, plan: PlanMetadata) -> None:
+        self._title, self._todos = plan.title, planned(plan)
+
+    def update(self, change: TodoUpdateMetadata) -> None:
+        self._todos = updated(self._todos, change)
+
+    @property
+    def heading(self) -> str:
+        title = f" · {self._title}" if self._title else ""
+        return f"To-dos{title} · {progress(self._todos)}"
+
+    def picture(self) -> Listing:
+        digits = len(str(len(self._todos)))
+        rows = []
+        for number, todo in enumerate(self._todos.values(), 1):
+            mark, mark_style, style = _TODO_MARKS[todo.status]
+            needed = waits_for(todo, self._todos)
+            after = f"  after {needed}" if needed else ""
+            gutter = Text.assemble("  ", (mark, mark_style), (f" {number:>{digits}}. ", "dim"))
+            rows.append(ListingRow(gutter, Text.assemble((visible_line(todo.content), style), (after, "dim"))))
+        return Listing(rows)
+
+
+# --- documents ---------------------------------------------------------------------------------------
+
 
 _NEW_FILE_LINES = 20
 _CHANGE_LINES = 60

@@ -29,9 +29,8 @@ from cursor_gateway.model.documents import (
     said_in,
 )
 from cursor_gateway.model.history import ConversationDetail, MessageEntry, RunEntry
-from cursor_gateway.render.lines import changes, diff_lines
+from cursor_gateway.render.looks import OPERATIONS, answer_to, diff_lines, duration, line_range, line_runs, thinking
 from cursor_gateway.render.visible import visible, visible_json, visible_line, visible_output
-from cursor_gateway.render.words import OPERATIONS, answer_to, duration, line_range, thinking
 from cursor_gateway.stages.summary import main_argument
 
 _DETAILS = 20  # lines of an error's details
@@ -191,17 +190,16 @@ def _diff(diff: Diff) -> str:
     """A unified diff, without the files' names."""
     old, new = diff_lines(diff, *map(visible, (diff.old_string, diff.new_string)))
     lines: list[str] = []
-    for group in changes(old, new):
-        first, last = group[0], group[-1]
-        before = f"{diff.start_line + first[1]},{last[2] - first[1]}"
-        after = f"{diff.start_line + first[3]},{last[4] - first[3]}"
-        lines.append(f"@@ -{before} +{after} @@")
-        for tag, old_start, old_end, new_start, new_end in group:
-            if tag == "equal":
-                lines += [f" {line}" for line in old[old_start:old_end]]
-                continue
-            lines += [f"-{line}" for line in old[old_start:old_end]]
-            lines += [f"+{line}" for line in new[new_start:new_end]]
+    for is_gap, group in groupby(line_runs(old, new), lambda run: run.sign == "⋮"):
+        runs = list(group)
+        if is_gap:
+            continue
+        before, after = (sum(len(run[side]) for run in runs if run.sign != sign) for side, sign in ((1, "+"), (2, "-")))
+        first = diff.start_line + runs[0].old.start, diff.start_line + runs[0].new.start
+        lines.append(f"@@ -{first[0]},{before} +{first[1]},{after} @@")
+        for sign, old_lines, new_lines in runs:
+            lines += [f"{sign}{old[number]}" for number in old_lines if sign == "-"]
+            lines += [f"{sign}{new[number]}" for number in new_lines if sign != "-"]
     return "\n".join(lines)
 
 

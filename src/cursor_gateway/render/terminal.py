@@ -7,12 +7,14 @@ and one line for each running tool. A delta costs an append; drawing is paid per
 
 from typing import Self, TextIO
 
+import msgspec
 from msgspec import UNSET, Struct
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 from rich.theme import Theme
 
+from cursor_gateway.errors import AgentCrashed
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -28,13 +30,17 @@ from cursor_gateway.model.document_events import (
     ToolCallStarted,
 )
 from cursor_gateway.model.documents import (
+    ChatResponse,
     Document,
     DocumentType,
+    Envelope,
+    ErrorDocument,
     PlanDocument,
     TodoUpdateDocument,
     ToolCallDocument,
 )
 from cursor_gateway.render.cards import (
+    Checklist,
     Headline,
     card,
     closing,
@@ -43,11 +49,18 @@ from cursor_gateway.render.cards import (
     thinking,
     tool_line,
 )
-from cursor_gateway.render.checklist import Checklist
-from cursor_gateway.render.lines import split_lines
-from cursor_gateway.render.listing import Listing, code_rows, numbered_rows
+from cursor_gateway.render.export import WholeConversation
+from cursor_gateway.render.listing import (
+    AgentMarkdown,
+    Listing,
+    ListingRow,
+    code_rows,
+    finished_blocks,
+    numbered_rows,
+    plain_rows,
+)
 from cursor_gateway.render.live_region import LiveRegion
-from cursor_gateway.render.markdown import AgentMarkdown, finished_blocks
+from cursor_gateway.render.looks import split_lines
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
 
@@ -311,3 +324,43 @@ class TerminalView:
         last, self._region.last = self._region.last, together
         apart = last is not None and (not together or together != last)
         self._live.print(Group("", renderable) if apart else renderable, soft_wrap=self._plain)
+
+
+# --- a conversation ---------------------------------------------------------------------------------
+
+
+def print_conversation(conversation: WholeConversation, console: Console, begun: str, last: int = 0) -> None:
+    """`begun` says when; with `last`, only that many of its runs, the newest."""
+    is_plain = not console.is_terminal
+    facts = [conversation.id, f"started {begun}", f"in {visible_line(conversation.workspace)}"]
+    title = [ListingRow(Text(), Text(visible_line(conversation.title), "bold underline"))]
+    console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
+    view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
+    for number, run in enumerate(conversation.runs[-last:]):
+        for message in conversation.prompts(run):
+            if message.note:
+                console.print(
+                    Group("", Listing(plain_rows(split_lines(visible(message.note)), "dim"))), soft_wrap=is_plain
+                )
+                continue
+            lines = split_lines(visible(message.text))
+            prompt = [ListingRow(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
+            is_prompt = message.role == "user"
+            console.print(Group("", Listing(prompt) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
+        if number == 0:  # the view itself adds a line between its parts
+            console.print()
+        if (response := conversation.response(run)) is not None:
+            for document in response.documents:
+                view.push(DocumentEnded(document))
+        if response is None or response.status == "streaming":
+            console.print(Group("", Text("● still running", "bold green")), soft_wrap=is_plain)
+        else:
+            view.push(_done(response))
+
+
+def _done(response: ChatResponse) -> Done:
+    fields = msgspec.structs.asdict(response)
+    documents = fields.pop("documents")
+    errors = [document.content for document in documents if isinstance(document, ErrorDocument)]
+    failure = AgentCrashed(errors[-1] if errors else "").failure() if response.status == "error" else None
+    return Done(Envelope(**fields), failure)

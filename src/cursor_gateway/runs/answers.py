@@ -33,29 +33,24 @@ from cursor_gateway.prompting.replies import (
     permissions_message,
     plan_message,
 )
-from cursor_gateway.runs.admission import Runs, find_run
-from cursor_gateway.runs.conversations import TOOLS, Conversations, unwritable
+from cursor_gateway.runs.admission import find_run
+from cursor_gateway.runs.conversations import TOOLS, unwritable
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.identify import continue_run
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Asker, Continuation, Continued, RunRequest, stored_continuation
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.private_files import read_private
 from cursor_gateway.store.base import IdempotentRun, Store
 
 
 class Answers:
     def __init__(
-        self,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        decisions: Permissions,
-        start: Callable[[RunRequest], Awaitable[RunHandle]],
+        self, parts: RunParts, decisions: Permissions, start: Callable[[RunRequest], Awaitable[RunHandle]]
     ) -> None:
         """`start` is for answers that begin the conversation's next run."""
-        self._runs, self._store, self._conversations, self._decisions = runs, store, conversations, decisions
-        self._start = start
+        self._runs, self._store, self._conversations = parts.runs, parts.store, parts.conversations
+        self._decisions, self._start = decisions, start
 
     async def take(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         match given:
@@ -98,13 +93,12 @@ class Answers:
 
     async def with_answers(self, id: str, asker: Asker, answers: Sequence[ClarificationAnswer]) -> Continued:
         """To the agent's questions: a run that waits for them continues; else they are the conversation's next turn."""
-        if (live := self._runs.find(id, asker.owner)) is not None:
-            if any(answer.question_id in live.machine.questions.permissions for answer in answers):
-                return await self.with_permissions(id, asker, await self._permissions(live, answers))
-            if (call := live.machine.questions.call_for(answers)) is not None:
-                live.take_answers({call: list(answers)})
-                return _continued(live, asker)
         run = await find_run(self._runs, self._store, id, asker.owner)
+        if any(answer.question_id in run.questions.permissions for answer in answers):
+            return await self.with_permissions(id, asker, await self._permissions(run, answers))
+        if (call := run.questions.call_for(answers)) is not None:
+            run.take_answers({call: list(answers)})
+            return await _continued(run, asker)
         documents = await self._documents(run)
         if (pause := await _held(run, documents, ClarificationDocument)) is not None:
             return Continued(run, pause)
@@ -113,17 +107,16 @@ class Answers:
 
     async def with_decision(self, id: str, asker: Asker, decision: PlanChoice, text: str) -> Continued:
         """On the agent's plan: a plan that is accepted is carried out, which the mode `plan` does not allow."""
-        live = self._runs.find(id, asker.owner)
-        if live is not None and (plan := live.machine.questions.plan) is not None:
+        run = await find_run(self._runs, self._store, id, asker.owner)
+        if (plan := run.questions.plan) is not None:
             if text:
                 raise InvalidRequest(
                     "While the agent waits it accepts only a decision; omit `text`, and send it when the run has "
                     "ended.",
                     param="text",
                 )
-            live.take_answers({plan: decision == "accept"})
-            return _continued(live, asker)
-        run = await find_run(self._runs, self._store, id, asker.owner)
+            run.take_answers({plan: decision == "accept"})
+            return await _continued(run, asker)
         documents = await self._documents(run)
         if (pause := await _held(run, documents, PlanDocument)) is not None:
             return Continued(run, pause)
@@ -138,9 +131,8 @@ class Answers:
         documents = {document.id: document for document in (await response_of(run)).documents}
         requests = {id: _permission_request(documents, id, permission) for id, permission in decided.items()}
         questions = {id: _question_of(documents[id]) for id in decided}
-        live = self._runs.find(run.id, run.owner)
-        if live is not None and any(id in live.machine.questions.permissions for id in questions.values()):
-            return await self._decide_held(live, asker, decided, requests, questions)
+        if any(id in run.questions.permissions for id in questions.values()):
+            return await self._decide_held(run, asker, decided, requests, questions)
         for id in decided:
             if (pause := await self._answered_in(run, documents[id])) is not None:  # this is another copy
                 return Continued(run, pause)
@@ -156,7 +148,7 @@ class Answers:
 
     async def _decide_held(
         self,
-        run: Run,
+        run: RunHandle,
         asker: Asker,
         decided: Mapping[str, Permission],
         requests: Mapping[str, PermissionRequest],
@@ -164,25 +156,25 @@ class Answers:
     ) -> Continued:
         """For a run that waits: it continues."""
         for id, permission in decided.items():
-            if questions[id] not in run.machine.questions.permissions:
+            if questions[id] not in run.questions.permissions:
                 raise InvalidRequest(
                     f"The run does not wait for a decision about {id[:100]!r}; decide what it waits for first.",
                     param="permissions",
                 )
             if permission.decision in ("conversation", "workspace"):
                 await self._record(run, id, requests[id], permission)
-        held = run.machine.questions.permissions  # those that are not among them any more are left out
+        held = run.questions.permissions  # those that are not among them any more are left out
         answers = {questions[id]: permission for id, permission in decided.items()}
         run.take_answers({held[id]: permission for id, permission in answers.items() if id in held})
-        return _continued(run, asker)
+        return await _continued(run, asker)
 
-    async def _permissions(self, run: Run, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
+    async def _permissions(self, run: RunHandle, answers: Sequence[ClarificationAnswer]) -> dict[str, Permission]:
         """Answers to questions that ask for permission, by the documents of these questions."""
         documents = (await response_of(run)).documents
         by_question = {_question_of(document): document.id for document in documents}
         decided: dict[str, Permission] = {}
         for number, answer in enumerate(answers):
-            if answer.question_id not in run.machine.questions.permissions:
+            if answer.question_id not in run.questions.permissions:
                 param = f"answers[{number}].questionId"
                 raise InvalidRequest(f"{param}: The run waits for a decision; answer that first.", param=param)
             decided[by_question[answer.question_id]] = permission_of(answer, number)
@@ -221,8 +213,7 @@ class Answers:
         return (conversation.workspace if conversation is not None else "", id)
 
     async def _documents(self, run: RunHandle) -> list[Document]:
-        live = self._runs.find(run.id, run.owner)
-        if live is not None and (awaited := _awaited(live)):
+        if awaited := run.awaited:
             raise InvalidRequest(f"This run is waiting for something else: {awaited}.")
         if run.done is None:
             raise ConversationBusy("This run is not waiting for an answer; send it when the run has ended.")
@@ -316,16 +307,10 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
     )
 
 
-def _continued(run: Run, asker: Asker) -> Continued:
+async def _continued(run: RunHandle, asker: Asker) -> Continued:
     """A run that has got what it waited for."""
     run.set_when_client_leaves(asker.when_client_leaves)
-    return Continued(run, run.log.state.paused_at)
-
-
-def _awaited(run: Run) -> str:
-    """What to send to a run that waits; empty where it does not."""
-    has_called = run.caller is not None and run.machine.calls.open
-    return run.machine.questions.awaited or ("send `toolResults` for its calls" if has_called else "")
+    return Continued(run, (await run.state()).paused_at)
 
 
 def _question_of(document: Document) -> str:

@@ -1,7 +1,7 @@
 """The interface of a run for everything except its driver: driven here, stored, or driven by another gateway."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Envelope
-from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.replies import with_later_answers
-from cursor_gateway.runs.log import Log, StoredLog, wake
+from cursor_gateway.runs.caller_tools import Questions
+from cursor_gateway.runs.log import EventLog, StoredLog, wake
 from cursor_gateway.stages.run_state import RunState, Transcript
 from cursor_gateway.store.base import Lease, NewRun, RunEnd, RunRecord, Store, Stored
 
@@ -26,7 +27,7 @@ class Fold(Protocol):
 class RunHandle:
     """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
 
-    def __init__(self, info: RunInfo, owner: str, log: Log) -> None:
+    def __init__(self, info: RunInfo, owner: str, log: EventLog) -> None:
         self.info, self.owner, self.log = info, owner, log
 
     @property
@@ -126,6 +127,25 @@ class RunHandle:
                 return paused
             case _:
                 return None
+
+    # --- answers: only a run that is driven here waits for any ----------------------------------------
+
+    @property
+    def questions(self) -> Questions:
+        """That it has asked, and that are open."""
+        return Questions()
+
+    @property
+    def awaited(self) -> str:
+        """What to send to a run that waits; empty where it does not."""
+        return ""
+
+    def take_answers(self, answers: Mapping[str, object]) -> None:
+        """What a person answers, by the calls that ask for it."""
+        raise NotImplementedError
+
+    def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
+        """As requested by the request that continues it; None changes nothing."""
 
     # --- stopping -----------------------------------------------------------------------------------
 

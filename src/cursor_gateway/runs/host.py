@@ -7,14 +7,12 @@ from cursor_gateway.fair_threads import FairThreads, IsGone
 from cursor_gateway.model.answers import PermissionEntry
 from cursor_gateway.model.changes import ListedChanges, ListRequest, PatchRequest, ReviewRequest, ReviewResult
 from cursor_gateway.runs.admission import KeyedLocks
-from cursor_gateway.runs.conversations import Conversations, ImagePlace, read_image_file, unwritable
+from cursor_gateway.runs.conversations import ImagePlace, read_image_file, unwritable
 from cursor_gateway.runs.permissions import Permissions
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.workspace.files import find_files
-from cursor_gateway.workspace.roots import Workspaces
-from cursor_gateway.workspace.snapshots import Snapshots
 
 _LIST_SECONDS = 5.0
 
@@ -22,19 +20,10 @@ _LIST_SECONDS = 5.0
 class LocalHost:
     """The `Host` of a process that runs its agents itself."""
 
-    def __init__(
-        self,
-        source: SourceRouter,
-        conversations: Conversations,
-        workspaces: Workspaces,
-        decisions: Permissions,
-        snapshots: Snapshots | None,
-        locks: KeyedLocks,
-        threads: FairThreads,
-    ) -> None:
+    def __init__(self, parts: RunParts, decisions: Permissions, locks: KeyedLocks, threads: FairThreads) -> None:
         """`threads` are for files of workspaces: their disks may be slow, and their folders large."""
-        self._source, self._conversations, self._workspaces = source, conversations, workspaces
-        self._decisions, self._snapshots, self._locks, self._threads = decisions, snapshots, locks, threads
+        self._source, self._conversations, self._workspaces = parts.source, parts.conversations, parts.workspaces
+        self._snapshots, self._decisions, self._locks, self._threads = parts.snapshots, decisions, locks, threads
 
     async def models(self) -> list[Model]:
         return await self._source.models()

@@ -1,7 +1,7 @@
 """A request in; what it is, out: a repetition, whose reply is known; results for a run that waits; or a new request,
 with its source, its model, its tools and its conversation."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,32 +22,30 @@ from cursor_gateway.errors import (
 )
 from cursor_gateway.model.caller_tools import NamedTool, Offer, RequiredTool, ToolResult
 from cursor_gateway.model.document_events import reply_usage
-from cursor_gateway.model.documents import Mode, Usage
+from cursor_gateway.model.documents import Usage
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import INTERACTIVE, WhenClientLeaves
-from cursor_gateway.runs.admission import Runs, find_run
+from cursor_gateway.runs.admission import find_run
 from cursor_gateway.runs.caller_tools import run_of
-from cursor_gateway.runs.conversations import TOOLS, Conversations
+from cursor_gateway.runs.conversations import TOOLS
 from cursor_gateway.runs.handle import RunHandle
-from cursor_gateway.runs.log import Quoted
 from cursor_gateway.runs.prompts import Conversation
 from cursor_gateway.runs.repeats import Deliveries, FailedQuestions, Repeats, repair_key, request_key
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import (
     Continued,
-    Defaults,
     RunRequest,
     asks_others,
     body_hash,
     check_body,
+    quote,
     results_in,
     scope_of,
 )
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.sources.base import Model, Turn
 from cursor_gateway.sources.cursor.models import is_alias, resolve
-from cursor_gateway.sources.router import SourceRouter
-from cursor_gateway.store.base import IdempotentRun, Store
-from cursor_gateway.workspace.roots import Workspaces
+from cursor_gateway.store.base import IdempotentRun
 
 _LONGEST_MODEL = 200  # characters of a name; the agent's own have some 40
 _PROCESS_ENDED = (GatewayRestarted.code, RunnerLost.code, ShuttingDown.code)  # while the agent was at work
@@ -62,22 +60,17 @@ class Identified(Struct, frozen=True):
 
 
 class Identify:
-    def __init__(
-        self,
-        source: SourceRouter,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        workspaces: Workspaces,
-        defaults: Defaults,
-        repeats: Repeats,
-        questions: FailedQuestions,
-        now_ms: Callable[[], int],
-    ) -> None:
-        self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
-        self._workspaces, self._defaults = workspaces, defaults
-        self._repeats, self._questions, self._now_ms = repeats, questions, now_ms
-        self.deliveries = Deliveries(defaults.reconnect_seconds)
+    def __init__(self, parts: RunParts, repeats: Repeats, questions: FailedQuestions) -> None:
+        self._source, self._runs, self._store, self._conversations, self._workspaces, self._defaults = (
+            parts.source,
+            parts.runs,
+            parts.store,
+            parts.conversations,
+            parts.workspaces,
+            parts.defaults,
+        )
+        self._repeats, self._questions, self._now_ms = repeats, questions, parts.now_ms
+        self.deliveries = Deliveries(parts.defaults.reconnect_seconds)
 
     # --- the agent ----------------------------------------------------------------------------------
 
@@ -279,7 +272,7 @@ class Identify:
             return None  # a run in the middle of its work takes no messages: another one gets the whole conversation
         continued = await continue_run(run, results, request.when_client_leaves, also, request.offer)
         if is_new:
-            quote(run, request, run.turn.workspace, self._defaults.mode)
+            quote(run.log, request, run.turn.workspace, self._defaults.mode)
             self._questions.ask_next(run.id, request.question_key)
         return continued
 
@@ -369,12 +362,6 @@ def _check_name(model: str) -> None:
     """
     if len(model) > _LONGEST_MODEL or model.startswith("-") or not model.isprintable():
         raise unknown_model(model[:_LONGEST_MODEL], [])
-
-
-def quote(run: Run, request: RunRequest, workspace: str, default_mode: Mode) -> None:
-    """The caller's next request will quote the conversation with this run's answer."""
-    if request.has_full_history:
-        run.log.quoted = Quoted(scope_of(request, workspace, default_mode), request.messages)
 
 
 async def continue_run(

@@ -54,7 +54,7 @@ _POLL_SECONDS = 0.25  # a run that another gateway drives
 _NO_END = "This answer is damaged: its end is missing. Restart the gateway to recover what can be read, or delete it."
 
 
-class Log:
+class EventLog:
     """The visible events of one run: the latest here, the others in the store."""
 
     def __init__(self, store: Store, run: NewRun | RunRecord, count: int = 0) -> None:
@@ -116,7 +116,7 @@ def wake(future: "asyncio.Future[None]") -> None:
 # --- a run that is stored ---------------------------------------------------------------------------
 
 
-class StoredLog(Log):
+class StoredLog(EventLog):
     """It may still grow: another gateway may drive the run."""
 
     def __init__(self, store: Store, run: RunRecord) -> None:
@@ -162,7 +162,7 @@ class Quoted(Struct, frozen=True):
         return fingerprint(self.scope, [*self.messages, AssistantMessage(answer)])
 
 
-class LiveLog(Log):
+class LiveLog(EventLog):
     """What is not stored yet is kept here, so nothing that readers have seen is lost while this lives."""
 
     def __init__(

@@ -16,7 +16,7 @@ from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
-from cursor_gateway.runs.caller_tools import CallerTools
+from cursor_gateway.runs.caller_tools import CallerTools, Questions
 from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog
@@ -454,8 +454,16 @@ class Run(RunHandle):
         self._take(commands)
         return pause
 
+    @property
+    def questions(self) -> Questions:
+        return self.machine.questions
+
+    @property
+    def awaited(self) -> str:
+        has_called = self.machine.caller is not None and self.machine.calls.open
+        return self.questions.awaited or ("send `toolResults` for its calls" if has_called else "")
+
     def take_answers(self, answers: Mapping[str, object]) -> None:
-        """What a person answers, by the calls that ask for it."""
         self._take(self.machine.person_answered(answers, asyncio.get_running_loop().time()))
 
     # --- what its parts report ----------------------------------------------------------------------
@@ -524,7 +532,6 @@ class Run(RunHandle):
     # --- readers that leave -------------------------------------------------------------------------
 
     def set_when_client_leaves(self, when: WhenClientLeaves | None) -> None:
-        """As requested by the request that continues it; None changes nothing."""
         if when is not None:
             self.needs_readers = when == "cancel"
 

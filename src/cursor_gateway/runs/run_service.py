@@ -20,6 +20,7 @@ from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, When
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
+from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, RunRecord, Store
 from cursor_gateway.store.health import Figure
@@ -68,6 +69,12 @@ def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
         tools=tuple(sorted(tool.name for tool in request.offer.tools)) if request.offer is not None else (),
         client_session=request.client_session,
     )
+
+
+def quote(log: LiveLog, request: RunRequest, workspace: str, default_mode: Mode) -> None:
+    """The caller's next request will quote the conversation with this run's answer."""
+    if request.has_full_history:
+        log.quoted = Quoted(scope_of(request, workspace, default_mode), request.messages)
 
 
 def asks_others(request: RunRequest, defaults: Defaults) -> bool:

@@ -10,7 +10,7 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Set
+from collections.abc import Collection, Set
 from contextlib import suppress
 from functools import partial
 
@@ -34,31 +34,18 @@ from cursor_gateway.model.answers import (
 )
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.messages import Image
-from cursor_gateway.runs.admission import KeyedLocks, Place, Runs, find_run
+from cursor_gateway.runs.admission import KeyedLocks, Place, find_run
 from cursor_gateway.runs.answers import Answers
-from cursor_gateway.runs.conversations import Conversations, Removals, unwritable
+from cursor_gateway.runs.conversations import Removals, unwritable
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
 from cursor_gateway.runs.host import LocalHost
 from cursor_gateway.runs.identify import Identify
-from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation
-from cursor_gateway.runs.repeats import AccountErrors, Asked, FailedQuestions, Question, Repeats
+from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_service import (
-    Asker,
-    Continued,
-    Defaults,
-    Host,
-    Removed,
-    RunRequest,
-    ServiceState,
-    quote_answer,
-)
-from cursor_gateway.runs.starter import RunStarter
-from cursor_gateway.sources.ledger import LostAgents
-from cursor_gateway.sources.router import SourceOrRouter, routed
-from cursor_gateway.sources.tool_endpoint import ToolEndpoint
+from cursor_gateway.runs.run_service import Asker, Continued, Host, Removed, RunRequest, ServiceState, quote_answer
+from cursor_gateway.runs.starter import RunParts, RunStarter
 from cursor_gateway.store.base import (
     Busy,
     IdempotentRun,
@@ -66,12 +53,9 @@ from cursor_gateway.store.base import (
     KeyTaken,
     Refused,
     RunRecord,
-    Store,
     Superseded,
 )
 from cursor_gateway.store.health import Figure
-from cursor_gateway.workspace.roots import Workspaces
-from cursor_gateway.workspace.snapshots import Snapshots
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _THREADS = 4
@@ -81,62 +65,20 @@ _LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger on
 class LocalRunService:
     """The `RunService` of a process that runs its agents itself."""
 
-    def __init__(
-        self,
-        source: SourceOrRouter,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        workspaces: Workspaces,
-        defaults: Defaults,
-        instance: str,
-        now_ms: Callable[[], int],
-        endpoint: ToolEndpoint | None = None,
-        caller_limits: WaitLimits | None = None,
-        account_errors: AccountErrors | None = None,
-        secret: bytes | None = None,
-        permissions: Permissions | None = None,
-        is_alive: Callable[[str], bool] = lambda instance: True,
-        must_store_seconds: float | None = None,
-        lost_agents: LostAgents | None = None,
-        snapshots: Snapshots | None = None,
-    ) -> None:
-        """`is_alive` says whether another gateway, given by name, still drives its runs. With `must_store_seconds`, in
-        a cluster, a run is nowhere but in the store; see `LiveLog`."""
-        self.source, self.runs, self.store, self.defaults = routed(source), runs, store, defaults
-        self.workspaces, self.conversations = workspaces, conversations
-        self._repeats = Repeats(store, remembers=must_store_seconds is None)
-        self._questions = FailedQuestions(defaults.reconnect_seconds, time.monotonic)
-        self.decisions = permissions or Permissions(conversations.data, now_ms)
+    def __init__(self, parts: RunParts) -> None:
+        self.source, self.runs, self.store, self.defaults = parts.source, parts.runs, parts.store, parts.defaults
+        self.workspaces, self.conversations = parts.workspaces, parts.conversations
+        self.decisions = parts.permissions or Permissions(parts.conversations.data, parts.now_ms)
+        self._parts, self._now_ms = parts, parts.now_ms
+        self._repeats = Repeats(self.store, remembers=parts.must_store_seconds is None)
+        self._questions = FailedQuestions(self.defaults.reconnect_seconds, time.monotonic)
         self._locks = KeyedLocks()
         self._threads = FairThreads("workspace", _THREADS)
-        self.host: Host = LocalHost(
-            self.source, conversations, workspaces, self.decisions, snapshots, self._locks, self._threads
-        )
-        self._identify = Identify(
-            self.source, runs, store, conversations, workspaces, defaults, self._repeats, self._questions, now_ms
-        )
-        self._answers = Answers(runs, store, conversations, self.decisions, self.start)
-        self.removals = Removals(self.source, conversations, self.decisions, snapshots)
-        self.starter = RunStarter(
-            self.source,
-            runs,
-            store,
-            conversations,
-            self.decisions,
-            defaults,
-            instance,
-            now_ms,
-            endpoint or ToolEndpoint(),
-            caller_limits or WaitLimits(),
-            secret,
-            must_store_seconds,
-            workspaces.volume_of,
-            lost_agents,
-            snapshots,
-        )
-        self._now_ms, self._account_errors, self._snapshots = now_ms, account_errors, snapshots
-        self._instance, self._is_alive = instance, is_alive
+        self.host: Host = LocalHost(parts, self.decisions, self._locks, self._threads)
+        self.starter = RunStarter(parts, self.decisions)
+        self.removals = Removals(self.source, self.conversations, self.decisions, parts.snapshots)
+        self._identify = Identify(parts, self._repeats, self._questions)
+        self._answers = Answers(parts, self.decisions, self.start)
         self._resuming: set[str] = set()  # runs of this process that are not driven yet
         self._is_retired = False
 
@@ -278,8 +220,8 @@ class LocalRunService:
             await ended.gone()
             return await ended.log.try_again()
         while (stored := await self.store.run(run_id, request.owner)) is not None and stored.state == "running":
-            is_own = stored.instance == self._instance and run_id not in self._resuming
-            if is_own or not self._is_alive(stored.instance):
+            is_own = stored.instance == self._parts.instance and run_id not in self._resuming
+            if is_own or not self._parts.is_alive(stored.instance):
                 await end_interrupted_run(self.store, stored, self._now_ms())
             else:
                 self._check_may_wait(request)
@@ -295,14 +237,14 @@ class LocalRunService:
 
     def _note_end(self, asked: Asked | None, run: Run) -> None:
         failure = run.done.failure if run.done is not None else None
-        if self._account_errors is not None and asked is not None:
-            self._account_errors.record(asked, failure)
+        if self._parts.account_errors is not None and asked is not None:
+            self._parts.account_errors.record(asked, failure)
         has_waited = run.machine.asks_others and run.log.state.paused_at > 0
         self._questions.end(run.id, failure, is_unread=has_waited and run.log.readers == 0)
 
     def _asked(self, request: RunRequest) -> Asked | None:
         """Raises the remembered error if a client repeats its request, or an agent would only report it again."""
-        errors = self._account_errors
+        errors = self._parts.account_errors
         asked = errors.asked(request.owner, request.source, request.model or "") if errors is not None else None
         if not request.clients_retry:
             return asked
@@ -407,8 +349,8 @@ class LocalRunService:
         await self.starter.close()
         await self.source.close()
         await self.removals.close()
-        if self._snapshots is not None:
-            await self._snapshots.close()
+        if self._parts.snapshots is not None:
+            await self._parts.snapshots.close()
 
 
 def cancelled() -> RunCancelled:

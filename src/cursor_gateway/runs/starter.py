@@ -23,13 +23,13 @@ from cursor_gateway.runs.caller_tools import CallerTools
 from cursor_gateway.runs.calls import OpenCalls
 from cursor_gateway.runs.conversations import TOOLS, Conversations, new_conversation_id, unwritable, write_images
 from cursor_gateway.runs.handle import run_info, stored_state
-from cursor_gateway.runs.identify import quote
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
+from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Run, TurnWatch
-from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of
+from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
@@ -47,6 +47,7 @@ from cursor_gateway.store.base import (
     RunRecord,
     Store,
 )
+from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
 _RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
@@ -69,34 +70,33 @@ class ComposedRun(Struct, frozen=True):
     continuation: bytes = b""  # that is too long to be stored with the run's beginning
 
 
+class RunParts(Struct, frozen=True):
+    """What runs are made of, and where: the parts of one gateway that start them."""
+
+    source: SourceRouter
+    runs: Runs
+    store: Store
+    conversations: Conversations
+    workspaces: Workspaces
+    defaults: Defaults
+    instance: str  # the name of this gateway
+    now_ms: Callable[[], int]
+    endpoint: ToolEndpoint = msgspec.field(default_factory=ToolEndpoint)
+    waits: WaitLimits = WaitLimits()
+    account_errors: AccountErrors | None = None
+    secret: bytes | None = None  # keys the markers of prompts; without one, they change with each gateway
+    permissions: Permissions | None = None
+    is_alive: Callable[[str], bool] = lambda instance: True  # whether another gateway still drives its runs
+    must_store_seconds: float | None = None  # in a cluster, a run is nowhere but in the store; see `LiveLog`
+    lost_agents: LostAgents | None = None
+    snapshots: Snapshots | None = None
+
+
 class RunStarter:
-    def __init__(
-        self,
-        source: SourceRouter,
-        runs: Runs,
-        store: Store,
-        conversations: Conversations,
-        permissions: Permissions,
-        defaults: Defaults,
-        instance: str,
-        now_ms: Callable[[], int],
-        endpoint: ToolEndpoint,
-        wait_limits: WaitLimits,
-        secret: bytes | None,
-        must_store_seconds: float | None = None,
-        volume_of: Callable[[str], str] = lambda workspace: "",
-        lost_agents: LostAgents | None = None,
-        snapshots: Snapshots | None = None,
-    ) -> None:
-        """`secret` keys the markers of prompts; without one, they change with each gateway. `volume_of` a workspace is
-        where it is, in a cluster; see `LiveLog` for `must_store_seconds`."""
-        self._source, self._runs, self._store, self._conversations = source, runs, store, conversations
-        self._permissions = permissions
-        self._defaults, self._instance, self._now_ms = defaults, instance, now_ms
-        self._endpoint, self._wait_limits = endpoint, wait_limits
-        self._secret = token_bytes() if secret is None else secret
-        self._must_store_seconds, self._volume_of, self._lost_agents = must_store_seconds, volume_of, lost_agents
-        self._snapshots = snapshots
+    def __init__(self, parts: RunParts, permissions: Permissions) -> None:
+        self._source, self._runs, self._store = parts.source, parts.runs, parts.store
+        self._conversations, self._defaults, self._permissions = parts.conversations, parts.defaults, permissions
+        self._parts, self._secret = parts, parts.secret or token_bytes()
 
     async def prepare(self, request: RunRequest, conversation_id: str) -> list[tuple[Image, str]]:
         """Everything that takes time: the request's images, written to files of the conversation.
@@ -104,7 +104,7 @@ class RunStarter:
         An agent with the caller's tools may open no files: it has the tools' endpoint, and a tool that shows images.
         """
         if request.offer is not None:
-            await self._endpoint.open()
+            await self._parts.endpoint.open()
             return []
         if not request.images:
             return []
@@ -115,7 +115,7 @@ class RunStarter:
             raise unwritable(error) from error
 
     async def close(self) -> None:
-        await self._endpoint.close()
+        await self._parts.endpoint.close()
 
     async def compose(
         self, request: RunRequest, conversation: Conversation, images: Sequence[tuple[Image, str]]
@@ -137,7 +137,7 @@ class RunStarter:
         )
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
-        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
+        log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         watch = self._watch(request, info, conversation)
         run = self._run(request, info, log, scratch=f"{folder}/scratch", watch=watch)
         offered = None
@@ -150,7 +150,7 @@ class RunStarter:
     async def begin(self, composed: "ComposedRun", *, needs_lease: bool) -> Refused | None:
         """None: the run may start. `needs_lease`: not while the store has another run in the conversation."""
         run, request, continuation = composed.run, composed.request, composed.continuation
-        needs_lease = needs_lease or self._must_store_seconds is not None
+        needs_lease = needs_lease or self._parts.must_store_seconds is not None
         is_kept_later = len(request.kept) > len(run.begun.request) or continuation
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
@@ -185,7 +185,7 @@ class RunStarter:
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
         assembler, closing = state.interrupt(info, prompt, _RESUMED)
         new = self._new_run(request, info, conversation)
-        log = LiveLog(self._store, new, self._now_ms, self._must_store_seconds)
+        log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         log.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
         run = self._run(request, info, log, assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
@@ -200,8 +200,8 @@ class RunStarter:
 
     async def _end_lost_agents(self) -> None:
         """After the run has begun: what has lost the conversation has lost it by now."""
-        if self._lost_agents is not None:
-            await self._lost_agents.end()
+        if self._parts.lost_agents is not None:
+            await self._parts.lost_agents.end()
 
     def _run(
         self,
@@ -213,7 +213,7 @@ class RunStarter:
         assembler: Assembler | None = None,
         watch: TurnWatch | None = None,
     ) -> Run:
-        waits, is_others = self._wait_limits, asks_others(request, self._defaults)
+        waits, is_others = self._parts.waits, asks_others(request, self._defaults)
         if is_others:
             waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
         calls, caller = OpenCalls(), None
@@ -236,7 +236,7 @@ class RunStarter:
     def _start(self, composed: "ComposedRun", turn: Turn, when_done: Callable[[Run], None] | None = None) -> None:
         run, request, turns = composed.run, composed.request, composed.turns
         conversation_id = turns.conversation.id
-        quote(run, request, turn.workspace, self._defaults.mode)
+        quote(run.log, request, turn.workspace, self._defaults.mode)
         run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
         run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
@@ -250,13 +250,13 @@ class RunStarter:
 
     def _withdraw(self, offered: OfferedTools | None) -> None:
         if offered is not None:
-            self._endpoint.withdraw(offered.url)
+            self._parts.endpoint.withdraw(offered.url)
 
     def _watch(self, request: RunRequest, info: RunInfo, conversation: Conversation) -> TurnWatch | None:
         """Where the agent may change files: not with the caller's tools, which replace its own."""
-        if self._snapshots is None or request.offer is not None or info.mode not in ("agent", "debug"):
+        if self._parts.snapshots is None or request.offer is not None or info.mode not in ("agent", "debug"):
             return None
-        return self._snapshots.turn(conversation.id, info.id, conversation.workspace)
+        return self._parts.snapshots.turn(conversation.id, info.id, conversation.workspace)
 
     def can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""
@@ -328,7 +328,7 @@ class RunStarter:
     def _offered(self, request: RunRequest, offer: Offer, run: Run, folder: str) -> OfferedTools:
         with private_folder(self._conversations.data, folder) as opened:
             write_private(opened, TOOLS, msgspec.json.encode(offer.tools))
-        url = self._endpoint.offer(run) if usable(offer) or request.images else ""
+        url = self._parts.endpoint.offer(run) if usable(offer) or request.images else ""
         return OfferedTools(server=TOOLS_SERVER, url=url, runner=run)
 
     def _new_run(
@@ -343,7 +343,7 @@ class RunStarter:
             id=info.id,
             conversation_id=conversation.id,
             owner=request.owner,
-            instance=self._instance,
+            instance=self._parts.instance,
             workspace=conversation.workspace,
             model=info.model or "",
             mode=info.mode,
@@ -353,9 +353,9 @@ class RunStarter:
             messages=(
                 _kept(request.messages, images) if is_new else _kept(conversation.new, images, conversation.given_known)
             ),
-            started_ms=self._now_ms(),
+            started_ms=self._parts.now_ms(),
             idempotency=Idempotency(key, body_hash(request)) if key is not None else None,
-            volume=self._volume_of(conversation.workspace),
+            volume=self._parts.workspaces.volume_of(conversation.workspace),
             client=request.client,
             claim=claim,
             request=request.kept if len(request.kept) <= _SHORT_REQUEST else b"",

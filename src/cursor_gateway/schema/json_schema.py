@@ -3,11 +3,12 @@
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeAlias, Union, get_args, get_origin
+from typing import Any, Literal, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from cursor_gateway.dialects.openapi import described
 from cursor_gateway.model.document_events import StreamEvent, StreamEventType
 from cursor_gateway.model.documents import (
     METADATA_TYPES,
@@ -95,10 +96,7 @@ def _is_record(hint: Any) -> bool:
 
 def _present(hint: Any) -> tuple[Any, str]:
     """The type of a field that is there, and its description."""
-    about = ""
-    if get_origin(hint) is Annotated:
-        hint, meta = get_args(hint)
-        about = meta.description
+    hint, about = described(hint)
     members = [member for member in get_args(hint) if member is not UnsetType]
     return reduce(or_, members) if len(members) < len(get_args(hint)) else hint, about
 

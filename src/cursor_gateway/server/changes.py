@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -138,13 +138,13 @@ _MOST = 20
 class WorkspaceFiles(Struct, frozen=True):
     """Files of a workspace."""
 
-    files: Annotated[list[str], Meta(description="Paths below the workspace, best match first.")]
+    files: Annotated[list[str], "Paths below the workspace, best match first."]
 
 
 class WorkspaceFolders(Struct, frozen=True):
     """Folders that a conversation may use."""
 
-    folders: Annotated[list[str], Meta(description="Their paths.")]
+    folders: Annotated[list[str], "Their paths."]
 
 
 class WorkspaceEndpoints:

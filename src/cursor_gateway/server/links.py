@@ -6,6 +6,7 @@ without scripts, and nothing else: no files of the workspace, no images, no ids,
 
 import secrets
 import time
+from html import escape
 from math import ceil
 
 from starlette.requests import Request
@@ -90,7 +91,7 @@ class LinkEndpoints:
             from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
 
             turns = [RenderedTurn(_prompt(detail, one.id), one) for one in responses]
-            return render_conversation(detail.title, turns, do=renderings.do)
+            return _without_place(render_conversation(detail.title, turns, do=renderings.do), conversation.workspace)
 
         return Response(await renderings.run(_READERS, rendered), media_type="text/html", headers=_HEADERS)
 
@@ -100,6 +101,12 @@ class LinkEndpoints:
             error = TooManyRequests("Too many requests for this link; wait a moment, then reload the page.")
             error.retry_after = ceil(seconds)
             raise error
+
+
+def _without_place(html: str, workspace: str) -> str:
+    """Some agents name files by their whole paths; where the workspace is does not concern readers."""
+    place = escape(workspace.rstrip("/"))
+    return html.replace(f"{place}/", "").replace(place, "the folder") if place else html
 
 
 def _prompt(detail: ConversationDetail, run_id: str) -> str:

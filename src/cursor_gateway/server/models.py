@@ -4,7 +4,7 @@ import time
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,55 +22,51 @@ _MOST = 1000  # models of one page
 class ListedModel(Struct, frozen=True, kw_only=True):
     """A model."""
 
-    id: Annotated[str, Meta(description="Its name in requests.")]
-    object: Annotated[Literal["model"], Meta(description="The object type.")] = "model"
-    created: Annotated[
-        int, Meta(description="When the gateway started, in seconds since 1970. The real date is unknown.")
-    ]
-    owned_by: Annotated[str, Meta(description="The provider.")] = "cursor"
-    name: Annotated[str, Meta(description="Gateway extension: the display name.")]
-    alias_of: Annotated[
-        str | UnsetType, Meta(description="Gateway extension: the model that this name of `model_aliases` selects.")
-    ] = UNSET
+    id: Annotated[str, "Its name in requests."]
+    object: Annotated[Literal["model"], "The object type."] = "model"
+    created: Annotated[int, "When the gateway started, in seconds since 1970. The real date is unknown."]
+    owned_by: Annotated[str, "The provider."] = "cursor"
+    name: Annotated[str, "Gateway extension: the display name."]
+    alias_of: Annotated[str | UnsetType, "Gateway extension: the model that this name of `model_aliases` selects."] = (
+        UNSET
+    )
     # Anthropic's:
-    type: Annotated[Literal["model"], Meta(description="The object type.")] = "model"
-    display_name: Annotated[str, Meta(description="The display name.")]
-    created_at: Annotated[str, Meta(description="When the gateway started.")]
+    type: Annotated[Literal["model"], "The object type."] = "model"
+    display_name: Annotated[str, "The display name."]
+    created_at: Annotated[str, "When the gateway started."]
     lifecycle: Literal["active"] = "active"
-    max_input_tokens: Annotated[int, Meta(description="An assumption.")] = _WINDOW
-    max_tokens: Annotated[int, Meta(description="An assumption.")] = 64_000
+    max_input_tokens: Annotated[int, "An assumption."] = _WINDOW
+    max_tokens: Annotated[int, "An assumption."] = 64_000
 
 
 class CodexTruncationPolicy(Struct, frozen=True):
     """How Codex shortens the output of tools."""
 
-    mode: Annotated[Literal["bytes"], Meta(description="The unit of the limit.")] = "bytes"
-    limit: Annotated[int, Meta(description="The limit.")] = 10_000
+    mode: Annotated[Literal["bytes"], "The unit of the limit."] = "bytes"
+    limit: Annotated[int, "The limit."] = 10_000
 
 
 class CodexModel(Struct, frozen=True, kw_only=True):
     """A model in Codex's catalogue."""
 
-    slug: Annotated[str, Meta(description="Its name in requests.")]
-    display_name: Annotated[str, Meta(description="The display name.")]
-    description: Annotated[str, Meta(description="A description.")]
-    supported_reasoning_levels: Annotated[
-        list[Any], Meta(description="Empty: effort is part of Cursor's model names.")
-    ] = []
-    shell_type: Annotated[str, Meta(description="The shell tool that Codex offers.")] = "shell_command"
-    visibility: Annotated[Literal["list"], Meta(description="Whether Codex lists it.")] = "list"
-    supported_in_api: Annotated[bool, Meta(description="Always true.")] = True
-    priority: Annotated[int, Meta(description="Its position in the list.")]
+    slug: Annotated[str, "Its name in requests."]
+    display_name: Annotated[str, "The display name."]
+    description: Annotated[str, "A description."]
+    supported_reasoning_levels: Annotated[list[Any], "Empty: effort is part of Cursor's model names."] = []
+    shell_type: Annotated[str, "The shell tool that Codex offers."] = "shell_command"
+    visibility: Annotated[Literal["list"], "Whether Codex lists it."] = "list"
+    supported_in_api: Annotated[bool, "Always true."] = True
+    priority: Annotated[int, "Its position in the list."]
     availability_nux: None = None
     upgrade: None = None
-    support_verbosity: Annotated[bool, Meta(description="Always false.")] = False
+    support_verbosity: Annotated[bool, "Always false."] = False
     default_verbosity: None = None
     apply_patch_tool_type: None = None
     truncation_policy: CodexTruncationPolicy = CodexTruncationPolicy()
-    context_window: Annotated[int, Meta(description="Tokens (an assumption).")] = _WINDOW
-    experimental_supported_tools: Annotated[list[str], Meta(description="Always empty.")] = []
-    input_modalities: Annotated[tuple[str, ...], Meta(description="The supported inputs.")] = ("text", "image")
-    base_instructions: Annotated[str, Meta(description="The instructions that Codex sends.")] = (
+    context_window: Annotated[int, "Tokens (an assumption)."] = _WINDOW
+    experimental_supported_tools: Annotated[list[str], "Always empty."] = []
+    input_modalities: Annotated[tuple[str, ...], "The supported inputs."] = ("text", "image")
+    base_instructions: Annotated[str, "The instructions that Codex sends."] = (
         "You are a coding agent. Use the tools to work in the user's project."
     )
 
@@ -78,24 +74,21 @@ class CodexModel(Struct, frozen=True, kw_only=True):
 class ModelList(Struct, frozen=True, kw_only=True):
     """The agent's models."""
 
-    object: Annotated[Literal["list"], Meta(description="The object type.")] = "list"
-    data: Annotated[list[ListedModel], Meta(description="The models in OpenAI's form, and after them the aliases.")]
-    models: Annotated[list[CodexModel], Meta(description="The models in Codex's form.")]
-    has_more: Annotated[bool, Meta(description="Whether there is another page.")] = False
-    first_id: Annotated[str | None, Meta(description="The first id on the page.")]
-    last_id: Annotated[str | None, Meta(description="The last id on the page.")]
+    object: Annotated[Literal["list"], "The object type."] = "list"
+    data: Annotated[list[ListedModel], "The models in OpenAI's form, and after them the aliases."]
+    models: Annotated[list[CodexModel], "The models in Codex's form."]
+    has_more: Annotated[bool, "Whether there is another page."] = False
+    first_id: Annotated[str | None, "The first id on the page."]
+    last_id: Annotated[str | None, "The last id on the page."]
 
 
 class ModelPage(Struct, frozen=True, kw_only=True):
     """The models in Anthropic's form, for requests with `anthropic-version`."""
 
-    data: Annotated[
-        list[ListedModel],
-        Meta(description="The models. All ids contain `claude`, because Claude Code shows no others."),
-    ]
-    has_more: Annotated[bool, Meta(description="Whether there is another page.")]
-    first_id: Annotated[str | None, Meta(description="The first id on the page.")]
-    last_id: Annotated[str | None, Meta(description="The last id on the page.")]
+    data: Annotated[list[ListedModel], "The models. All ids contain `claude`, because Claude Code shows no others."]
+    has_more: Annotated[bool, "Whether there is another page."]
+    first_id: Annotated[str | None, "The first id on the page."]
+    last_id: Annotated[str | None, "The last id on the page."]
 
 
 class ModelEndpoints:

@@ -66,17 +66,18 @@ class RouteEndpoint:
         self._service, self._settings, self._reading = service, settings, reading
 
     async def __call__(self, request: Request) -> ASGIApp:
+        owner: str = request.state.owner
         body = await read_body(request, self._settings)
-        turn = self._reading.unread.turn(request.state.owner)
+        turn = self._reading.unread.turn(owner)
         asked = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
         if asked.stream:
-            self._reading.unread.check(request.state.owner)
+            self._reading.unread.check(owner)
         match asked:
             case StartRun(reply=reply):
-                messages = await self._with_references(asked, request.state.owner)
+                messages = await self._with_references(asked, owner)
                 run_request = self._run_request(asked, messages, request, body)
                 try:
-                    await self._check_followed(asked, request.state.owner)
+                    await self._check_followed(asked, owner)
                     continued = await self._service.take(run_request)
                 except GatewayError as error:
                     # Clients act on this one's code, and send the whole conversation.

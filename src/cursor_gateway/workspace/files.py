@@ -101,12 +101,12 @@ def walk(
 
 
 def repository_of(folder: bytes) -> bytes | None:
-    """The top of the repository that the folder is in."""
+    """The top of the repository that the folder, an absolute path, is in."""
     while not _is_repository(folder):
-        if (above := os.path.dirname(folder)) == folder:
+        if folder in (b"", b"/"):
             return None
-        folder = above
-    return folder
+        folder = folder.rpartition(b"/")[0]
+    return folder or b"/"
 
 
 def _first(root: bytes, top: bytes | None) -> _Folder:

@@ -94,11 +94,13 @@ class Snapshots:
         slow, slow_until = self._slow.get(workspace, (_SLOW_SECONDS / 2, 0.0))
         if until < slow_until:
             return None
-        with suppress(Exception):  # whatever is wrong with the folder, the run continues
+        try:
             tree = scan(workspace, known, at_ns, lambda: time.monotonic() > until)
-            if not tree.problem and time.monotonic() <= until:
-                self._slow.pop(workspace, None)
-                return self._keep(workspace, tree)
+        except Exception:  # noqa: BLE001 -- whatever is wrong with the folder, the run continues
+            tree = Tree(workspace, {}, problem="It cannot be looked at.")
+        if not tree.problem and time.monotonic() <= until:
+            self._slow.pop(workspace, None)
+            return self._keep(workspace, tree)
         slow = min(2 * slow, _SLOWEST_SECONDS)
         self._slow[workspace] = slow, until + slow
         return None

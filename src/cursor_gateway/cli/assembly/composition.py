@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.cli.assembly.sources import choose_source
+from cursor_gateway.cli.assembly.sources import Basis, choose_source
 from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
 from cursor_gateway.cli.configuration import check_paths, data_dir
 from cursor_gateway.cli.output import aside, aside_demo
@@ -25,6 +25,7 @@ from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.settings import Settings, subset
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
@@ -102,11 +103,12 @@ async def compose(
 
             own = own_member(settings, ledger.folder.name, runs_agents=True, takes_work=takes_work)
         directory = data if settings.history else ledger.folder
+        basis = Basis(settings=settings, environ=environ, warn=warn, ledger=ledger, directory=directory, own=own)
         store = store_of(settings, directory)
         undo.push_async_callback(store.close)
         opening = asyncio.get_running_loop().create_task(_open(store, None if in_cluster else ledger, warn))
         try:
-            source, why_demo = await choose_source(settings, ledger, directory, environ, warn)
+            source, why_demo = await choose_source(basis)
             undo.push_async_callback(source.close)
         finally:
             await opening
@@ -115,30 +117,23 @@ async def compose(
             secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data)
         agents = LostAgents(ledger)
-        service = await _service(
-            settings, source, store, directory, ledger, observers, account_errors, secret, agents, own
-        )
+        service = await _service(basis, source, store, observers, account_errors, secret, agents)
         gateway = Gateway(service, ledger, store, why_demo)
         if own is not None:
-            gateway = await _joined(gateway, settings, own, agents, dead, warn)
+            gateway = await _joined(gateway, basis, own, agents)
+            assert gateway.node is not None
+            await gateway.node.members.take_over_processes(dead)  # of this machine, whose runs it ends
         undo.pop_all()
     return gateway
 
 
-async def _joined(
-    gateway: Gateway,
-    settings: Settings,
-    own: "Member",
-    agents: LostAgents,
-    dead: Sequence[str],
-    warn: Callable[[str], None],
-) -> Gateway:
-    """As a member of the cluster. `dead` are processes of this machine, whose runs it ends."""
+async def _joined(gateway: Gateway, basis: Basis, own: "Member", agents: LostAgents) -> Gateway:
+    """As a member of the cluster."""
     from cursor_gateway.cli.assembly.clustering import node_of
 
-    node = node_of(settings, own, gateway.store, gateway.service, gateway.service.defaults, now_ms, warn, agents)
+    service = gateway.service
+    node = node_of(basis.settings, own, gateway.store, service, service.defaults, now_ms, basis.warn, agents)
     await node.start()
-    await node.members.take_over_processes(dead)
     return replace(gateway, node=node)
 
 
@@ -192,18 +187,15 @@ def _fresh_folders(source: SourceRouter, directory: Path, ledger: Ledger) -> Fre
 
 
 async def _service(
-    settings: Settings,
+    basis: Basis,
     source: SourceRouter,
     store: Store,
-    directory: Path,
-    ledger: Ledger,
     observers: Sequence[Observer],
     account_errors: AccountErrors,
     secret: bytes | None,
     agents: LostAgents,
-    own: "Member | None" = None,
 ) -> LocalRunService:
-    """`own` is this process, in a cluster."""
+    settings, directory, ledger, own = basis.settings, basis.directory, basis.ledger, basis.own
     model = settings.model
     if isinstance(source.named(None), ReplaySource):
         model = (await source.models())[0].id
@@ -218,34 +210,36 @@ async def _service(
         most = 4 * settings.max_runs + 8
         shares = Shares(max_runs=most, max_waiting_per_key=waiting, queue_seconds=settings.queue_seconds)
     return LocalRunService(
-        source,
-        Runs(source, subset(settings, Timeouts), shares, observers),
-        store,
-        Conversations(
+        RunParts(
+            source,
+            Runs(source, subset(settings, Timeouts), shares, observers),
             store,
-            directory / "conversations",
-            own.volumes if own is not None else (),
-            fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
-        ),
-        Workspaces(
-            default,
-            [Path(root).expanduser() for root in settings.workspace_roots],
-            refuse_hooks=settings.refuse_workspace_hooks,
-            host=own.host if own is not None else "",
-            volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
-        ),
-        replace(subset(settings, Defaults), model=model),
-        instance=own.id if own is not None else ledger.folder.name,
-        now_ms=now_ms,
-        endpoint=ToolEndpoint(settings.progress_seconds),
-        caller_limits=WaitLimits(answer_seconds=settings.answer_seconds),
-        account_errors=account_errors,
-        secret=secret,
-        permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
-        is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
-        must_store_seconds=None if own is None else settings.database_seconds,
-        lost_agents=agents,
-        snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
+            Conversations(
+                store,
+                directory / "conversations",
+                own.volumes if own is not None else (),
+                fresh=_fresh_folders(source, directory, ledger) if not settings.agent_user else None,
+            ),
+            Workspaces(
+                default,
+                [Path(root).expanduser() for root in settings.workspace_roots],
+                refuse_hooks=settings.refuse_workspace_hooks,
+                host=own.host if own is not None else "",
+                volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
+            ),
+            replace(subset(settings, Defaults), model=model),
+            instance=own.id if own is not None else ledger.folder.name,
+            now_ms=now_ms,
+            endpoint=ToolEndpoint(settings.progress_seconds),
+            waits=WaitLimits(answer_seconds=settings.answer_seconds),
+            account_errors=account_errors,
+            secret=secret,
+            permissions=Permissions(directory, now_ms, can_allow=settings.permissions == "ask"),
+            is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
+            must_store_seconds=None if own is None else settings.database_seconds,
+            lost_agents=agents,
+            snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
+        )
     )
 
 

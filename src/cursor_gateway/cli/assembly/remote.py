@@ -28,7 +28,7 @@ from cursor_gateway.cli.assembly.local_socket import (
     url_of,
 )
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, aside_demo
+from cursor_gateway.cli.output import FailedRun, Trouble, aside, aside_demo
 from cursor_gateway.errors import AgentError, KeyRefused, errors_by_code
 from cursor_gateway.settings import Settings, is_loopback
 
@@ -51,7 +51,7 @@ url_option = click.option(
 direct_option = click.option("--direct", is_flag=True, help="Do not use a gateway; start the agent directly.")
 
 
-class Place(Struct, frozen=True):
+class GatewayChoice(Struct, frozen=True):
     """Where a command works, as its options say."""
 
     config: str | None
@@ -67,6 +67,11 @@ class Place(Struct, frozen=True):
         """Raises `SettingsError`."""
         return configuration(self.config).settings
 
+    @property
+    def flags(self) -> str:
+        """With which another command finds it again."""
+        return f" --url {self.url}" if self.url else " --direct" if self.direct else ""
+
 
 def place_options(
     direct_option: Callable[[Callable[..., int]], Callable[..., int]],
@@ -76,7 +81,7 @@ def place_options(
     def added(command: Callable[..., int]) -> Callable[..., int]:
         @wraps(command)
         def placed(config: str | None, url: str | None, direct: bool, **others: Any) -> int:
-            return command(place=Place(config, url, direct), **others)
+            return command(place=GatewayChoice(config, url, direct), **others)
 
         return config(url_option(direct_option(placed)))
 
@@ -283,7 +288,7 @@ def _trouble(url: str, error: "CallFailed") -> Trouble:
     if error.code == KeyRefused.code:
         return Trouble(f"{error.message} For this command, set `api_key` (CURSOR_GATEWAY_API_KEY).")
     # A run that the agent could not even begin has failed like any other.
-    return RunFailed(error.message) if error.code in errors_by_code(AgentError) else Trouble(error.message)
+    return FailedRun(error.message) if error.code in errors_by_code(AgentError) else Trouble(error.message)
 
 
 def _unreachable(url: str, reason: str) -> Trouble:
@@ -298,7 +303,7 @@ def _no_answer(url: str, seconds: float) -> str:
 
 
 def _broken_off(url: str, reason: str) -> Trouble:
-    return RunFailed(
+    return FailedRun(
         f"the connection to {url} was lost: {reason}. `cursor-gateway conversations` shows whether the run is still "
         "active."
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError
@@ -26,18 +28,26 @@ from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
     from cursor_gateway.sources.cursor.hooks import HookOptions
+    from cursor_gateway.store.cluster import Member
 
 
 _SHORTEST_SECRET = 8  # characters; what is shorter could be any word
 
 
-async def choose_source(
-    settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> tuple[SourceRouter, str]:
-    """And why it is the demo, if it is. Requests may choose another of those that can be used here.
+class Basis(Struct, frozen=True, kw_only=True):
+    """What all parts of a gateway are made with."""
 
-    `directory` is for what must not outlive the history.
-    """
+    settings: Settings
+    environ: Mapping[str, str]
+    warn: Callable[[str], None]
+    ledger: Ledger
+    directory: Path  # for what must not outlive the history
+    own: "Member | None" = None  # this process, in a cluster
+
+
+async def choose_source(basis: Basis) -> tuple[SourceRouter, str]:
+    """And why it is the demo, if it is. Requests may choose another of those that can be used here."""
+    settings, environ = basis.settings, basis.environ
     if wrong := wrong_rules(settings.allow):
         raise SettingsError(
             f"{wrong[0]!r} is not a rule; write it like Shell(git) or WebFetch(example.com).", param="allow"
@@ -51,8 +61,8 @@ async def choose_source(
             f"`source = {settings.source}` cannot be used: {refused[settings.source]}; change one of the two settings.",
             param="source",
         )
-    _share_folders(settings, directory, environ)
-    cli = _cli(settings, ledger, environ, warn)
+    _share_folders(basis)
+    cli = _cli(basis)
     try:
         program = await cli.probe()
         if (hooks := hook_options(settings, environ)) is not None:
@@ -65,34 +75,34 @@ async def choose_source(
             return routed(_replay(settings)), str(error)
         if settings.source != "sdk":  # which needs no agent here
             raise
-        sdk = {"sdk": _sdk(settings, ledger, directory, environ)}
+        sdk = {"sdk": _sdk(basis)}
         return SourceRouter(sdk, "sdk", refused=refused, secrets=_secrets(settings, environ)), ""
     except AgentError as error:
         if settings.source == "cli":
             raise
-        warn(str(error))  # it exists; a run will report what is wrong with it
+        basis.warn(str(error))  # it exists; a run will report what is wrong with it
     default = "cli" if settings.source == "auto" else settings.source
     sources: dict[str, Source] = {"cli": cli}
     if "acp" not in refused:
-        sources["acp"] = _acp(settings, cli, (directory / "acp").resolve(), environ, ledger)
+        sources["acp"] = _acp(basis, cli)
     if "sdk" not in refused:
         from cursor_gateway.sources.sdk.source import unavailable
 
         if default == "sdk" or unavailable(environ) is None:
-            sources["sdk"] = _sdk(settings, ledger, directory, environ)
+            sources["sdk"] = _sdk(basis)
     interactive = "acp" if settings.source == "auto" and "acp" in sources else None
     return SourceRouter(sources, default, "cli", refused, _secrets(settings, environ), interactive), ""
 
 
-def _share_folders(settings: Settings, directory: Path, environ: Mapping[str, str]) -> None:
+def _share_folders(basis: Basis) -> None:
     """With agents that run as another user."""
-    if (user := agent_user(settings)) is None:
+    if (user := agent_user(basis.settings)) is None:
         return
     from cursor_gateway.sources.agent_user import UMASK
 
     os.umask(UMASK)  # of the agents
     try:
-        data, base = data_dir(settings, environ).resolve(), directory.resolve()
+        data, base = data_dir(basis.settings, basis.environ).resolve(), basis.directory.resolve()
         user.share(data, [base / "conversations", base / "acp"])
     except OSError as error:
         raise SettingsError(
@@ -129,10 +139,11 @@ def _secrets(settings: Settings, environ: Mapping[str, str]) -> list[str]:
     return [value for value in given if len(value) >= _SHORTEST_SECRET]
 
 
-def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mapping[str, str], ledger: Ledger) -> Source:
+def _acp(basis: Basis, cli: CursorCliSource) -> Source:
     from cursor_gateway.sources.acp.pool import PoolOptions
     from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 
+    settings, folder = basis.settings, (basis.directory / "acp").resolve()
     options = AcpOptions(
         user=agent_user(settings),
         command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
@@ -144,13 +155,15 @@ def _acp(settings: Settings, cli: CursorCliSource, folder: Path, environ: Mappin
         permissions=settings.permissions,
         allow=settings.allow,
     )
-    return CursorAcpSource(options, cli, folder, environ, ledger, ToolEndpoint(settings.progress_seconds))
+    endpoint = ToolEndpoint(settings.progress_seconds)
+    return CursorAcpSource(options, cli, folder, basis.environ, basis.ledger, endpoint)
 
 
-def _sdk(settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[str, str]) -> Source:
+def _sdk(basis: Basis) -> Source:
     from cursor_gateway.sources.sdk.bridge import BridgeOptions, most_descriptors
     from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 
+    settings = basis.settings
     bridge = BridgeOptions(
         command=settings.sdk_bridge,
         environment=settings.agent_environment,
@@ -158,7 +171,7 @@ def _sdk(settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[s
         max_descriptors=most_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     )
     options = SdkOptions(
-        folder=(directory / "sdk").resolve(),
+        folder=(basis.directory / "sdk").resolve(),
         bridge=bridge,
         force=settings.force,
         permissions=settings.permissions,
@@ -167,12 +180,11 @@ def _sdk(settings: Settings, ledger: Ledger, directory: Path, environ: Mapping[s
         models_seconds=settings.models_seconds,
         max_output_bytes=settings.max_output_bytes,
     )
-    return CursorSdkSource(options, environ, ledger, monotonic)
+    return CursorSdkSource(options, basis.environ, basis.ledger, monotonic)
 
 
-def _cli(
-    settings: Settings, ledger: Ledger, environ: Mapping[str, str], warn: Callable[[str], None]
-) -> CursorCliSource:
+def _cli(basis: Basis) -> CursorCliSource:
+    settings = basis.settings
     options = CliOptions(
         program=settings.agent_program,
         user=agent_user(settings),
@@ -182,15 +194,16 @@ def _cli(
         max_output_bytes=settings.max_output_bytes,
         grace_seconds=settings.grace_seconds,
         models_seconds=settings.models_seconds,
-        hooks=hook_options(settings, environ),
+        hooks=hook_options(settings, basis.environ),
         spares=SpareOptions(
             most=settings.spare_agents, seconds=settings.spare_seconds, grace_seconds=settings.grace_seconds
         ),
     )
     recorder = None
     if settings.record_dir:
-        recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=warn)
-    return CursorCliSource(options, environ, ledger, monotonic, recorder, ToolEndpoint(settings.progress_seconds))
+        recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=basis.warn)
+    endpoint = ToolEndpoint(settings.progress_seconds)
+    return CursorCliSource(options, basis.environ, basis.ledger, monotonic, recorder, endpoint)
 
 
 def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions | None":

@@ -12,21 +12,21 @@ from uuid import uuid4
 import click
 import msgspec
 
-from cursor_gateway.cli.assembly.local_client import AnyClient
-from cursor_gateway.cli.assembly.remote import Place
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, or_none, unknown
+from cursor_gateway.cli.assembly.remote import GatewayChoice
 from cursor_gateway.cli.commands.conversations import where, with_history, write_to
-from cursor_gateway.cli.conversation_names import find, or_none, unknown
 from cursor_gateway.cli.output import (
-    RunFailed,
+    FailedRun,
     Trouble,
+    complete_file,
     output_option,
     raw_option,
+    terminal,
+    unechoed,
     valid_text,
     write_frames,
     write_text,
 )
-from cursor_gateway.cli.path_completion import complete_file
-from cursor_gateway.cli.terminals import terminal, unechoed
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.errors import Failure, RunCancelled, UnusableInput
 from cursor_gateway.model.document_events import DocumentEvent, DocumentStarted, Done
@@ -246,7 +246,7 @@ def convert(
         write(reader.flush(RunCancelled("The conversion was interrupted; run it again.").failure()))
         raise
     if failure is not None:
-        raise RunFailed(f"the run failed: {failure.message}")
+        raise FailedRun(f"the run failed: {failure.message}")
     return 0
 
 
@@ -318,7 +318,13 @@ def _indented(json: bytes) -> bytes:
 @raw_option
 @where
 def export(
-    target: str, form: Literal["html", "json"], output: str | None, mode: Mode, fences: Fences, raw: bool, place: Place
+    target: str,
+    form: Literal["html", "json"],
+    output: str | None,
+    mode: Mode,
+    fences: Fences,
+    raw: bool,
+    place: GatewayChoice,
 ) -> int:
     """Export an answer from the history, or a cursor-agent recording, as one file.
 

@@ -7,24 +7,18 @@ import signal
 import sys
 from collections.abc import Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
-from msgspec import Struct
 
-from cursor_gateway.cli.assembly.local_client import AnyClient
-from cursor_gateway.cli.assembly.remote import Place, Remote, direct_option, open_gateway, reported, url_option
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, first, id_of, or_none, sure_id
+from cursor_gateway.cli.assembly.remote import GatewayChoice, Remote, direct_option, open_gateway, reported, url_option
 from cursor_gateway.cli.configuration import config
-from cursor_gateway.cli.conversation_names import LAST, find, first, id_of, or_none, sure_id
-from cursor_gateway.cli.end_signals import EndSignals
-from cursor_gateway.cli.forms import Form
-from cursor_gateway.cli.interview import Answer, can_be_asked
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, valid_text
-from cursor_gateway.cli.path_completion import complete_folder
-from cursor_gateway.cli.presenting import Batches, Follow, present
-from cursor_gateway.model.documents import MODES, Mode
+from cursor_gateway.cli.output import FailedRun, Trouble, aside, complete_folder, valid_text
+from cursor_gateway.cli.terminal.presenting import ChatCommand, EndSignals, GatewayRuns, present
+from cursor_gateway.model.documents import MODES
 from cursor_gateway.model.history import ConversationEntry
-from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
+from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -75,52 +69,20 @@ _WAIT_SECONDS = 2.0  # for piped input, before a hint is shown
 @direct_option
 @click.option("--json", "form", flag_value="json", help="Print the whole response as JSON.")
 @click.option("--text", "form", flag_value="text", help="Print only the agent's text.")
-def chat(
-    words: tuple[str, ...],
-    config: str | None,
-    model: str | None,
-    mode: Mode | None,
-    workspace: str | None,
-    conversation: str | None,
-    continues: bool,
-    fences: Fences | None,
-    include: tuple[Include, ...],
-    url: str | None,
-    direct: bool,
-    form: Form | None,
-) -> int:
+def chat(words: tuple[str, ...], config: str | None, url: str | None, direct: bool, **given: Any) -> int:
     """Send a prompt to the agent, through a running gateway or directly.
 
     Piped input is appended to the prompt.
     """
-    place = Place(config, url, direct)
-    if conversation and continues:
+    command = ChatCommand(place=GatewayChoice(config, url, direct), **given)
+    if command.conversation and command.continues:
         raise click.UsageError("--continue and --conversation cannot be combined.")
-    settings, signals = place.settings, EndSignals()
-    is_interactive = form is None and can_be_asked()
-    options: ChatOptions = {
-        "model": model,
-        "mode": mode,
-        "fences": fences or ("inline" if form == "text" else None),  # as text, code stays where it was written
-        "include": include,
-        "may_ask": is_interactive,
-        "source": INTERACTIVE if is_interactive else None,
-    }
-    if is_interactive and not words:
-        continued = LAST if continues else conversation
-        return _run(_converse(place, model, mode, workspace, continued, fences, include, signals), signals)
-    command = ChatCommand(_prompt(words), options, conversation, continues, workspace, form or "view", place)
-    return _run(_chat(command, settings), signals)
+    settings, signals = command.place.settings, EndSignals()
+    if command.is_interactive and not words:
+        from cursor_gateway.cli.terminal.session import converse
 
-
-class ChatCommand(Struct, frozen=True):
-    message: str
-    options: "ChatOptions"
-    conversation: str | None
-    continues: bool  # the newest conversation
-    workspace: str | None
-    form: Form
-    place: Place
+        return _run(converse(command, settings, signals), signals)
+    return _run(_chat(command, _prompt(words), settings), signals)
 
 
 # --- the prompt -----------------------------------------------------------------------------------------
@@ -176,88 +138,70 @@ async def _ended_by_signals(talk: Coroutine[None, None, int], signals: EndSignal
         return 128 + signals.received[0]
 
 
-async def _converse(
-    place: Place,
-    model: str | None,
-    mode: Mode | None,
-    workspace: str | None,
-    conversation: str | None,
-    fences: Fences | None,
-    include: tuple[Include, ...],
-    signals: EndSignals,
-) -> int:
-    from cursor_gateway.cli.session import SessionOptions, converse
-
-    folder = _folder(workspace or ".")
-    if not folder.is_dir():
-        raise Trouble(f"the folder {workspace!r} does not exist; name one that does.")
-    options = SessionOptions(
-        place=place,
-        folder=str(folder),
-        conversation=conversation,
-        model=model,
-        mode=mode,
-        fences=fences,
-        include=include,
-    )
-    return await converse(options, signals)
-
-
-async def _chat(command: ChatCommand, settings: Settings) -> int:
-    place, folder = command.place, str(_folder(command.workspace)) if command.workspace else None
+async def _chat(command: ChatCommand, message: str, settings: Settings) -> int:
+    place, folder = command.place, str(command.folder) if command.workspace else None
     async with open_gateway(settings, place.url, direct=place.direct, folder=folder) as remote:
         if remote is not None:
-            return await _ask_gateway(command, remote)
-    return await _ask_here(command, settings)
+            return await _ask_gateway(command, message, remote)
+    return await _ask_here(command, message, settings)
 
 
-async def _ask_gateway(command: ChatCommand, remote: Remote) -> int:
+async def _ask_gateway(command: ChatCommand, message: str, remote: Remote) -> int:
     id, folder = None, (remote.health and remote.health.workspace) or ""
-    if (name := LAST if command.continues else command.conversation) is not None:
+    if (name := command.continued) is not None:
         id = await id_of(remote.client, name)
         if (known := await or_none(remote.client.conversation(id))) is not None:
             folder = known.workspace
     named = command.workspace
     if named is not None and remote.is_local:
-        named = str(_folder(named))  # relative to this folder, not to the gateway's
+        named = str(command.folder)  # relative to this folder, not to the gateway's
     # A conversation has its own folder, and another machine does not have this one.
     here = _current_folder() if named is None and id is None and remote.is_own else None
     if command.form != "json" or sys.stderr.isatty():  # scripts that read JSON get no notes, only errors
         remote.announce(named or here or folder)
-    return await _ask(command, remote, id, named or here, is_folder_named=named is not None)
+    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": named or here}
+    return await _ask(command, remote, message, options, is_folder_named=named is not None)
 
 
-async def _ask_here(command: ChatCommand, settings: Settings) -> int:
+async def _ask_here(command: ChatCommand, message: str, settings: Settings) -> int:
     """With a gateway of one's own, in this folder."""
     from cursor_gateway.cli.assembly.own_gateway import own_gateway
 
-    here = _folder(command.workspace or ".")
-    if not here.is_dir():
-        raise Trouble(f"the folder {command.workspace!r} does not exist; name one that does.")
+    here = command.existing_folder
     async with own_gateway(settings, str(here), aside) as own:
         with reported(own.url):
             known = await _conversation(command, own.client, here)
             own.gateway.announce(f", without a gateway, in {known.workspace if known else here}")
-            named = str(here) if command.workspace is not None else None
-            id = known.id if known is not None else None
-            return await _ask(command, own, id, named, is_folder_named=True, is_stored=settings.history)
+            options: ChatOptions = {
+                **command.options,
+                "conversation_id": known.id if known is not None else None,
+                "workspace": str(here) if command.workspace is not None else None,
+            }
+            return await _ask(command, own, message, options, is_stored=settings.history)
 
 
 async def _ask(
     command: ChatCommand,
     remote: Remote,
-    id: str | None,
-    workspace: str | None,
+    message: str,
+    options: "ChatOptions",
     *,
-    is_folder_named: bool,
+    is_folder_named: bool = True,
     is_stored: bool = True,
 ) -> int:
-    from cursor_gateway.cli.gateway_runs import GatewayRuns
-
-    options: ChatOptions = {**command.options, "conversation_id": id, "workspace": workspace}
-    runs = GatewayRuns(remote)
-    events = runs.start(command.message, options, is_folder_named=is_folder_named)
-    return await _presented(command, events, runs.answer, runs.follow, is_stored=is_stored)
+    """The exit status. Says how to continue the conversation."""
+    runs, form = GatewayRuns(remote), command.form or "view"
+    events = runs.start(message, options, is_folder_named=is_folder_named)
+    done = await present(events, form, runs.answer, runs.follow, is_interactive=command.is_interactive)
+    if form == "view":
+        if is_stored and done.envelope.metadata.stored is not False:
+            aside()
+            id = sure_id(done.envelope.conversation_id)
+            aside(f'Continue with: cursor-gateway chat{command.place.flags} --conversation {id} "…"')
+        return 0 if done.failure is None else 1  # which was shown
+    if done.failure is not None:
+        raise FailedRun(f"the run failed: {done.failure.message}")
+    return 0
 
 
 async def _conversation(command: ChatCommand, client: AnyClient, here: Path) -> ConversationEntry | None:
@@ -278,33 +222,8 @@ async def _conversation(command: ChatCommand, client: AnyClient, here: Path) -> 
     return found
 
 
-async def _presented(
-    command: ChatCommand, events: Batches, answer: Answer, follow: Follow, *, is_stored: bool = True
-) -> int:
-    """The exit status. Says how to continue the conversation."""
-    done = await present(events, command.form, answer, follow, is_interactive=command.options.get("may_ask", False))
-    if command.form == "view":
-        if is_stored and done.envelope.metadata.stored is not False:
-            place = command.place
-            where = f" --url {place.url}" if place.url else " --direct" if place.direct else ""
-            id = sure_id(done.envelope.conversation_id)
-            aside()
-            aside(f'Continue with: cursor-gateway chat{where} --conversation {id} "…"')
-        return 0 if done.failure is None else 1  # which was shown
-    if done.failure is not None:
-        raise RunFailed(f"the run failed: {done.failure.message}")
-    return 0
-
-
 def _current_folder() -> str | None:
     try:
         return os.getcwd()
     except OSError:  # it is gone
         return None
-
-
-def _folder(name: str) -> Path:
-    try:
-        return Path(os.path.expanduser(name)).absolute()
-    except OSError:
-        raise Trouble("the current folder no longer exists; change to another, or use --workspace.") from None

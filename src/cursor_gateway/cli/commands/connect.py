@@ -28,7 +28,7 @@ from cursor_gateway.cli.clients.yaml_text import Edit, merged_yaml
 from cursor_gateway.cli.commands.models import list_models
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.kept_files import ClientConnection, ClientConnections, KeptFile, path_of
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
+from cursor_gateway.cli.output import FailedRun, Trouble, aside, write_text
 from cursor_gateway.settings import Settings
 
 _HIDDEN = "(your API key)"
@@ -80,7 +80,7 @@ async def _endpoint(settings: Settings, url: str | None) -> GatewayAddress:
     address = url or settings.url or _local_address(settings)
     try:
         models = await list_models(settings, url)
-    except RunFailed as error:  # the configuration is the same without them
+    except FailedRun as error:  # the configuration is the same without them
         aside(f"The models are not known, so only the default is listed: {error.message}")
         models = []
     default = next((model.id for model in models if model.is_default), settings.model)

@@ -6,19 +6,25 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, get_args
 
 import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.assembly.local_client import AnyClient, open_client
-from cursor_gateway.cli.assembly.remote import Place, passed_on, place_options
-from cursor_gateway.cli.conversation_names import find, newest, or_none
-from cursor_gateway.cli.output import Trouble, aside, output_option, raw_option, valid_text, write_json, write_text
-from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.document_events import DocumentEnded, Done
-from cursor_gateway.model.documents import ChatResponse, Envelope, ErrorDocument
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, newest, open_client, or_none
+from cursor_gateway.cli.assembly.remote import GatewayChoice, passed_on, place_options
+from cursor_gateway.cli.output import (
+    Trouble,
+    aside,
+    output_option,
+    raw_option,
+    valid_text,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.render.visible import visible, visible_line
 
@@ -75,7 +81,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @_limit
 @_json
 @click.pass_context
-def conversations(context: click.Context, place: Place, limit: int, as_json: bool) -> int:
+def conversations(context: click.Context, place: GatewayChoice, limit: int, as_json: bool) -> int:
     """List conversations, newest first, from a running gateway or from this machine's history."""
     if passed_on(context):
         return 0
@@ -94,7 +100,7 @@ def conversations(context: click.Context, place: Place, limit: int, as_json: boo
 @where
 @_limit
 @_json
-def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> int:
+def search(words: tuple[str, ...], place: GatewayChoice, limit: int, as_json: bool) -> int:
     """Find conversations that contain all WORDS; the last word may be a prefix.
 
     Searches prompts, answers, code, commands and file names.
@@ -116,9 +122,9 @@ def search(words: tuple[str, ...], place: Place, limit: int, as_json: bool) -> i
 @click.argument("id")
 @where
 @_json
-def show(id: str, place: Place, as_json: bool) -> int:
+def show(id: str, place: GatewayChoice, as_json: bool) -> int:
     """Show the prompts and answers of a conversation."""
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     if as_json:
@@ -141,7 +147,7 @@ def show(id: str, place: Place, as_json: bool) -> int:
 @output_option
 @raw_option
 @where
-def export(id: str, form: _Form | None, output: str | None, raw: bool, place: Place) -> int:
+def export(id: str, form: _Form | None, output: str | None, raw: bool, place: GatewayChoice) -> int:
     """Export a conversation."""
     conversation = with_history(place, lambda client: whole_conversation(client, valid_text(id)))
     written = written_conversation(
@@ -213,7 +219,7 @@ def changes(
     commits: bool,
     message: str | None,
     yes: bool,
-    place: Place,
+    place: GatewayChoice,
     as_json: bool,
 ) -> int:
     """List the files that changed in a conversation, as edits, commands and people changed them; restore, keep or
@@ -221,32 +227,29 @@ def changes(
 
     Tab-separated: what happened, lines added and removed, path, state.
     """
-    from cursor_gateway.cli.commands.changes import Wanted, commit, keep, list_changes, restore
-    from cursor_gateway.model.changes import RevertRequest
-
     if sum([reverts, keeps, before is not None, undo is not None, commits]) > 1:
         raise Trouble("choose one of --revert, --keep, --restore, --undo and --commit.")
     if hunks and path is None:
         raise Trouble("--hunk is a change of one file; add --file.")
-    wanted = Wanted(turn, path, hunks, as_patch, as_json, yes)
+    wanted = WantedChanges(turn, path, hunks, as_patch, as_json, yes)
     name = valid_text(id)
     if reverts and path is None and turn is None:
         raise Trouble("--revert needs --file or --turn, to say what to undo.")
     if reverts or before is not None or undo is not None:
         request = RevertRequest(path=path, chat_id=turn, before=before, undo=undo)
-        return with_history(place, lambda client: restore(client, name, request, wanted))
+        return with_history(place, lambda client: _restore(client, name, request, wanted))
     if keeps:
-        return with_history(place, lambda client: keep(client, name, wanted))
+        return with_history(place, lambda client: _keep(client, name, wanted))
     if commits:
-        return with_history(place, lambda client: commit(client, name, message, wanted))
-    return with_history(place, lambda client: list_changes(client, name, wanted))
+        return with_history(place, lambda client: _commit(client, name, message, wanted))
+    return with_history(place, lambda client: _list_changes(client, name, wanted))
 
 
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
 @where
-def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
+def delete(ids: tuple[str, ...], yes: bool, place: GatewayChoice) -> int:
     """Delete conversations, including the agent's copies on this machine.
 
     Not deleted: files that the agent has changed in its
@@ -258,7 +261,7 @@ def delete(ids: tuple[str, ...], yes: bool, place: Place) -> int:
 # --- the history ------------------------------------------------------------------------------------
 
 
-def with_history(place: Place, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
+def with_history(place: GatewayChoice, use: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
     async def used() -> _Result:
         async with open_client(place) as (client, location):
             aside(location)
@@ -308,7 +311,7 @@ def _print_list(found: Sequence[ConversationEntry], words: Sequence[str], as_jso
     if as_json:
         write_json(msgspec.json.encode(found))
     elif sys.stdout.isatty():
-        from cursor_gateway.cli.terminals import terminal
+        from cursor_gateway.cli.output import terminal
 
         console = terminal()
         console.print(table_of(found, words, console.width, datetime.now().astimezone()))
@@ -397,45 +400,121 @@ def ago(then: datetime, now: datetime) -> str:
 
 def show_conversation(conversation: "WholeConversation", console: "Console", last: int = 0) -> None:
     """With `last`, only that many of its runs, the newest."""
-    from rich.console import Group
-    from rich.text import Text
+    from cursor_gateway.render.terminal import print_conversation
 
-    from cursor_gateway.render.lines import split_lines
-    from cursor_gateway.render.listing import Listing, ListingRow, plain_rows
-    from cursor_gateway.render.markdown import AgentMarkdown
-    from cursor_gateway.render.terminal import TerminalView
-
-    is_plain = not console.is_terminal
     begun = ago(datetime.fromisoformat(conversation.created), datetime.now().astimezone())
-    facts = [conversation.id, f"started {begun}", f"in {visible_line(conversation.workspace)}"]
-    title = [ListingRow(Text(), Text(visible_line(conversation.title), "bold underline"))]
-    console.print(Group(Listing(title), Listing(plain_rows([" · ".join(facts)], "dim", ""))), soft_wrap=is_plain)
-    view = TerminalView(console)  # one for all runs: a plan's to-dos may be done in a later one
-    for number, run in enumerate(conversation.runs[-last:]):
-        for message in conversation.prompts(run):
-            if message.note:
-                console.print(
-                    Group("", Listing(plain_rows(split_lines(visible(message.note)), "dim"))), soft_wrap=is_plain
-                )
-                continue
-            lines = split_lines(visible(message.text))
-            prompt = [ListingRow(Text("▌ ", "bold cyan"), Text(line.expandtabs(4), "bold"), "▌ ") for line in lines]
-            is_prompt = message.role == "user"
-            console.print(Group("", Listing(prompt) if is_prompt else AgentMarkdown(message.text)), soft_wrap=is_plain)
-        if number == 0:  # the view itself adds a line between its parts
-            console.print()
-        if (response := conversation.response(run)) is not None:
-            for document in response.documents:
-                view.push(DocumentEnded(document))
-        if response is None or response.status == "streaming":
-            console.print(Group("", Text("● still running", "bold green")), soft_wrap=is_plain)
-        else:
-            view.push(_done(response))
+    print_conversation(conversation, console, begun, last)
 
 
-def _done(response: ChatResponse) -> Done:
-    fields = msgspec.structs.asdict(response)
-    documents = fields.pop("documents")
-    errors = [document.content for document in documents if isinstance(document, ErrorDocument)]
-    failure = AgentCrashed(errors[-1] if errors else "").failure() if response.status == "error" else None
-    return Done(Envelope(**fields), failure)
+# --- what changed ------------------------------------------------------------------------------------
+
+
+class WantedChanges(NamedTuple):
+    """What the command line asks for."""
+
+    turn: str | None = None
+    path: str | None = None
+    hunks: Sequence[int] = ()
+    as_patch: bool = False
+    as_json: bool = False
+    is_sure: bool = False
+
+
+async def _list_changes(client: AnyClient, name: str, wanted: WantedChanges) -> int:
+    detail = await find(client, name)
+    if wanted.as_patch:
+        patch = await client.patch(detail.id, wanted.turn, wanted.path)
+        write_bytes(patch)
+        return 0 if patch else 1
+    found = await client.changes(detail.id, wanted.turn)
+    if wanted.as_json:
+        write_json(msgspec.json.encode(found))
+        return 0
+    for note in found.notes:
+        aside(note)
+    if not found.files:
+        aside("No file has changed.")
+        return 1
+    for file in found.files:
+        click.echo(_line(file))
+        for number, hunk in enumerate(file.hunks if wanted.path == file.path else (), 1):
+            click.echo(f"    {number}. line {hunk.new_start}: +{hunk.new_lines} −{hunk.old_lines}")
+    return 0
+
+
+async def _restore(client: AnyClient, name: str, request: RevertRequest, wanted: WantedChanges) -> int:
+    """After a preview, and a question."""
+    detail = await find(client, name)
+    if wanted.hunks:
+        request = msgspec.structs.replace(request, hunks=[number - 1 for number in wanted.hunks])
+        request = msgspec.structs.replace(request, version=await _version(client, name, wanted))
+    preview = await client.revert(detail.id, msgspec.structs.replace(request, preview=True))
+    for file in preview.files:
+        why = f": {file.reason}" if file.reason is not UNSET else ""
+        lost = " (changed since by somebody else; that is lost)" if file.is_changed_since is True else ""
+        counts = f" +{file.added} −{file.removed}" if file.added is not UNSET else ""
+        click.echo(f"  {file.action:9} {visible_line(file.path)}{counts}{lost}{visible_line(why)}", err=True)
+    if wanted.as_patch and preview.patch is not UNSET:
+        click.echo(visible(preview.patch), err=True)
+    if not _is_sure("Write these files?", wanted):
+        aside("Nothing was changed.")
+        return 1
+    token = preview.token if preview.token is not UNSET else None
+    done = await client.revert(detail.id, msgspec.structs.replace(request, token=token))
+    aside(f"Restored. Undo it with: cursor-gateway conversations changes {detail.id} --undo {done.undo}")
+    return 0
+
+
+async def _keep(client: AnyClient, name: str, wanted: WantedChanges) -> int:
+    detail = await find(client, name)
+    numbers = [number - 1 for number in wanted.hunks] or None
+    version = await _version(client, name, wanted) if numbers else None
+    kept = await client.keep(detail.id, KeepRequest(wanted.path, numbers, version))
+    aside(f"Kept: {', '.join(map(visible_line, kept.files))}")
+    return 0
+
+
+async def _commit(client: AnyClient, name: str, message: str | None, wanted: WantedChanges) -> int:
+    """After a question, with a message that is proposed or given."""
+    detail = await find(client, name)
+    paths = [wanted.path] if wanted.path is not None else None
+    proposal = await client.commit(detail.id, CommitRequest(paths=paths))
+    text = message or proposal.message
+    click.echo(f"On {visible_line(str(proposal.branch))}: {visible(text)}", err=True)
+    for path in proposal.files:
+        click.echo(f"  {visible_line(path)}", err=True)
+    if not _is_sure("Commit these files, without hooks and unsigned?", wanted):
+        aside("Nothing was committed.")
+        return 1
+    token = proposal.token if proposal.token is not UNSET else None
+    done = await client.commit(detail.id, CommitRequest(message=text, paths=paths, token=token))
+    click.echo(str(done.commit))
+    return 0
+
+
+async def _version(client: AnyClient, name: str, wanted: WantedChanges) -> str:
+    for file in (await client.changes((await find(client, name)).id, wanted.turn)).files:
+        if file.path == wanted.path and file.version is not UNSET:
+            return file.version
+    raise Trouble(f"{wanted.path!r} has no such changes; see `cursor-gateway conversations changes`.")
+
+
+def _line(file: FileChange) -> str:
+    added = file.added if file.added is not UNSET else sum(_lines(diff.new_string) for diff in file.diffs)
+    removed = file.removed if file.removed is not UNSET else sum(_lines(diff.old_string) for diff in file.diffs)
+    state = ["kept"] if file.is_kept else []
+    state += [] if file.is_edit else ["by a command"]
+    state += [] if file.can_revert or file.is_kept else ["cannot be undone"]
+    return "\t".join([file.operation, f"+{added}", f"−{removed}", visible_line(file.path), ", ".join(state)]).rstrip()
+
+
+def _lines(text: str) -> int:
+    return text.count("\n") + 1 if text else 0
+
+
+def _is_sure(question: str, wanted: WantedChanges) -> bool:
+    if wanted.is_sure:
+        return True
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise Trouble("this needs confirmation, but there is no terminal; add --yes.")
+    return click.confirm(question, err=True)

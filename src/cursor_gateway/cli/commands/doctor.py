@@ -61,7 +61,7 @@ _MODELS_SECONDS = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON object.")
 def doctor(config: str | None, as_json: bool) -> int:
     """Check the agent, the settings and this machine, and suggest fixes."""
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     console = terminal()
     is_live = console.is_terminal and not as_json

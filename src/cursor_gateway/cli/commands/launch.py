@@ -124,7 +124,7 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
 
 
 async def _start(options: LaunchOptions, endpoint: GatewayAddress) -> int:
-    from cursor_gateway.cli.foreground import run_in_foreground
+    from cursor_gateway.cli.terminal.programs import run_in_foreground
 
     # For this user only. What the client leaves running may still write to it.
     with TemporaryDirectory(prefix="cursor-gateway-", ignore_cleanup_errors=True) as folder:

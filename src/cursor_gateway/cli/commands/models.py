@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from cursor_gateway.cli.assembly.remote import Place, direct_option, open_gateway, place_options
-from cursor_gateway.cli.output import RunFailed, aside, write_json
+from cursor_gateway.cli.assembly.remote import GatewayChoice, direct_option, open_gateway, place_options
+from cursor_gateway.cli.output import FailedRun, aside, write_json
 from cursor_gateway.errors import AgentError, HostExhausted
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 )
 @place_options(direct_option)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def models(place: Place, as_json: bool) -> int:
+def models(place: GatewayChoice, as_json: bool) -> int:
     """List the models that the gateway or the agent can use."""
     found = asyncio.run(list_models(place.settings, place.url, direct=place.direct))
     if as_json:
         listed = [{"id": model.id, "label": model.label, "default": model.is_default} for model in found]
         write_json(msgspec.json.encode(listed))
     elif sys.stdout.isatty():
-        from cursor_gateway.cli.terminals import terminal
+        from cursor_gateway.cli.output import terminal
 
         terminal().print(table_of(found))
     else:
@@ -63,7 +63,7 @@ async def list_models(settings: Settings, url: str | None, *, direct: bool = Fal
         found = await gateway.service.source.models()
         return [Model(model.id, model.label, model.id == default) for model in found]
     except (AgentError, HostExhausted) as error:
-        raise RunFailed(str(error)) from None
+        raise FailedRun(str(error)) from None
     finally:
         await gateway.close()
 

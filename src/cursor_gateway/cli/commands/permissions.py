@@ -11,9 +11,9 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.cli.assembly.local_client import AnyClient, open_client
-from cursor_gateway.cli.assembly.remote import Place, open_gateway, passed_on, place_options
-from cursor_gateway.cli.interview import permit
+from cursor_gateway.cli.assembly.remote import GatewayChoice, open_gateway, passed_on, place_options
 from cursor_gateway.cli.output import Trouble, aside, write_json
+from cursor_gateway.cli.terminal.interview import permit
 from cursor_gateway.model.answers import PermissionEntry, PermissionList
 from cursor_gateway.model.documents import PermissionRequest, ToolTrace
 from cursor_gateway.render.visible import visible_line
@@ -51,7 +51,7 @@ where = place_options(click.option("--direct", is_flag=True, help="Do not use a 
     help="Ask about each command that needs permission, whichever client started it.",
 )
 @click.pass_context
-def permissions(context: click.Context, place: Place, as_json: bool, watches: bool) -> int:
+def permissions(context: click.Context, place: GatewayChoice, as_json: bool, watches: bool) -> int:
     """List what you have allowed the agent to do."""
     if passed_on(context):
         return 0
@@ -69,7 +69,7 @@ def permissions(context: click.Context, place: Place, as_json: bool, watches: bo
 @click.argument("ids", nargs=-1, metavar="[ID…]")
 @where
 @click.option("--all", "is_all", is_flag=True, help="Revoke all of them.")
-def revoke(ids: tuple[str, ...], place: Place, is_all: bool) -> int:
+def revoke(ids: tuple[str, ...], place: GatewayChoice, is_all: bool) -> int:
     """Revoke permissions, from the agent's next run on. ID is an id from the list, or its first characters."""
     if bool(ids) == is_all:
         raise click.UsageError("Name some permissions, or use --all.")
@@ -97,7 +97,7 @@ def _named(entries: list[PermissionEntry], id: str) -> PermissionEntry:
     raise Trouble(f"{many} with {id!r}; see `cursor-gateway permissions`.")
 
 
-def _with(place: Place, do: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
+def _with(place: GatewayChoice, do: Callable[[AnyClient], Coroutine[None, None, _Result]]) -> _Result:
     async def run() -> _Result:
         async with open_client(place, needs_history=False) as (client, _):
             return await do(client)
@@ -108,8 +108,8 @@ def _with(place: Place, do: Callable[[AnyClient], Coroutine[None, None, _Result]
         raise Trouble(f"the permissions cannot be read: {error.strerror}; check the data directory.") from None
 
 
-def _watch(place: Place) -> int:
-    from cursor_gateway.cli.interview import can_be_asked
+def _watch(place: GatewayChoice) -> int:
+    from cursor_gateway.cli.terminal.interview import can_be_asked
 
     async def run() -> None:
         async with open_gateway(place.settings, place.url, direct=place.direct) as remote:

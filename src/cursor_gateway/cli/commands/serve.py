@@ -15,9 +15,7 @@ from click import echo, style
 from cursor_gateway.cli.assembly.local_socket import url_of
 from cursor_gateway.cli.assembly.serving import local_socket, run_loop, serve_front, serve_gateway
 from cursor_gateway.cli.configuration import config, configuration
-from cursor_gateway.cli.path_completion import complete_folder
-from cursor_gateway.cli.terminals import wants_plain
-from cursor_gateway.cli.version import full_version
+from cursor_gateway.cli.output import complete_folder, full_version, wants_plain
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings, check_exposed

@@ -13,8 +13,7 @@ from msgspec import Struct
 
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.kept_files import KeptFile
-from cursor_gateway.cli.output import RunFailed, Trouble, aside, write_text
-from cursor_gateway.cli.path_completion import complete_folder
+from cursor_gateway.cli.output import FailedRun, Trouble, aside, complete_folder, write_text
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import PREFIX, Loaded
 
@@ -226,7 +225,7 @@ def status(dry_run: bool) -> int:
         write_text(_lines([manager.status]))
         return 0
     if KeptFile(manager.file).read() is None:
-        raise RunFailed(f"the service is not installed: there is no {manager.file}.")
+        raise FailedRun(f"the service is not installed: there is no {manager.file}.")
     _run(manager, manager.check)
     _, printed = _try(manager.status)
     runs = manager.is_running(printed)

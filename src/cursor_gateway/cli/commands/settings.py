@@ -55,7 +55,7 @@ def _value(setting: Setting, loaded: Loaded) -> object:
 
 
 def _print_table(loaded: Loaded) -> None:
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     console = terminal()
     with console.capture() as captured:

@@ -22,8 +22,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.cli.assembly.remote import open_gateway, url_option
 from cursor_gateway.cli.configuration import config, configuration, data_dir
-from cursor_gateway.cli.output import Trouble, aside
-from cursor_gateway.cli.terminals import wants_plain
+from cursor_gateway.cli.output import Trouble, aside, wants_plain
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.logins import CODE_SECONDS, DEVICE_DAYS, DeviceKeys, LoginCodes

@@ -93,7 +93,7 @@ def set_up(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
 
 async def _verify_all(settings: Settings, sources: Sequence[str], record: Path | None) -> "list[Verified]":
     from cursor_gateway.cli.commands.verification import PROMPTS, store_verified
-    from cursor_gateway.cli.terminals import terminal
+    from cursor_gateway.cli.output import terminal
 
     console, results = terminal(), []
     with console.status("Starting…") as status:

@@ -8,7 +8,7 @@ never a bare end; a tool call's id, type and name in its first delta only; usage
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects.deltas import (
     AgentTools,
@@ -61,108 +61,93 @@ class CompletionHead(Struct, frozen=True):
 class Function(Struct, frozen=True):
     """The function and its arguments."""
 
-    name: Annotated[str, Meta(description="The function's name.")]
-    arguments: Annotated[str, Meta(description="JSON, as the model wrote it.")]
+    name: Annotated[str, "The function's name."]
+    arguments: Annotated[str, "JSON, as the model wrote it."]
 
 
 class CompletionToolCall(Struct, frozen=True):
     """A tool call."""
 
-    id: Annotated[str, Meta(description="The call's id.")]
-    function: Annotated[Function, Meta(description="The function, and its arguments.")]
-    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
+    id: Annotated[str, "The call's id."]
+    function: Annotated[Function, "The function, and its arguments."]
+    type: Annotated[Literal["function"], "The object type."] = "function"
 
 
 class CompletionMessage(Struct, frozen=True, kw_only=True):
     """The message."""
 
-    role: Annotated[Literal["assistant"], Meta(description="The role of the message.")] = "assistant"
-    content: Annotated[
-        str | None, Meta(description="The agent's own text, byte for byte; null if there are only tool calls.")
-    ]
+    role: Annotated[Literal["assistant"], "The role of the message."] = "assistant"
+    content: Annotated[str | None, "The agent's own text, byte for byte; null if there are only tool calls."]
     refusal: None = None
     reasoning_content: Annotated[
-        str | UnsetType,
-        Meta(description="Thinking, and a line for each of the agent's actions. An extension that many clients read."),
+        str | UnsetType, "Thinking, and a line for each of the agent's actions. An extension that many clients read."
     ] = UNSET
-    tool_calls: Annotated[list[CompletionToolCall] | UnsetType, Meta(description="Tool calls.")] = UNSET
+    tool_calls: Annotated[list[CompletionToolCall] | UnsetType, "Tool calls."] = UNSET
 
 
 class CompletionChoice(Struct, frozen=True, kw_only=True):
     """The answer."""
 
-    index: Annotated[int, Meta(description="Always 0.")] = 0
+    index: Annotated[int, "Always 0."] = 0
     message: CompletionMessage
     logprobs: None = None
     finish_reason: Annotated[
         FinishReason,
-        Meta(
-            description="`stop`, `length` if the answer was cut off, or `tool_calls` if the caller has to run tools; "
-            "the run then waits for their results."
-        ),
+        "`stop`, `length` if the answer was cut off, or `tool_calls` if the caller has to run tools; the run then "
+        "waits for their results.",
     ]
 
 
 class PromptTokensDetails(Struct, frozen=True):
     """More about the tokens read."""
 
-    cached_tokens: Annotated[int, Meta(description="Tokens from the cache.")]
+    cached_tokens: Annotated[int, "Tokens from the cache."]
 
 
 class CompletionTokensDetails(Struct, frozen=True):
     """More about the tokens written."""
 
-    reasoning_tokens: Annotated[int, Meta(description="Tokens of thinking; 0 if they are not reported.")] = 0
+    reasoning_tokens: Annotated[int, "Tokens of thinking; 0 if they are not reported."] = 0
 
 
 class CompletionUsage(Struct, frozen=True, kw_only=True):
     """Tokens read and written."""
 
-    prompt_tokens: Annotated[int, Meta(description="Tokens read, including those from the cache.")]
-    completion_tokens: Annotated[int, Meta(description="Tokens written.")]
-    total_tokens: Annotated[int, Meta(description="The sum of both.")]
+    prompt_tokens: Annotated[int, "Tokens read, including those from the cache."]
+    completion_tokens: Annotated[int, "Tokens written."]
+    total_tokens: Annotated[int, "The sum of both."]
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
-    estimated: Annotated[
-        bool | UnsetType, Meta(description="Gateway extension: true if these are not the agent's own figures.")
-    ] = UNSET
+    estimated: Annotated[bool | UnsetType, "Gateway extension: true if these are not the agent's own figures."] = UNSET
 
 
 class CompletionCursor(Struct, frozen=True, kw_only=True):
     """Gateway data."""
 
     usage: Annotated[
-        CompletionUsage | UnsetType,
-        Meta(description="The total of all model calls of the run, as reported by the agent."),
+        CompletionUsage | UnsetType, "The total of all model calls of the run, as reported by the agent."
     ] = UNSET
     refused_count: Annotated[
         int | UnsetType,
-        Meta(
-            description="The number of the agent's tool calls that were not run because nothing allowed them, "
-            "whatever the answer claims."
-        ),
+        "The number of the agent's tool calls that were not run because nothing allowed them, whatever the answer "
+        "claims.",
     ] = UNSET
     refused: Annotated[
         list[RefusedCall] | UnsetType,
-        Meta(
-            description="The first 20 of them: what was not run, the rules that would allow it, the reason, and a "
-            "link to this gateway's page where a person can allow it."
-        ),
+        "The first 20 of them: what was not run, the rules that would allow it, the reason, and a link to this "
+        "gateway's page where a person can allow it.",
     ] = UNSET
 
 
 class ChatCompletion(Struct, frozen=True, kw_only=True):
     """A chat completion."""
 
-    id: Annotated[str, Meta(description="The id of this answer, `chatcmpl-…`.")]
-    object: Annotated[Literal["chat.completion"], Meta(description="The object type.")] = "chat.completion"
-    created: Annotated[int, Meta(description="When the run started, in seconds since 1970.")]
-    model: Annotated[str, Meta(description="The model that answered.")]
-    choices: Annotated[list[CompletionChoice], Meta(description="The answer; always one choice.")]
-    usage: Annotated[
-        CompletionUsage,
-        Meta(description="What the model wrote in this reply, and in total the size of the conversation."),
-    ]
+    id: Annotated[str, "The id of this answer, `chatcmpl-…`."]
+    object: Annotated[Literal["chat.completion"], "The object type."] = "chat.completion"
+    created: Annotated[int, "When the run started, in seconds since 1970."]
+    model: Annotated[str, "The model that answered."]
+    choices: Annotated[list[CompletionChoice], "The answer; always one choice."]
+    usage: Annotated[CompletionUsage, "What the model wrote in this reply, and in total the size of the conversation."]
     cursor: CompletionCursor | UnsetType = UNSET
     error: ErrorBody | UnsetType = UNSET  # gateway extension: beside what had arrived when the run failed
 

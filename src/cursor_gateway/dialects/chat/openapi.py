@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.chat.dialect import ChatReply
@@ -98,51 +98,48 @@ _BODY = api.json_body(
 class FunctionDelta(Struct, frozen=True):
     """The function's name, only at the start of a call, and its arguments."""
 
-    name: Annotated[str | UnsetType, Meta(description="The function's name, only at the start of a call.")] = UNSET
-    arguments: Annotated[str | UnsetType, Meta(description="The next piece of the JSON.")] = UNSET
+    name: Annotated[str | UnsetType, "The function's name, only at the start of a call."] = UNSET
+    arguments: Annotated[str | UnsetType, "The next piece of the JSON."] = UNSET
 
 
 class ToolCallDelta(Struct, frozen=True):
     """The start of a call, or the next piece of its arguments."""
 
-    index: Annotated[int, Meta(description="The index of the call.")]
-    id: Annotated[str | UnsetType, Meta(description="The call's id, only at its start.")] = UNSET
-    type: Annotated[Literal["function"] | UnsetType, Meta(description="Only at the start of a call.")] = UNSET
-    function: Annotated[FunctionDelta | UnsetType, Meta(description="The function, and its arguments.")] = UNSET
+    index: Annotated[int, "The index of the call."]
+    id: Annotated[str | UnsetType, "The call's id, only at its start."] = UNSET
+    type: Annotated[Literal["function"] | UnsetType, "Only at the start of a call."] = UNSET
+    function: Annotated[FunctionDelta | UnsetType, "The function, and its arguments."] = UNSET
 
 
 class ChunkDelta(Struct, frozen=True):
     """The changes."""
 
-    role: Annotated[Literal["assistant"] | UnsetType, Meta(description="The role of the message.")] = UNSET
-    content: Annotated[str | UnsetType, Meta(description="The next piece of the text.")] = UNSET
+    role: Annotated[Literal["assistant"] | UnsetType, "The role of the message."] = UNSET
+    content: Annotated[str | UnsetType, "The next piece of the text."] = UNSET
     reasoning_content: Annotated[
-        str | UnsetType,
-        Meta(description="Thinking, and a line for each of the agent's actions. An extension that many clients read."),
+        str | UnsetType, "Thinking, and a line for each of the agent's actions. An extension that many clients read."
     ] = UNSET
-    tool_calls: Annotated[list[ToolCallDelta] | UnsetType, Meta(description="Tool calls.")] = UNSET
+    tool_calls: Annotated[list[ToolCallDelta] | UnsetType, "Tool calls."] = UNSET
 
 
 class ChunkChoice(Struct, frozen=True):
     """The changes."""
 
-    index: Annotated[int, Meta(description="Always 0.")]
-    delta: Annotated[ChunkDelta, Meta(description="The changes; the first chunk has the role.")]
-    finish_reason: Annotated[FinishReason | None, Meta(description="Why the answer ends; null until then.")]
+    index: Annotated[int, "Always 0."]
+    delta: Annotated[ChunkDelta, "The changes; the first chunk has the role."]
+    finish_reason: Annotated[FinishReason | None, "Why the answer ends; null until then."]
 
 
 class Chunk(Struct, frozen=True):  # the encoder writes it from templates
     """One event of a stream."""
 
-    id: Annotated[str, Meta(description="The same for all chunks.")]
-    object: Annotated[Literal["chat.completion.chunk"], Meta(description="The object type.")]
-    created: Annotated[int, Meta(description="When the run started, in seconds since 1970.")]
-    model: Annotated[str, Meta(description="The model that answered.")]
-    choices: Annotated[list[ChunkChoice], Meta(description="The changes; empty in the chunk with the usage.")]
-    usage: Annotated[
-        CompletionUsage | UnsetType, Meta(description="The tokens of this reply, in the last chunk, if requested.")
-    ] = UNSET
-    cursor: Annotated[CompletionCursor | UnsetType, Meta(description="Gateway data, with `usage`.")] = UNSET
+    id: Annotated[str, "The same for all chunks."]
+    object: Annotated[Literal["chat.completion.chunk"], "The object type."]
+    created: Annotated[int, "When the run started, in seconds since 1970."]
+    model: Annotated[str, "The model that answered."]
+    choices: Annotated[list[ChunkChoice], "The changes; empty in the chunk with the usage."]
+    usage: Annotated[CompletionUsage | UnsetType, "The tokens of this reply, in the last chunk, if requested."] = UNSET
+    cursor: Annotated[CompletionCursor | UnsetType, "Gateway data, with `usage`."] = UNSET
 
 
 _NAMES = {"ChatCompletion": "ChatCompletion", "CompletionBody": "ChatCompletionRequest"}

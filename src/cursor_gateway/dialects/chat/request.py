@@ -120,27 +120,26 @@ def read_request(body: bytes, max_images: int = 50) -> CompletionRequest:
 class _TextPart(Struct, frozen=True, tag_field="type", tag="text"):
     """A text part."""
 
-    text: Annotated[str, Meta(description="The text.")]
+    text: Annotated[str, "The text."]
 
 
 class _RefusalPart(Struct, frozen=True, tag_field="type", tag="refusal"):
     """A refusal part."""
 
-    refusal: Annotated[str, Meta(description="The text.")]
+    refusal: Annotated[str, "The text."]
 
 
 class _ImageAddress(Struct, frozen=True):
     """An image in the request itself."""
 
-    url: Annotated[str, Meta(description="A data: URI: png, jpeg, gif or webp in base64.")]
+    url: Annotated[str, "A data: URI: png, jpeg, gif or webp in base64."]
 
 
 class _ImagePart(Struct, frozen=True, tag_field="type", tag="image_url"):
     """An image part."""
 
     image_url: Annotated[
-        str | _ImageAddress,
-        Meta(description="The image as a data: URI, as a string or in an object. Other URLs are not fetched."),
+        str | _ImageAddress, "The image as a data: URI, as a string or in an object. Other URLs are not fetched."
     ]
 
 
@@ -150,59 +149,59 @@ _Content: TypeAlias = str | list[_TextPart | _RefusalPart | _ImagePart]
 class _RequestFunction(Struct, frozen=True):
     """The function that was called."""
 
-    name: Annotated[str, Meta(description="The function's name.")]
-    arguments: Annotated[str, Meta(description="JSON, as the model wrote it.")]
+    name: Annotated[str, "The function's name."]
+    arguments: Annotated[str, "JSON, as the model wrote it."]
 
 
 class _RequestToolCall(Struct, frozen=True):
     """An earlier tool call."""
 
-    id: Annotated[str, Meta(description="The call's id.")]
-    function: Annotated[_RequestFunction, Meta(description="The function, and its arguments.")]
-    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
+    id: Annotated[str, "The call's id."]
+    function: Annotated[_RequestFunction, "The function, and its arguments."]
+    type: Annotated[Literal["function"], "The object type."] = "function"
 
 
 class _SystemMessage(Struct, frozen=True, tag_field="role", tag="system"):
     """Instructions."""
 
-    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
+    content: Annotated[_Content, "A string, or a list of parts."]
 
 
 class _DeveloperMessage(Struct, frozen=True, tag_field="role", tag="developer"):
     """Instructions; the newer name of a system message."""
 
-    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
+    content: Annotated[_Content, "A string, or a list of parts."]
 
 
 class _UserMessage(Struct, frozen=True, tag_field="role", tag="user"):
     """A user message, which may contain images."""
 
-    content: Annotated[_Content, Meta(description="A string, or a list of parts.")]
-    name: Annotated[str | None, Meta(description="Distinguishes several users.")] = None
+    content: Annotated[_Content, "A string, or a list of parts."]
+    name: Annotated[str | None, "Distinguishes several users."] = None
 
 
 class _AssistantMessage(Struct, frozen=True, tag_field="role", tag="assistant"):
     """An earlier answer."""
 
-    content: Annotated[_Content | None, Meta(description="The text; may be null if there are tool calls.")] = None
-    refusal: Annotated[str | None, Meta(description="The refusal, if there was one.")] = None
-    tool_calls: Annotated[list[_RequestToolCall] | None, Meta(description="The tool calls.")] = None
-    function_call: Annotated[_RequestFunction | None, Meta(description="The old form of `tool_calls`.")] = None
+    content: Annotated[_Content | None, "The text; may be null if there are tool calls."] = None
+    refusal: Annotated[str | None, "The refusal, if there was one."] = None
+    tool_calls: Annotated[list[_RequestToolCall] | None, "The tool calls."] = None
+    function_call: Annotated[_RequestFunction | None, "The old form of `tool_calls`."] = None
 
 
 class _ToolMessage(Struct, frozen=True, tag_field="role", tag="tool"):
     """The result of one of the caller's tools."""
 
-    tool_call_id: Annotated[str, Meta(description="The id of the tool call.")]
-    content: Annotated[_Content | None, Meta(description="A string, or a list of parts.")] = None
-    name: Annotated[str | None, Meta(description="The tool's name.")] = None
+    tool_call_id: Annotated[str, "The id of the tool call."]
+    content: Annotated[_Content | None, "A string, or a list of parts."] = None
+    name: Annotated[str | None, "The tool's name."] = None
 
 
 class _FunctionMessage(Struct, frozen=True, tag_field="role", tag="function"):
     """The old form of a tool message."""
 
-    name: Annotated[str, Meta(description="The function's name.")]
-    content: Annotated[_Content | None, Meta(description="A string, or a list of parts.")] = None
+    name: Annotated[str, "The function's name."]
+    content: Annotated[_Content | None, "A string, or a list of parts."] = None
 
 
 _WireMessage: TypeAlias = (
@@ -213,41 +212,39 @@ _WireMessage: TypeAlias = (
 class _FunctionDefinition(Struct, frozen=True):
     """A function that the agent can call."""
 
-    name: Annotated[NonEmpty, Meta(description="The tool's name.")]
-    description: Annotated[str | None, Meta(description="What it does, for the model.")] = None
+    name: Annotated[NonEmpty, "The tool's name."]
+    description: Annotated[str | None, "What it does, for the model."] = None
     parameters: Annotated[
         dict[str, Any] | None,
-        Meta(
-            description="The JSON Schema of its arguments, which must be an object. Arguments are checked against it."
-        ),
+        "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
     ] = None
-    strict: Annotated[bool | None, Meta(description="Accepted; arguments are checked either way.")] = None
+    strict: Annotated[bool | None, "Accepted; arguments are checked either way."] = None
 
 
 class _Tool(Struct, frozen=True):
     """A caller's tool."""
 
-    function: Annotated[_FunctionDefinition, Meta(description="The function.")]
-    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
+    function: Annotated[_FunctionDefinition, "The function."]
+    type: Annotated[Literal["function"], "The object type."] = "function"
 
 
 class _FunctionName(Struct, frozen=True):
     """A function's name."""
 
-    name: Annotated[str, Meta(description="The function's name.")]
+    name: Annotated[str, "The function's name."]
 
 
 class _ToolChoice(Struct, frozen=True):
     """The one function that must be called."""
 
-    function: Annotated[_FunctionName, Meta(description="The function's name.")]
-    type: Annotated[Literal["function"], Meta(description="The object type.")] = "function"
+    function: Annotated[_FunctionName, "The function's name."]
+    type: Annotated[Literal["function"], "The object type."] = "function"
 
 
 class _StreamOptions(Struct, frozen=True):
     """Options of a stream."""
 
-    include_usage: Annotated[bool | None, Meta(description="Whether a last chunk contains the usage.")] = None
+    include_usage: Annotated[bool | None, "Whether a last chunk contains the usage."] = None
 
 
 class _TextFormat(Struct, frozen=True, tag_field="type", tag="text"):
@@ -261,18 +258,16 @@ class _JsonObjectFormat(Struct, frozen=True, tag_field="type", tag="json_object"
 class _JsonSchema(Struct, frozen=True):
     """A schema, and its name."""
 
-    name: Annotated[str | None, Meta(description="The name of the format.")] = None
-    description: Annotated[str | None, Meta(description="A description of the format.")] = None
-    schema: Annotated[dict[str, Any] | None, Meta(description="The JSON Schema. References must stay within it.")] = (
-        None
-    )
-    strict: Annotated[bool | None, Meta(description="Accepted; answers are checked either way.")] = None
+    name: Annotated[str | None, "The name of the format."] = None
+    description: Annotated[str | None, "A description of the format."] = None
+    schema: Annotated[dict[str, Any] | None, "The JSON Schema. References must stay within it."] = None
+    strict: Annotated[bool | None, "Accepted; answers are checked either way."] = None
 
 
 class _JsonSchemaFormat(Struct, frozen=True, tag_field="type", tag="json_schema"):
     """JSON that is valid against a schema."""
 
-    json_schema: Annotated[_JsonSchema, Meta(description="The schema, and its name.")]
+    json_schema: Annotated[_JsonSchema, "The schema, and its name."]
 
 
 _WireFormat: TypeAlias = _TextFormat | _JsonObjectFormat | _JsonSchemaFormat
@@ -283,56 +278,41 @@ class CompletionBody(Struct, frozen=True, kw_only=True):
     """A chat completion request. Unknown fields are ignored, so that any client works."""
 
     messages: Annotated[
-        list[_WireMessage], Meta(min_length=1, description="The conversation. At least one message must not be empty.")
+        list[_WireMessage], Meta(min_length=1), "The conversation. At least one message must not be empty."
     ]
-    model: Annotated[
-        NonEmpty | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
-    ] = None
-    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
+    model: Annotated[NonEmpty | None, "A model id from `GET /v1/models`. The default is the operator's setting."] = None
+    stream: Annotated[bool | None, "Whether to stream the answer."] = None
     stream_options: _StreamOptions | None = None
     max_tokens: Annotated[
-        _Limit | None,
-        Meta(description="The maximum length of the answer. If both limits are given, the smaller one applies."),
+        _Limit | None, "The maximum length of the answer. If both limits are given, the smaller one applies."
     ] = None
-    max_completion_tokens: Annotated[_Limit | None, Meta(description="The maximum length of the answer.")] = None
+    max_completion_tokens: Annotated[_Limit | None, "The maximum length of the answer."] = None
     stop: Annotated[
-        NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None,
-        Meta(description="Sequences at which the answer ends."),
+        NonEmpty | Annotated[list[NonEmpty], Meta(max_length=4)] | None, "Sequences at which the answer ends."
     ] = None
     response_format: Annotated[
-        _WireFormat | None,
-        Meta(description="The format of the answer. It is checked, and requested once more if it does not match."),
+        _WireFormat | None, "The format of the answer. It is checked, and requested once more if it does not match."
     ] = None
     tools: Annotated[
         list[_Tool] | None,
-        Meta(
-            description="Functions that the caller runs, with unique names. They replace the agent's own tools. If "
-            "the agent calls one, the reply ends with `tool_calls`, and the request with the results "
-            "continues the same run."
-        ),
+        "Functions that the caller runs, with unique names. They replace the agent's own tools. If the agent calls "
+        "one, the reply ends with `tool_calls`, and the request with the results continues the same run.",
     ] = None
     tool_choice: Annotated[
         Literal["none", "auto", "required"] | _ToolChoice | None,
-        Meta(
-            description="Whether the agent may call the caller's tools (`auto`, `none`), must call one (`required`), "
-            "or must call the named one."
-        ),
+        "Whether the agent may call the caller's tools (`auto`, `none`), must call one (`required`), or must call the "
+        "named one.",
     ] = None
-    parallel_tool_calls: Annotated[bool | None, Meta(description="Whether a reply may contain several tool calls.")] = (
-        None
-    )
+    parallel_tool_calls: Annotated[bool | None, "Whether a reply may contain several tool calls."] = None
     functions: Annotated[
-        list[Any] | None,
-        Meta(description="The old form of `tools`. Not supported, because its results name no call; use `tools`."),
+        list[Any] | None, "The old form of `tools`. Not supported, because its results name no call; use `tools`."
     ] = None
-    cursor: Annotated[
-        CursorOptions | None, Meta(description="Gateway options. Clients that cannot send them can use headers.")
-    ] = None
+    cursor: Annotated[CursorOptions | None, "Gateway options. Clients that cannot send them can use headers."] = None
     # Refused for some of their values:
-    n: Annotated[int | None, Meta(description="Must be 1.")] = None
-    logprobs: Annotated[bool | None, Meta(description="Not supported by Cursor's agent.")] = None
-    top_logprobs: Annotated[int | None, Meta(description="Not supported by Cursor's agent.")] = None
-    modalities: Annotated[list[str] | None, Meta(description="Only text is supported.")] = None
+    n: Annotated[int | None, "Must be 1."] = None
+    logprobs: Annotated[bool | None, "Not supported by Cursor's agent."] = None
+    top_logprobs: Annotated[int | None, "Not supported by Cursor's agent."] = None
+    modalities: Annotated[list[str] | None, "Only text is supported."] = None
     # Ignored, but a caller who gets their type wrong wants to know:
     temperature: float | None = None
     top_p: float | None = None

@@ -31,111 +31,91 @@ from cursor_gateway.wire.payload import too_deep
 class OfferedFunction(Struct, frozen=True, kw_only=True):
     """A tool that the caller runs, in OpenAI's form."""
 
-    name: Annotated[NonEmpty, Meta(description="The tool's name.")]
-    description: Annotated[str | None, Meta(description="What it does, for the model.")] = None
+    name: Annotated[NonEmpty, "The tool's name."]
+    description: Annotated[str | None, "What it does, for the model."] = None
     parameters: Annotated[
         dict[str, Any] | None,
-        Meta(
-            description="The JSON Schema of its arguments, which must be an object. Arguments are checked against it."
-        ),
+        "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
     ] = None
 
 
 class OfferedTool(Struct, frozen=True, kw_only=True):
     """A tool that the caller runs, either with these fields or in OpenAI's form in `function`."""
 
-    name: Annotated[NonEmpty | None, Meta(description="The tool's name.")] = None
-    description: Annotated[str | None, Meta(description="What it does, for the model.")] = None
+    name: Annotated[NonEmpty | None, "The tool's name."] = None
+    description: Annotated[str | None, "What it does, for the model."] = None
     parameters: Annotated[
         dict[str, Any] | None,
-        Meta(
-            description="The JSON Schema of its arguments, which must be an object. Arguments are checked against it."
-        ),
+        "The JSON Schema of its arguments, which must be an object. Arguments are checked against it.",
     ] = None
-    function: Annotated[
-        OfferedFunction | None, Meta(description="The tool in OpenAI's form; the other fields are then ignored.")
-    ] = None
+    function: Annotated[OfferedFunction | None, "The tool in OpenAI's form; the other fields are then ignored."] = None
 
 
 class ChosenTool(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The one tool that must be called."""
 
-    name: Annotated[NonEmpty, Meta(description="The name of one of `tools`.")]
+    name: Annotated[NonEmpty, "The name of one of `tools`."]
 
 
 class ChatRequest(RunOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """One message to the agent."""
 
-    message: Annotated[str, Meta(description="The prompt; must not be empty.")]
+    message: Annotated[str, "The prompt; must not be empty."]
     follows: Annotated[
         str | None,
-        Meta(
-            description="The id of a run, instead of `conversationId`: to continue after its answer. If later runs "
-            "exist, this starts a new conversation with what was said up to there."
-        ),
+        "The id of a run, instead of `conversationId`: to continue after its answer. If later runs exist, this starts "
+        "a new conversation with what was said up to there.",
     ] = None
-    model: Annotated[
-        str | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
-    ] = None
-    stream: Annotated[bool, Meta(description="Whether to stream the answer.")] = False
-    images: Annotated[list[str], Meta(description="Images as data: URIs: png, jpeg, gif or webp in base64.")] = []
+    model: Annotated[str | None, "A model id from `GET /v1/models`. The default is the operator's setting."] = None
+    stream: Annotated[bool, "Whether to stream the answer."] = False
+    images: Annotated[list[str], "Images as data: URIs: png, jpeg, gif or webp in base64."] = []
     tools: Annotated[
         list[OfferedTool],
-        Meta(
-            description="Tools that the caller runs, with unique names. They replace the agent's own tools. The run "
-            "pauses when the agent calls one, and continues with `POST /v1/chat/{id}/answer`."
-        ),
+        "Tools that the caller runs, with unique names. They replace the agent's own tools. The run pauses when the "
+        "agent calls one, and continues with `POST /v1/chat/{id}/answer`.",
     ] = []
     tool_choice: Annotated[
         Literal["auto", "none", "required"] | ChosenTool,
-        Meta(description="Whether the agent may call the caller's tools, must call one, or must call the named one."),
+        "Whether the agent may call the caller's tools, must call one, or must call the named one.",
     ] = "auto"
-    parallel_tool_calls: Annotated[bool, Meta(description="Whether a reply may contain several tool calls.")] = True
+    parallel_tool_calls: Annotated[bool, "Whether a reply may contain several tool calls."] = True
     # Whether an agent that can wait may ask questions; else they are skipped. True asks for an agent that can.
     may_ask: Annotated[
         bool | UnsetType,
-        Meta(
-            description="Whether somebody can answer questions and decide about commands while the agent waits. If "
-            "true, an agent that can wait is preferred, as with the source `interactive`, and the agent "
-            "gets a tool for questions. If false, it has none. If omitted, only agents over ACP have it."
-        ),
+        "Whether somebody can answer questions and decide about commands while the agent waits. If true, an agent that "
+        "can wait is preferred, as with the source `interactive`, and the agent gets a tool for questions. If false, "
+        "it has none. If omitted, only agents over ACP have it.",
     ] = UNSET
 
 
 class ToolAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The result of one of the caller's tools."""
 
-    tool_call_id: Annotated[NonEmpty, Meta(description="The call's id, from `metadata.waitingFor`.")]
+    tool_call_id: Annotated[NonEmpty, "The call's id, from `metadata.waitingFor`."]
     content: Annotated[
-        Any,
-        Meta(
-            description="A string, a list of parts (`text` and `image_url`, as in OpenAI's API), or any other JSON "
-            "value."
-        ),
+        Any, "A string, a list of parts (`text` and `image_url`, as in OpenAI's API), or any other JSON value."
     ]
-    is_error: Annotated[bool, Meta(description="Whether the tool failed.")] = False
+    is_error: Annotated[bool, "Whether the tool failed."] = False
 
 
 class QuestionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """An answer to one question."""
 
-    question_id: Annotated[NonEmpty, Meta(description="The question's id.")]
-    selected_option_ids: Annotated[list[str], Meta(description="The ids of the chosen options.")] = []
-    text: Annotated[str, Meta(description="A written answer, in addition to options or instead of them.")] = ""
+    question_id: Annotated[NonEmpty, "The question's id."]
+    selected_option_ids: Annotated[list[str], "The ids of the chosen options."] = []
+    text: Annotated[str, "A written answer, in addition to options or instead of them."] = ""
 
 
 class PermissionAnswer(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A decision about one document."""
 
-    document_id: Annotated[NonEmpty, Meta(description="The document with `metadata.permission`.")]
+    document_id: Annotated[NonEmpty, "The document with `metadata.permission`."]
     decision: Annotated[
         PermissionDecision,
-        Meta(
-            description="`once`, `conversation` (from now on in this conversation), `workspace` (from now on in this "
-            "folder), or `deny`."
-        ),
+        "`once`, `conversation` (from now on in this conversation), `workspace` (from now on in this folder), or "
+        "`deny`.",
     ]
-    reason: Annotated[str, Meta(description="With `deny`: the reason, which the agent gets.")] = ""
+    reason: Annotated[str, "With `deny`: the reason, which the agent gets."] = ""
 
 
 class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
@@ -143,30 +123,24 @@ class AnswerRequest(Struct, frozen=True, kw_only=True, rename="camel", forbid_un
 
     tool_results: Annotated[
         Annotated[list[ToolAnswer], Meta(min_length=1)] | None,
-        Meta(description="The results of the caller's tools. Missing ones are requested again."),
+        "The results of the caller's tools. Missing ones are requested again.",
     ] = None
     answers: Annotated[
         Annotated[list[QuestionAnswer], Meta(min_length=1)] | None,
-        Meta(description="Answers to the questions of a `clarification` document."),
+        "Answers to the questions of a `clarification` document.",
     ] = None
-    plan: Annotated[
-        PlanChoice | None, Meta(description="The decision on a `plan` document. An accepted plan is carried out.")
-    ] = None
+    plan: Annotated[PlanChoice | None, "The decision on a `plan` document. An accepted plan is carried out."] = None
     permissions: Annotated[
         Annotated[list[PermissionAnswer], Meta(min_length=1)] | None,
-        Meta(
-            description="Decisions about documents with `metadata.permission`. A run that waits continues; what was "
-            "rejected before is tried again in the next turn."
-        ),
+        "Decisions about documents with `metadata.permission`. A run that waits continues; what was rejected before is "
+        "tried again in the next turn.",
     ] = None
-    text: Annotated[str, Meta(description="A comment on the plan.")] = ""
-    stream: Annotated[bool, Meta(description="Whether to stream the reply, from where the run paused.")] = False
+    text: Annotated[str, "A comment on the plan."] = ""
+    stream: Annotated[bool, "Whether to stream the reply, from where the run paused."] = False
     when_client_leaves: Annotated[
         LeavingOption,
-        Meta(
-            description="What happens to the run when its last reader disconnects: `cancel` or `finish`. The default "
-            "is the operator's setting."
-        ),
+        "What happens to the run when its last reader disconnects: `cancel` or `finish`. The default is the operator's "
+        "setting.",
     ] = None
 
 

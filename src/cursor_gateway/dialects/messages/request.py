@@ -56,13 +56,11 @@ _REMINDER = "<system-reminder>"
 class WireMessage(Struct, frozen=True):
     """One message of the conversation."""
 
-    role: Annotated[Literal["user", "assistant", "system"], Meta(description="The role of the message.")]
+    role: Annotated[Literal["user", "assistant", "system"], "The role of the message."]
     content: Annotated[
         MessageContent,
-        Meta(
-            description="A text, or blocks: `text`, `image`, `document`, `tool_use`, `tool_result`, `search_result`. "
-            "Thinking, server tools and blocks of unknown types are skipped."
-        ),
+        "A text, or blocks: `text`, `image`, `document`, `tool_use`, `tool_result`, `search_result`. Thinking, server "
+        "tools and blocks of unknown types are skipped.",
     ]
 
 
@@ -267,7 +265,7 @@ _NO_LIMIT = 16_000
 class MessagesOptions(CursorOptions, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """Gateway options."""
 
-    actions: Annotated[ActionDisplay | None, Meta(description="How the agent's own actions are shown.")] = None
+    actions: Annotated[ActionDisplay | None, "How the agent's own actions are shown."] = None
 
 
 class MessagesRequest(Struct, frozen=True, kw_only=True):
@@ -326,60 +324,41 @@ class Counted(Struct, frozen=True, kw_only=True):
 
     messages: Annotated[
         list[WireMessage],
-        Meta(
-            min_length=1,
-            description="The whole conversation. If the last message is the assistant's, the answer continues it.",
-        ),
+        Meta(min_length=1),
+        "The whole conversation. If the last message is the assistant's, the answer continues it.",
     ]
-    system: Annotated[MessageContent | None, Meta(description="The instructions: a string, or text blocks.")] = None
-    tools: Annotated[list[_Object] | None, Meta(description="The caller's tools. They replace the agent's own.")] = None
+    system: Annotated[MessageContent | None, "The instructions: a string, or text blocks."] = None
+    tools: Annotated[list[_Object] | None, "The caller's tools. They replace the agent's own."] = None
 
 
 class MessagesBody(Counted, frozen=True, kw_only=True):
     """A request of Anthropic's Messages API."""
 
     model: Annotated[
-        NonEmpty,
-        Meta(
-            description="A model id from `GET /v1/models`, or any Claude model name, which the setting "
-            "`model_aliases` maps."
-        ),
+        NonEmpty, "A model id from `GET /v1/models`, or any Claude model name, which the setting `model_aliases` maps."
     ]
     max_tokens: Annotated[
         int,
-        Meta(
-            ge=1,
-            description="The maximum number of tokens in the answer's text (an estimate). Values of 16,000 and more "
-            "set no limit.",
-        ),
+        Meta(ge=1),
+        "The maximum number of tokens in the answer's text (an estimate). Values of 16,000 and more set no limit.",
     ]
-    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
-    stop_sequences: Annotated[list[NonEmpty] | None, Meta(description="Sequences at which the answer ends.")] = None
+    stream: Annotated[bool | None, "Whether to stream the answer."] = None
+    stop_sequences: Annotated[list[NonEmpty] | None, "Sequences at which the answer ends."] = None
     thinking: Annotated[
         _Object | None,
-        Meta(
-            description="`enabled` or `adaptive` shows the agent's thinking. `budget_tokens`: Cursor's agent has no "
-            "such setting."
-        ),
+        "`enabled` or `adaptive` shows the agent's thinking. `budget_tokens`: Cursor's agent has no such setting.",
     ] = None
     tool_choice: Annotated[
         _Object | None,
-        Meta(
-            description="`auto`, `any`, `none`, or `tool` with a `name`; `disable_parallel_tool_use` for one call at "
-            "a time."
-        ),
+        "`auto`, `any`, `none`, or `tool` with a `name`; `disable_parallel_tool_use` for one call at a time.",
     ] = None
     output_config: Annotated[
         _Object | None,
-        Meta(
-            description="With a `format` of type `json_schema` the answer is JSON. `effort`: The names of Cursor's "
-            "models include the effort: choose it with `model`."
-        ),
+        "With a `format` of type `json_schema` the answer is JSON. `effort`: The names of Cursor's models include the "
+        "effort: choose it with `model`.",
     ] = None
-    output_format: Annotated[_Object | None, Meta(description="The older place of `output_config.format`.")] = None
-    metadata: Annotated[
-        _Object | None, Meta(description="`user_id` may contain the session id, as in Claude Code.")
-    ] = None
+    output_format: Annotated[_Object | None, "The older place of `output_config.format`."] = None
+    metadata: Annotated[_Object | None, "`user_id` may contain the session id, as in Claude Code."] = None
     cursor: MessagesOptions | None = None
 
 

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 
 from cursor_gateway.dialects.deltas import cached_tokens
 from cursor_gateway.dialects.errors import Errors, for_retrying_clients
@@ -109,10 +109,10 @@ ContentBlock: TypeAlias = TextBlock | ThinkingBlock | ToolUseBlock | ServerToolU
 class MessageUsage(Struct, frozen=True, kw_only=True):
     """The tokens of this message. All four together are the size of the conversation."""
 
-    input_tokens: Annotated[int, Meta(description="Tokens read, excluding those from the cache.")]
-    cache_creation_input_tokens: Annotated[int, Meta(description="Always 0.")] = 0
-    cache_read_input_tokens: Annotated[int, Meta(description="Tokens read from the cache.")] = 0
-    output_tokens: Annotated[int, Meta(description="Tokens in the answer.")]
+    input_tokens: Annotated[int, "Tokens read, excluding those from the cache."]
+    cache_creation_input_tokens: Annotated[int, "Always 0."] = 0
+    cache_read_input_tokens: Annotated[int, "Tokens read from the cache."] = 0
+    output_tokens: Annotated[int, "Tokens in the answer."]
 
 
 class MessageCursorFields(Struct, frozen=True, kw_only=True):
@@ -125,20 +125,16 @@ class MessageCursorFields(Struct, frozen=True, kw_only=True):
 class AnthropicMessage(Struct, frozen=True, kw_only=True):
     """A message of Anthropic's Messages API."""
 
-    id: Annotated[str, Meta(description="The answer's id.")]
+    id: Annotated[str, "The answer's id."]
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
-    model: Annotated[str, Meta(description="The model, as in the request.")]
-    content: Annotated[list[ContentBlock], Meta(description="Blocks: `text`, `thinking`, `tool_use`, server tools.")]
-    stop_reason: Annotated[StopReason | None, Meta(description="Why the answer ended.")] = None
-    stop_sequence: Annotated[str | None, Meta(description="The stop sequence that was found.")] = None
-    usage: Annotated[
-        MessageUsage,
-        Meta(description="What the model wrote in this message, and in total the size of the conversation."),
-    ]
+    model: Annotated[str, "The model, as in the request."]
+    content: Annotated[list[ContentBlock], "Blocks: `text`, `thinking`, `tool_use`, server tools."]
+    stop_reason: Annotated[StopReason | None, "Why the answer ended."] = None
+    stop_sequence: Annotated[str | None, "The stop sequence that was found."] = None
+    usage: Annotated[MessageUsage, "What the model wrote in this message, and in total the size of the conversation."]
     cursor: Annotated[
-        MessageCursorFields | UnsetType,
-        Meta(description="Gateway data: `refused_count` and `refused`, as in chat completions."),
+        MessageCursorFields | UnsetType, "Gateway data: `refused_count` and `refused`, as in chat completions."
     ] = UNSET
 
 
@@ -210,18 +206,16 @@ _TYPES: dict[int, ErrorType] = {
 class MessagesErrorBody(Struct, frozen=True):
     """The error, and what to do."""
 
-    type: Annotated[ErrorType, Meta(description="The error type, which follows from the status.")]
-    message: Annotated[str, Meta(description="A message that says what to do.")]
+    type: Annotated[ErrorType, "The error type, which follows from the status."]
+    message: Annotated[str, "A message that says what to do."]
 
 
 class ErrorResponse(Struct, frozen=True, kw_only=True):
     """An error in Anthropic's form."""
 
     type: Literal["error"] = "error"
-    error: Annotated[MessagesErrorBody, Meta(description="The error.")]
-    request_id: Annotated[
-        str | UnsetType, Meta(description="The id of the request, as in the header `request-id`.")
-    ] = UNSET
+    error: Annotated[MessagesErrorBody, "The error."]
+    request_id: Annotated[str | UnsetType, "The id of the request, as in the header `request-id`."] = UNSET
 
 
 def error_type(status: int) -> ErrorType:

@@ -186,47 +186,31 @@ _Limit: TypeAlias = Annotated[int, Meta(ge=1)]
 class ResponsesBody(Struct, frozen=True, kw_only=True):
     """A request of OpenAI's Responses API."""
 
-    input: Annotated[
-        str | list[Any] | None, Meta(description="The conversation, or its next message: a string, or a list of items.")
-    ] = None
-    model: Annotated[
-        NonEmpty | None, Meta(description="A model id from `GET /v1/models`. The default is the operator's setting.")
-    ] = None
+    input: Annotated[str | list[Any] | None, "The conversation, or its next message: a string, or a list of items."] = (
+        None
+    )
+    model: Annotated[NonEmpty | None, "A model id from `GET /v1/models`. The default is the operator's setting."] = None
     instructions: Annotated[
-        str | list[Any] | None,
-        Meta(description="Instructions for this response. They do not carry over to the next one."),
+        str | list[Any] | None, "Instructions for this response. They do not carry over to the next one."
     ] = None
-    stream: Annotated[bool | None, Meta(description="Whether to stream the answer.")] = None
-    store: Annotated[bool | None, Meta(description="With `false`, the response cannot be looked up.")] = None
-    background: Annotated[bool | None, Meta(description="Returns at once; the run continues without a client.")] = None
-    previous_response_id: Annotated[
-        NonEmpty | None, Meta(description="Continues after this response, which may be an older one.")
-    ] = None
-    conversation: Annotated[
-        NonEmpty | _Reference | None, Meta(description="Continues this conversation: its id, or `{id}`.")
-    ] = None
-    tools: Annotated[
-        list[dict[str, Any]] | None, Meta(description="The caller's tools. They replace the agent's own.")
-    ] = None
-    tool_choice: Annotated[
-        Any, Meta(description="What the agent may or must call. An object names a tool, or `allowed_tools`.")
-    ] = None
-    parallel_tool_calls: Annotated[bool | None, Meta(description="With `false`, one call at a time.")] = None
+    stream: Annotated[bool | None, "Whether to stream the answer."] = None
+    store: Annotated[bool | None, "With `false`, the response cannot be looked up."] = None
+    background: Annotated[bool | None, "Returns at once; the run continues without a client."] = None
+    previous_response_id: Annotated[NonEmpty | None, "Continues after this response, which may be an older one."] = None
+    conversation: Annotated[NonEmpty | _Reference | None, "Continues this conversation: its id, or `{id}`."] = None
+    tools: Annotated[list[dict[str, Any]] | None, "The caller's tools. They replace the agent's own."] = None
+    tool_choice: Annotated[Any, "What the agent may or must call. An object names a tool, or `allowed_tools`."] = None
+    parallel_tool_calls: Annotated[bool | None, "With `false`, one call at a time."] = None
     text: Annotated[
-        dict[str, Any] | None,
-        Meta(description="With a `format` of type `json_object` or `json_schema`, the answer is JSON."),
+        dict[str, Any] | None, "With a `format` of type `json_object` or `json_schema`, the answer is JSON."
     ] = None
     reasoning: dict[str, Any] | None = None
-    include: Annotated[
-        list[str] | None, Meta(description="`reasoning.encrypted_content` adds it to reasoning items.")
-    ] = None
-    max_output_tokens: Annotated[
-        _Limit | None, Meta(description="The maximum number of tokens in the answer (an estimate).")
-    ] = None
-    metadata: Annotated[dict[str, Any] | None, Meta(description="Returned unchanged in the response.")] = None
+    include: Annotated[list[str] | None, "`reasoning.encrypted_content` adds it to reasoning items."] = None
+    max_output_tokens: Annotated[_Limit | None, "The maximum number of tokens in the answer (an estimate)."] = None
+    metadata: Annotated[dict[str, Any] | None, "Returned unchanged in the response."] = None
     prompt_cache_key: str | None = None
-    client_metadata: Annotated[dict[str, Any] | None, Meta(description="Codex's data about its turn.")] = None
-    prompt: Annotated[Any, Meta(description="Not supported: this gateway stores no prompt templates.")] = None
+    client_metadata: Annotated[dict[str, Any] | None, "Codex's data about its turn."] = None
+    prompt: Annotated[Any, "Not supported: this gateway stores no prompt templates."] = None
     cursor: CursorOptions | None = None
     # Only echoed:
     temperature: float | None = None
@@ -236,8 +220,8 @@ class ResponsesBody(Struct, frozen=True, kw_only=True):
     service_tier: str | None = None
     max_tool_calls: int | None = None
     safety_identifier: str | None = None
-    presence_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
-    frequency_penalty: Annotated[float | None, Meta(description="Returned unchanged in the response.")] = None
+    presence_penalty: Annotated[float | None, "Returned unchanged in the response."] = None
+    frequency_penalty: Annotated[float | None, "Returned unchanged in the response."] = None
 
 
 _HINTS = {

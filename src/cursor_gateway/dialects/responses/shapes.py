@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.errors import Errors, encode_error, for_retrying_clients
@@ -141,16 +141,14 @@ class OutputTokensDetails(Struct, frozen=True):
 class ResponseUsage(Struct, frozen=True, kw_only=True):
     """The tokens of this response."""
 
-    input_tokens: Annotated[int, Meta(description="Tokens in the whole conversation.")]
-    input_tokens_details: Annotated[InputTokensDetails, Meta(description="`cached_tokens`: those read from the cache.")]
-    output_tokens: Annotated[int, Meta(description="Tokens in the answer.")]
+    input_tokens: Annotated[int, "Tokens in the whole conversation."]
+    input_tokens_details: Annotated[InputTokensDetails, "`cached_tokens`: those read from the cache."]
+    output_tokens: Annotated[int, "Tokens in the answer."]
     output_tokens_details: Annotated[
-        OutputTokensDetails, Meta(description="`reasoning_tokens`: those of thinking; 0 if they are not reported.")
+        OutputTokensDetails, "`reasoning_tokens`: those of thinking; 0 if they are not reported."
     ] = OutputTokensDetails()
-    total_tokens: Annotated[int, Meta(description="The sum of both.")]
-    estimated: Annotated[
-        bool | UnsetType, Meta(description="Gateway extension: true if these are not the agent's own figures.")
-    ] = UNSET
+    total_tokens: Annotated[int, "The sum of both."]
+    estimated: Annotated[bool | UnsetType, "Gateway extension: true if these are not the agent's own figures."] = UNSET
 
 
 def estimated_input(tokens: int) -> ResponseUsage:
@@ -213,26 +211,23 @@ class Echo(Struct, frozen=True, kw_only=True):
 class Response(Echo, frozen=True, kw_only=True):
     """A response of OpenAI's Responses API."""
 
-    id: Annotated[str, Meta(description="Its id, for `previous_response_id` and `/v1/responses/{id}`.")]
+    id: Annotated[str, "Its id, for `previous_response_id` and `/v1/responses/{id}`."]
     object: Literal["response"] = "response"
-    created_at: Annotated[int, Meta(description="Seconds since 1970.")]
-    completed_at: Annotated[int | None, Meta(description="When it was completed.")] = None
-    status: Annotated[ResponseStatus, Meta(description="The state of the response.")]
-    error: Annotated[ResponseError | None, Meta(description="Why it failed: `code` and `message`.")] = None
-    incomplete_details: Annotated[IncompleteDetails | None, Meta(description="Why it is incomplete: `reason`.")] = None
-    model: Annotated[str, Meta(description="The model.")]
+    created_at: Annotated[int, "Seconds since 1970."]
+    completed_at: Annotated[int | None, "When it was completed."] = None
+    status: Annotated[ResponseStatus, "The state of the response."]
+    error: Annotated[ResponseError | None, "Why it failed: `code` and `message`."] = None
+    incomplete_details: Annotated[IncompleteDetails | None, "Why it is incomplete: `reason`."] = None
+    model: Annotated[str, "The model."]
     output: Annotated[
         tuple[OutputItem, ...],
-        Meta(
-            description="The agent's text (`message`), thinking (`reasoning`) and own actions (`mcp_call` of the "
-            "server `cursor`, `web_search_call`), and the calls for the caller to run (`function_call`, "
-            "`custom_tool_call`)."
-        ),
+        "The agent's text (`message`), thinking (`reasoning`) and own actions (`mcp_call` of the server `cursor`, "
+        "`web_search_call`), and the calls for the caller to run (`function_call`, `custom_tool_call`).",
     ] = ()
-    usage: Annotated[ResponseUsage | None, Meta(description="Null until the response has ended.")] = None
+    usage: Annotated[ResponseUsage | None, "Null until the response has ended."] = None
     cursor: Annotated[
         ResponseCursorFields | UnsetType,
-        Meta(description="Gateway data: `usage`, `refused_count` and `refused`, as in chat completions."),
+        "Gateway data: `usage`, `refused_count` and `refused`, as in chat completions.",
     ] = UNSET
 
 
@@ -242,36 +237,36 @@ class Response(Echo, frozen=True, kw_only=True):
 class ResponseDeleted(Struct, frozen=True, kw_only=True):
     """A deleted response."""
 
-    id: Annotated[str, Meta(description="The response.")]
+    id: Annotated[str, "The response."]
     object: Literal["response"] = "response"
-    deleted: Annotated[bool, Meta(description="Always true.")] = True
+    deleted: Annotated[bool, "Always true."] = True
 
 
 class ResponseInputItems(Struct, frozen=True, kw_only=True):
     """A page of the input items of a response."""
 
     object: Literal["list"] = "list"
-    data: Annotated[list[dict[str, Any]], Meta(description="The items.")]
-    first_id: Annotated[str, Meta(description="The first id on the page; empty if there is none.")]
-    last_id: Annotated[str, Meta(description="The last id on the page, for `after`; empty if there is none.")]
-    has_more: Annotated[bool, Meta(description="Whether there is another page.")]
+    data: Annotated[list[dict[str, Any]], "The items."]
+    first_id: Annotated[str, "The first id on the page; empty if there is none."]
+    last_id: Annotated[str, "The last id on the page, for `after`; empty if there is none."]
+    has_more: Annotated[bool, "Whether there is another page."]
 
 
 class ResponseTokenCount(Struct, frozen=True, kw_only=True):
     """The size of a request."""
 
     object: Literal["response.input_tokens"] = "response.input_tokens"
-    input_tokens: Annotated[int, Meta(description="An estimate.")]
+    input_tokens: Annotated[int, "An estimate."]
 
 
 class ResponseCompaction(Struct, frozen=True, kw_only=True):
     """A conversation as one item."""
 
-    id: Annotated[str, Meta(description="Its id.")]
+    id: Annotated[str, "Its id."]
     object: Literal["response.compaction"] = "response.compaction"
-    created_at: Annotated[int, Meta(description="Seconds since 1970.")]
-    output: Annotated[list[CompactionItem], Meta(description="What to send instead of the conversation.")]
-    usage: Annotated[ResponseUsage, Meta(description="An estimate.")]
+    created_at: Annotated[int, "Seconds since 1970."]
+    output: Annotated[list[CompactionItem], "What to send instead of the conversation."]
+    usage: Annotated[ResponseUsage, "An estimate."]
 
 
 # --- events -----------------------------------------------------------------------------------------

@@ -3,8 +3,6 @@
 Nothing here reads a clock or a file but its own stylesheet, and no script is needed to read what it writes.
 """
 
-from cursor_gateway.render.html.answers import render_answer as render_answer
-from cursor_gateway.render.html.answers import render_document as render_document
 from cursor_gateway.render.html.live import Added as Added
 from cursor_gateway.render.html.live import Appended as Appended
 from cursor_gateway.render.html.live import Fragment as Fragment
@@ -18,3 +16,5 @@ from cursor_gateway.render.html.work import Do as Do
 from cursor_gateway.render.html.work import Job as Job
 from cursor_gateway.render.html.work import Rendered as Rendered
 from cursor_gateway.render.html.work import perform as perform
+from cursor_gateway.render.html.work import render_answer as render_answer
+from cursor_gateway.render.html.work import render_document as render_document

@@ -33,8 +33,7 @@ from cursor_gateway.model.documents import (
     document_type,
 )
 from cursor_gateway.render.html import code, markdown
-from cursor_gateway.render.html.ansi import coloured_output
-from cursor_gateway.render.html.diffs import change, creation
+from cursor_gateway.render.html.code import change, coloured_output, creation
 from cursor_gateway.render.html.pieces import (
     exact,
     exact_line,
@@ -45,8 +44,8 @@ from cursor_gateway.render.html.pieces import (
     prose_line,
     span,
 )
+from cursor_gateway.render.looks import OPERATIONS, answer_to, duration, thinking
 from cursor_gateway.render.visible import visible, visible_output
-from cursor_gateway.render.words import OPERATIONS, answer_to, duration, thinking
 from cursor_gateway.stages.summary import main_argument
 
 _OUTPUT = 15  # lines of a command's output that are shown at first

@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.prompting.replies import decisions_in
-from cursor_gateway.render.html.answers import articles
 from cursor_gateway.render.html.pieces import count, exact_line, plain, prose, prose_line
-from cursor_gateway.render.html.work import Do, perform
-from cursor_gateway.render.words import duration, tokens
+from cursor_gateway.render.html.work import Do, articles, perform
+from cursor_gateway.render.looks import duration, tokens
 
 _TITLE = 80  # characters
 

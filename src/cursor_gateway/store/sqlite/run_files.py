@@ -103,6 +103,7 @@ class RunFile:
         self.is_created = False
         self.is_torn = False  # a write failed halfway, and what it left is still there
         self._file = -1  # its descriptor: to open it for each batch takes longer than to write the batch
+        self._inode = 0
 
     def append(self, lines: bytes, count: int) -> bool:
         """With one write. False: the file is not as it was left, and is not changed.
@@ -113,16 +114,19 @@ class RunFile:
                 self._file = os.open(self.path, _EXISTING) if self.is_created else self._create()
             except (FileNotFoundError, FileExistsError):
                 return False
+            self._inode = os.fstat(self._file).st_ino
         file = self._file
         fcntl.flock(file, _LOCK)
         try:
             if self.is_torn:
                 os.ftruncate(file, self.size)
                 self.is_torn = False
-            found = os.fstat(file)
-            if found.st_size != self.size or not found.st_nlink:
+            found = os.lstat(self.path)  # the file may be elsewhere, or deleted
+            if found.st_size != self.size or found.st_ino != self._inode:
                 return False
             self._write(file, lines)
+        except FileNotFoundError:
+            return False
         finally:
             fcntl.flock(file, fcntl.LOCK_UN)
         if self.size - self.places[-1][1] > _INDEXED_BYTES:

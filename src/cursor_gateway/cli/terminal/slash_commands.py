@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, TypeAlias
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.cli import clipboard
-from cursor_gateway.cli.conversation_names import id_of
-from cursor_gateway.cli.interview import read_line
-from cursor_gateway.cli.line_editor import Suggestion
-from cursor_gateway.cli.output import Trouble, aside
-from cursor_gateway.cli.terminals import terminal
+from cursor_gateway.cli.assembly.local_client import id_of
+from cursor_gateway.cli.output import Trouble, aside, terminal
+from cursor_gateway.cli.terminal import images
+from cursor_gateway.cli.terminal.interview import read_line
+from cursor_gateway.cli.terminal.line_editor import Suggestion
 from cursor_gateway.model.changes import RevertedFile, RevertRequest
 from cursor_gateway.model.documents import MODES
 
 if TYPE_CHECKING:
-    from cursor_gateway.cli.session import TerminalSession
+    from cursor_gateway.cli.terminal.session import TerminalSession
 
 _Run: TypeAlias = Callable[["TerminalSession", str], Awaitable[bool]]  # False: the person wants to leave
 
@@ -128,7 +127,7 @@ async def _resume(session: "TerminalSession", name: str) -> bool:
     from cursor_gateway.cli.commands.conversations import table_of
 
     if name:
-        await session.resume(await id_of(session.history, name))
+        await session.resume(await id_of(session.client, name))
         return True
     found = [entry async for entry in session.client.conversations(limit=_RECENT)]
     if not found:
@@ -144,7 +143,7 @@ async def _copy(session: "TerminalSession", _: str) -> bool:
     text = (await session.client.response(_last_run(session))).text
     if not text:
         raise Trouble("The last answer has no text.")
-    if not clipboard.copy(text, sys.stdout):
+    if not images.copy(text, sys.stdout):
         raise Trouble("The last answer is too long for the clipboard; use /export.")
     aside("Copied the last answer, if your terminal allows programs to set the clipboard (OSC 52).")
     return True
@@ -162,7 +161,7 @@ async def _export(session: "TerminalSession", name: str) -> bool:
 
         text = render_page(await session.client.response(session.run_id), prompt="")
     else:
-        whole = await whole_conversation(session.history, session.conversation_id)
+        whole = await whole_conversation(session.client, session.conversation_id)
         text = written_conversation(whole, FORM_OF_ENDING.get(path.suffix.lower(), "markdown"))
     path.write_text(text, encoding="utf-8")
     aside(f"Wrote {path}.")
@@ -292,7 +291,7 @@ COMMANDS: dict[str, SlashCommand] = {
     "changes": SlashCommand("[FILE]", "Show the files that the agent changed.", _changes),
     "undo": SlashCommand("[FILE]", "Revert the changes of the last turn, or of a file.", _undo),
     "permissions": SlashCommand("[revoke ID]", "List and revoke what the agent may do.", _permissions),
-    "copy": SlashCommand("", "Copy the last answer to the clipboard.", _copy),
+    "copy": SlashCommand("", "Copy the last answer to the images.", _copy),
     "export": SlashCommand(
         "[FILE]", "Write the conversation to a file (.md, .json, .txt), or the last answer (.html).", _export
     ),

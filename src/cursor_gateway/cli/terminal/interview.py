@@ -22,7 +22,7 @@ from cursor_gateway.model.documents import (
 )
 from cursor_gateway.render.visible import visible, visible_line
 
-Answer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # returns the id of the run that continues
+SendAnswer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # returns the id of the run that continues
 
 _KEYS: dict[str, Decision] = {"o": "once", "c": "conversation", "w": "workspace", "d": "deny"}
 _MEANINGS: dict[Decision, str] = {

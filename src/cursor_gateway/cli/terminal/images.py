@@ -1,11 +1,15 @@
-"""The clipboard of the person at the terminal: text into it, an image out of it."""
+"""The clipboard of the person at the terminal, and the images that a prompt names."""
 
 import os
+import re
 import shutil
 import subprocess
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import TextIO
+from urllib.parse import unquote
 
 _SECONDS = 5.0
 _MOST_BYTES = 20_000_000  # of an image
@@ -45,3 +49,37 @@ def image(environ: Mapping[str, str] = os.environ) -> bytes | None:
         if ran.returncode == 0 and ran.stdout.startswith(b"\x89PNG") and len(ran.stdout) <= _MOST_BYTES:
             return ran.stdout
     return None
+
+
+# --- paths, as they are typed, completed, or dropped on a terminal window ----------------------------
+
+
+_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+_QUOTED_PATH = r"'[^'\n]+'|\"[^\"\n]+\""
+_WORDS = re.compile(rf"@?(?:{_QUOTED_PATH}|(?:\\.|[^\s\\])+)")
+_PASTED = re.compile(r"\[image \d+\]")
+
+
+def images_in(text: str, folder: Path, pasted: Mapping[str, bytes]) -> list[Path | bytes]:
+    """The files that exist, and what was pasted; each once, in their order."""
+    found: dict[str, Path | bytes] = {}
+    for match in _PASTED.finditer(text):
+        if match[0] in pasted:
+            found[match[0]] = pasted[match[0]]
+    for path in _paths(text):
+        with suppress(OSError, RuntimeError):  # a name that is too long, or a home directory that does not exist
+            whole = folder / path.expanduser()
+            if whole.is_file():
+                found.setdefault(str(whole), whole)
+    return list(found.values())
+
+
+def _paths(text: str) -> Iterator[Path]:
+    for match in _WORDS.finditer(text):
+        word = match[0].removeprefix("@")
+        is_quoted = word[:1] in ("'", '"')
+        word = word[1:-1] if is_quoted else re.sub(r"\\(.)", r"\1", word).rstrip(".,;:!?)")
+        if word.startswith("file://"):
+            word = unquote(word.removeprefix("file://").removeprefix("localhost"))
+        if word.lower().endswith(_ENDINGS) and "\0" not in word:
+            yield Path(word)

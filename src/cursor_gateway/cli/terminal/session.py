@@ -14,26 +14,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, UnsetType
 
-from cursor_gateway.cli import clipboard
+from cursor_gateway.cli.assembly.local_client import id_of, sure_id
 from cursor_gateway.cli.assembly.own_gateway import gateway_in
-from cursor_gateway.cli.assembly.remote import Place, Remote
-from cursor_gateway.cli.attachments import images_in
+from cursor_gateway.cli.assembly.remote import Remote
 from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.cli.conversation_names import RemoteHistory, id_of, sure_id
-from cursor_gateway.cli.end_signals import EndSignals
-from cursor_gateway.cli.gateway_runs import GatewayRuns
-from cursor_gateway.cli.line_editor import LineEditor, Suggestion
 from cursor_gateway.cli.output import aside
-from cursor_gateway.cli.presenting import present
-from cursor_gateway.cli.prompt_history import PromptHistory
-from cursor_gateway.cli.shell_command import run_shown
-from cursor_gateway.cli.slash_commands import COMMANDS, find_command, suggestions
+from cursor_gateway.cli.terminal.images import image, images_in
+from cursor_gateway.cli.terminal.line_editor import LineEditor, PromptHistory, Suggestion
+from cursor_gateway.cli.terminal.presenting import ChatCommand, EndSignals, GatewayRuns, present
+from cursor_gateway.cli.terminal.programs import run_shown
+from cursor_gateway.cli.terminal.slash_commands import COMMANDS, find_command, suggestions
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.documents import MODES, Mode, Usage
-from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
+from cursor_gateway.model.documents import MODES, Usage
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
@@ -46,37 +41,29 @@ _FOLDER_LENGTH = 40  # columns of the status line
 _WINDOW = re.compile(r"(?<![\w.])(\d+)([km])\b", re.IGNORECASE)  # as Cursor writes it: `context=1m`, or "Opus 4.8 1M"
 
 
-class SessionOptions(Struct, frozen=True, kw_only=True):
-    place: Place
-    folder: str
-    conversation: str | None = None  # the one to continue, or `last`
-    model: str | None = None
-    mode: Mode | None = None
-    fences: Fences | None = None
-    include: tuple[Include, ...] = ()
-
-
-async def converse(options: SessionOptions, signals: EndSignals) -> int:
+async def converse(command: ChatCommand, settings: Settings, signals: EndSignals) -> int:
     """Until the person leaves."""
-    settings, place = options.place.settings, options.place
-    async with gateway_in(settings, place.url, options.folder, "this conversation", direct=place.direct) as remote:
-        session = TerminalSession(remote, settings, options, signals)
-        if options.conversation is not None:
-            await session.resume(await id_of(RemoteHistory(remote), options.conversation))
+    place, folder = command.place, str(command.existing_folder)
+    async with gateway_in(settings, place.url, folder, "this conversation", direct=place.direct) as remote:
+        session = TerminalSession(remote, settings, command, folder, signals)
+        if command.continued is not None:
+            await session.resume(await id_of(remote.client, command.continued))
         return await session.run()
 
 
 class TerminalSession:
-    def __init__(self, remote: Remote, settings: Settings, options: SessionOptions, signals: EndSignals) -> None:
-        self.remote, self.client, self.history = remote, remote.client, RemoteHistory(remote)
+    def __init__(
+        self, remote: Remote, settings: Settings, command: ChatCommand, folder: str, signals: EndSignals
+    ) -> None:
+        self.remote, self.client = remote, remote.client
         # A gateway elsewhere has its own folders.
-        self.workspace = options.folder if remote.works_in(options.folder) else ""
-        self.model, self.mode = options.model, options.mode
+        self.workspace = folder if remote.works_in(folder) else ""
+        self.model, self.mode = command.model, command.mode
         self.conversation_id = self.run_id = ""  # empty: nothing was sent yet
         self.models: list[ModelEntry] = []  # empty while they are not known
         self.notes: list[str] = []  # for the agent, with the next prompt
         self.undone: set[str] = set()  # runs whose changes were reverted
-        self._settings, self._options, self._signals = settings, options, signals
+        self._settings, self._command, self._signals = settings, command, signals
         self._runs = GatewayRuns(remote)
         self._last_model, self._tokens, self._is_estimate = "", 0, False
         self._context: int | UnsetType = UNSET  # the tokens of the last model call, if the agent reports them
@@ -102,9 +89,8 @@ class TerminalSession:
             loading.cancel()
         if self.conversation_id:
             aside()
-            place = self._options.place
-            where = f" --url {place.url}" if place.url else " --direct" if place.direct else ""
-            aside(f"Continue with: cursor-gateway chat{where} --conversation {sure_id(self.conversation_id)}")
+            flags = self._command.place.flags
+            aside(f"Continue with: cursor-gateway chat{flags} --conversation {sure_id(self.conversation_id)}")
         return 0
 
     def start_anew(self) -> None:
@@ -115,9 +101,9 @@ class TerminalSession:
     async def resume(self, id: str) -> None:
         """Shows the end of it."""
         from cursor_gateway.cli.commands.conversations import show_conversation, whole_conversation
-        from cursor_gateway.cli.terminals import terminal
+        from cursor_gateway.cli.output import terminal
 
-        whole = await whole_conversation(self.history, id)
+        whole = await whole_conversation(self.client, id)
         self.start_anew()
         self.conversation_id, self.workspace = whole.id, whole.workspace
         for run in whole.runs:
@@ -146,15 +132,13 @@ class TerminalSession:
         if images:
             aside(f"With {len(images)} image{'' if len(images) == 1 else 's'}.")
         options: ChatOptions = {
+            **self._command.options,
             "conversation_id": self.conversation_id or None,
             "model": self.model,
             "mode": self.mode,
             "workspace": None if self.conversation_id else self.workspace or None,
-            "fences": self._options.fences,
-            "include": [*self._options.include, "context"],
+            "include": [*self._command.include, "context"],
             "images": images,
-            "may_ask": True,
-            "source": INTERACTIVE,
         }
         message = "\n\n".join([text, *self.notes])
         events = self._runs.start(message, options, is_folder_named=True)
@@ -178,7 +162,7 @@ class TerminalSession:
         """With `!!`, the command has the terminal for itself, and the agent is not told."""
         folder = self.workspace if self.remote.is_own and os.path.isdir(self.workspace) else os.curdir
         if command.startswith("!"):
-            from cursor_gateway.cli.foreground import run_in_foreground
+            from cursor_gateway.cli.terminal.programs import run_in_foreground
 
             shell = os.environ.get("SHELL") or "/bin/sh"
             await run_in_foreground([shell, "-c", command[1:].strip()], os.environ, folder)
@@ -238,7 +222,7 @@ class TerminalSession:
         self.mode = MODES[(MODES.index(self.mode or self._settings.mode) + 1) % len(MODES)]
 
     def paste_image(self) -> str:
-        data = clipboard.image()
+        data = image()
         if data is None:
             return ""
         name = f"[image {len(self._pasted) + 1}]"
