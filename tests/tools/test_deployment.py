@@ -58,7 +58,10 @@ def test_who_is_stopped_has_as_long_as_it_was_promised(role: str) -> None:
     service = (DEPLOY / "compose.yaml").read_text().partition(f"\n  {role}:\n")[2]
     drains = re.search(r"DRAIN_SECONDS=(\d+)", unit), re.search(r'DRAIN_SECONDS: "(\d+)"', service)
     ends = re.search(r"TimeoutStopSec=(\d+)", unit), re.search(r"stop_grace_period: (\d+)m", service)
-    assert drains[0] and drains[1] and ends[0] and ends[1]
+    assert drains[0] is not None
+    assert drains[1] is not None
+    assert ends[0] is not None
+    assert ends[1] is not None
     assert 10 < int(drains[0][1]) <= int(ends[0][1]) - 15
     assert 10 < int(drains[1][1]) <= 60 * int(ends[1][1]) - 15
     assert f"terminationGracePeriodSeconds: {{{{ add .Values.{role}.drainSeconds 30 }}}}" in chart
