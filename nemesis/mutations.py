@@ -124,7 +124,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     Mutation(
         rule="a runner ends the agents of one that has lost its runs before it starts an agent",
         changes=(
-            Change("runs/starter.py", "            await self._lost_agents.end()\n", "            pass\n"),
+            Change("runs/starter.py", "            await self._parts.lost_agents.end()\n", "            pass\n"),
             Change("cluster/members.py", "                await self._agents.end_of(id)\n", "                pass\n"),
         ),
         kinds=("freeze runner",),  # with both runners on one host, which odd seeds have

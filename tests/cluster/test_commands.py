@@ -15,9 +15,8 @@ from cursor_gateway.model.changes import (
     ReviewRequest,
 )
 from cursor_gateway.runs.conversations import AttachedImage
-from cursor_gateway.runs.host import LocalHost
 from cursor_gateway.runs.run_service import Host, RunService
-from cursor_gateway.runs.service import LocalRunService
+from cursor_gateway.runs.service import LocalHost, LocalRunService
 from cursor_gateway.store.base import ConversationRecord
 
 CONVERSATION = ConversationRecord(
