@@ -52,7 +52,7 @@ class Demand(Struct, frozen=True, kw_only=True):
     readers: int
     runs: int = 4  # at once, of each runner
     batches: float = 8  # a second, of each run: reads of the agent's output
-    flushes: float = 20  # a second at most, of each runner
+    flushes: float = 25  # a second at most, of each runner: see `store/pace.py`
     events: float = 8  # a second that each reader is shown
 
 
@@ -133,8 +133,8 @@ def measure(rounds: int = 3) -> tuple[Costs, list[Check]]:
             appends = measure_appends(server, field.folder, rounds)
             checks = asyncio.run(_checks(server.create_database("commits"), flush))
             with deployed(field, server) as running:
-                used, count = idle_kilobytes(field, running.fronts[0])
                 reader_cpu = _reader_cpu(field, Contender(running.fronts[0], DOCUMENTS))
+                used, count = idle_kilobytes(field, running.fronts[0])  # last: its readers take a while to leave
     costs = Costs(
         flush=flush,
         database_cpu=appends.database_cpu,
@@ -146,6 +146,7 @@ def measure(rounds: int = 3) -> tuple[Costs, list[Check]]:
 
 
 def _reader_cpu(field: Field, front: Contender, streams: int = 8, events: int = 200, rate: int = 50) -> float:
+    field.load.ask(front, "paced 2 50", stamps=2)  # loads what is loaded on first use
     before = cpu_seconds(front.server.pid)
     field.load.ask(front, f"paced {events} {rate}", concurrency=streams, count=streams, stamps=streams * events)
     return (cpu_seconds(front.server.pid) - before) / (streams * events)

@@ -33,7 +33,8 @@ class Unsupported(Exception):
 
 
 def render(template: str, values: Mapping[str, Any], release: str = "gateway") -> str:
-    """The small part of Helm's language that the chart uses: values, `quote`, `toJson`, `if`, `else`, `range`."""
+    """The small part of Helm's language that the chart uses: values, `quote`, `toJson`, `add`, `if`, `else`,
+    `range`."""
     context = {"Values": values, "Release": {"Name": release}}
     out, rest, _ = _block(template, context)
     if rest:
@@ -70,6 +71,9 @@ def _block(text: str, context: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def _expression(words: str, context: Mapping[str, Any]) -> str:
     name, *filters = (word.strip() for word in words.split("|"))
+    if name.startswith("add "):
+        _, name, number = name.split()
+        return str(_value(name, context) + int(number))
     value = _value(name, context)
     match filters:
         case []:

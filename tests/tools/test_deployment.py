@@ -15,6 +15,7 @@ VALUES = {"image": "a b", "count": 2, "is_on": True, "is_off": "", "sizes": {"cp
     [
         ("n: {{ .Values.count }}\n", "n: 2\n"),
         ("n: {{ .Values.image | quote }} {{ .Release.Name }}", 'n: "a b" gateway'),
+        ("n: {{ add .Values.count 30 }}", "n: 32"),
         ("n: {{ .Values.sizes | toJson }}", 'n: {"cpu": "1"}'),
         ("a:\n  {{- if .Values.is_on }}\n  b: 1\n  {{- end }}\nc: 2", "a:\n  b: 1\nc: 2"),
         ("a:\n  {{- if .Values.is_off }}\n  b: {{ .Values.count }}\n  {{- end }}\nc: 2", "a:\nc: 2"),
@@ -47,6 +48,24 @@ def test_every_setting_in_the_files_exists() -> None:
         if file.is_file():
             used = set(re.findall(r"CURSOR_GATEWAY_[A-Z_]+", file.read_text(encoding="utf-8")))
             assert used <= names, file.name
+
+
+@pytest.mark.parametrize("role", ["front", "runner"])
+def test_who_is_stopped_has_as_long_as_it_was_promised(role: str) -> None:
+    """The grace period covers the notice, the drain and the end of the agents."""
+    unit = (DEPLOY / "systemd" / f"cursor-gateway-{role}.service").read_text()
+    chart = (DEPLOY / "helm" / "cursor-gateway" / "templates" / f"{role}.yaml").read_text()
+    service = (DEPLOY / "compose.yaml").read_text().partition(f"\n  {role}:\n")[2]
+    drains = re.search(r"DRAIN_SECONDS=(\d+)", unit), re.search(r'DRAIN_SECONDS: "(\d+)"', service)
+    ends = re.search(r"TimeoutStopSec=(\d+)", unit), re.search(r"stop_grace_period: (\d+)m", service)
+    assert drains[0] is not None
+    assert drains[1] is not None
+    assert ends[0] is not None
+    assert ends[1] is not None
+    assert 10 < int(drains[0][1]) <= int(ends[0][1]) - 15
+    assert 10 < int(drains[1][1]) <= 60 * int(ends[1][1]) - 15
+    assert f"terminationGracePeriodSeconds: {{{{ add .Values.{role}.drainSeconds 30 }}}}" in chart
+    assert f"DRAIN_SECONDS\n              value: {{{{ .Values.{role}.drainSeconds | quote }}}}" in chart
 
 
 def test_no_secret_is_an_argument() -> None:
