@@ -248,7 +248,8 @@ def test_output_of_the_shell_goes_to_the_agent_only_if_it_is_meant_to(home: Path
         person.says("!exec cat")
         person.sees("!exec cat")
         person.types("typed\n")
-        person.sees("typed")
+        person.sees("typed")  # the terminal's echo
+        person.sees("typed")  # what `cat` writes, so it runs
         person.process.send_signal(signal.SIGINT)
         person.sees("Stopped.")
         person.says("and now?")

@@ -58,6 +58,7 @@ from cursor_gateway.render import terminal
 from cursor_gateway.render.cards import Checklist, card, changed_file
 from cursor_gateway.render.listing import finished_blocks
 from cursor_gateway.render.terminal import TerminalView, make_console
+from cursor_gateway.stages.diffs import line_diff
 from tests.cli.recordings import EVERYTHING, HELLO, delta, init, result
 from tests.render.views import RUN, events_of, on_screen, plain_text, whole, written
 
@@ -148,7 +149,7 @@ def test_a_new_file_is_shown_to_a_sensible_length() -> None:
 
 
 def test_a_long_diff_is_folded() -> None:
-    diff = Diff(old_string="", new_string="\n".join(map(str, range(200))), start_line=1, end_line=1)
+    diff = line_diff("", "".join(f"{number}\n" for number in range(199)))
     shown = plain_text(whole(FileEditMetadata(file_path="a.txt", operation="edit", language="text", diff=diff)))
     assert shown.endswith("… 140 more lines\n")
 

@@ -5,7 +5,7 @@ import json
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -14,6 +14,7 @@ from cursor_gateway.errors import AgentCrashed, AgentError, AgentMissing, AgentT
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, Session
 from cursor_gateway.sources.acp.models import Choice
 from cursor_gateway.sources.acp.rpc import LineTransport
+from cursor_gateway.sources.acp.running import RunningTurn
 from cursor_gateway.sources.process import AgentProcess, start_with_stdin
 from cursor_gateway.wire.payload import Fields
 
@@ -143,7 +144,7 @@ def test_a_message_that_cannot_be_handled_is_answered_and_ends_nothing(tmp_path:
 
     async def life(connection: AgentConnection) -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(str(context["exception"])))
-        connection.listen("a", Broken())
+        connection.listen("a", cast(RunningTurn, Broken()))
         assert await connection.request("go", {}, 30) == 1
         while "received" not in (tail := connection._process.stderr_tail) or '"id": 7' not in tail:
             await asyncio.sleep(0.001)
@@ -172,11 +173,11 @@ def test_messages_find_the_session_that_knows_their_call(tmp_path: Path) -> None
 
     async def life(connection: AgentConnection) -> None:
         one, two = Hearer(), Other()
-        connection.listen("a", one)
-        connection.listen("b", two)
+        connection.listen("a", cast(RunningTurn, one))
+        connection.listen("b", cast(RunningTurn, two))
         await connection.request("go", {}, 30)
         assert (one.received, two.received) == (["cursor/update_todos"], ["cursor/task"])
-        connection.forget(one)
+        connection.forget(cast(RunningTurn, one))
         await connection.request("go", {}, 30)
         assert two.received == ["cursor/task", "cursor/update_todos", "cursor/task", "cursor/task"]
 
@@ -273,7 +274,7 @@ def test_a_mode_that_the_agent_changes_by_itself_is_known(tmp_path: Path, *, is_
     async def life(connection: AgentConnection) -> None:
         session = connection.sessions["s"] = Session("s", "plan", Choice(), None)
         if is_heard:
-            connection.listen("s", Hearer())
+            connection.listen("s", cast(RunningTurn, Hearer()))
         await connection.request("session/list", {}, 30)
         assert session.mode == "agent"
 

@@ -40,8 +40,8 @@ _NOT_RECORDED = "The gateway has not read this file; these are the edits that th
 class ColouredLines(Struct, frozen=True):
     """The lines of a file's patch as HTML, with colours; empty if there are none."""
 
-    old: Annotated[list[str], Meta(description="Removed and unchanged lines.")]
-    new: Annotated[list[str], Meta(description="Added and unchanged lines.")]
+    old: Annotated[list[str], "Removed and unchanged lines."]
+    new: Annotated[list[str], "Added and unchanged lines."]
 
 
 class ChangeEndpoints:
