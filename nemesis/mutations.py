@@ -63,15 +63,15 @@ MUTATIONS: tuple[Mutation, ...] = (
         changes=(
             Change(
                 "store/postgres/store.py",
-                "        owner, prompts = await self._begun(lease.run_id, end)\n",
-                "        self.written(lease.run_id, first_number + len(events) - 1)\n"
-                "        await asyncio.sleep(0.1)\n"
-                "        owner, prompts = await self._begun(lease.run_id, end)\n",
+                "            owner, prompts = await self._begun(lease.run_id, end)\n",
+                "            self.written(lease.run_id, False)\n"
+                "            await asyncio.sleep(0.1)\n"
+                "            owner, prompts = await self._begun(lease.run_id, end)\n",
             ),
             Change("store/postgres/store.py", "import secrets\n", "import asyncio\nimport secrets\n"),
             Change(
                 "store/postgres/store.py",
-                "        if isinstance(written, Stored):\n            self.written(lease.run_id, last)\n        elif",
+                "        if isinstance(written, Stored):\n            self.written(lease.run_id, False)\n        elif",
                 "        if",
             ),
         ),
