@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated
 
-from msgspec import UNSET, Meta, Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
