@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.documents import MODES
 
 
 class HealthSource(Struct, frozen=True):
@@ -33,7 +33,7 @@ class Health(Struct, frozen=True, kw_only=True):
     version: Annotated[str, "The gateway's version."]
     source: Annotated[HealthSource, "The default backend."]
     sources: Annotated[list[str], "The names of all backends, for `source` in requests."] = []
-    mode: Annotated[Mode, "The default mode."] = "agent"
+    mode: Annotated[str, Meta(extra_json_schema={"enum": list(MODES)}), "The default mode."] = "agent"  # likewise
     model: Annotated[str, "The default model."] = ""
     runs: HealthRuns
     workspace: Annotated[str | UnsetType, "The default workspace; shown only if no API keys are configured."] = UNSET
