@@ -117,7 +117,7 @@ def _folders(top: str) -> tuple[str, str]:
     common = os.path.dirname(os.path.dirname(git))
     is_worktree = os.path.basename(os.path.dirname(git)) == "worktrees" and _text(git, "commondir").strip() == "../.."
     if not is_worktree or os.path.realpath(_text(git, "gitdir").strip()) != os.path.realpath(own):
-        raise PathRefused("its .git is not a folder, and it is no worktree (perhaps a submodule)")
+        raise PathRefused("its .git is not a folder, and it is not a worktree (perhaps a submodule)")
     return git, common
 
 

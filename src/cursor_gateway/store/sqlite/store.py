@@ -228,7 +228,7 @@ class SqliteStore(SqlStore):
         return super()._run_of(row)
 
     async def run(self, id: str, owner: str) -> RunRecord | None:
-        """One that could not be moved yet is known from its file."""
+        """A run that could not be moved yet is read from its file."""
         try:
             return await super().run(id, owner)
         except StoreUnavailable:
