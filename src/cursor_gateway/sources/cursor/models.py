@@ -97,32 +97,27 @@ class ModelCache:
 
 
 # --- Names that clients use ------------------------------------------------------------------------
-# Clients send names of Claude, GPT and Gemini models by default, including names that Cursor does not have. An alias
-# stands for one of Cursor's models, or for a word: then for the newest model with that word in its name.
+# Clients of Anthropic's and OpenAI's APIs send names of Claude and GPT models by default, including names that Cursor
+# does not have. An alias stands for one of Cursor's models, or for a word: then for the newest model with that word in
+# its name.
 
 CLAUDE = "claude-"
-FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt", "gemini")
+FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")
 _SMALL = ("mini", "nano")
-_OLDER = re.compile(
-    r"(?:chatgpt-|gpt-[34]|o[134](?![0-9])).*"
-)  # what OpenAI's clients send; also Azure's `gpt-35-turbo`
-_NEWER = re.compile(r"(?:gpt|gemini)-.+")  # may be Cursor's own
+# What OpenAI's clients ask for by default; also Azure's `gpt-35-turbo`. Newer names are Cursor's own, and a mistake in one
+# of them is an error.
+_OPENAI = re.compile(r"(?:chatgpt-|gpt-35|(?:gpt-[34]|o[134])(?![0-9])).*")
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
 _DATE = 1000  # larger numbers are dates
 
 
 def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
-    return name in aliases or name.startswith(CLAUDE) or any(names.fullmatch(name) for names in (_OLDER, _NEWER))
+    return name in aliases or name.startswith(CLAUDE) or _OPENAI.fullmatch(name) is not None
 
 
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
-    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`.
-
-    Without a list, a name that may be Cursor's own is left to the agent.
-    """
-    if not models and name not in aliases and not _OLDER.fullmatch(name) and _NEWER.fullmatch(name):
-        return name
+    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`."""
     if name not in aliases:
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):

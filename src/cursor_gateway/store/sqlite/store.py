@@ -133,7 +133,7 @@ class SqliteStore(SqlStore):
     def _close(self) -> None:
         self._files.is_closed = True
         self._maintenance.close()
-        self._files.remove_spares()
+        self._files.close()
         self._connections.close()
 
     # --- runs, in the event loop --------------------------------------------------------------------
