@@ -10,21 +10,32 @@ from cursor_gateway.store.pace import Pace
 _SHORT, _LONG = 0.05, 1000.0
 
 
-def test_the_first_turn_is_at_once_and_the_others_take_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_turn_is_at_once_and_so_is_one_after_a_quiet_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_SECONDS", _LONG)
+
+    async def test() -> None:
+        one = Pace()
+        await one.turn()
+        waiting = asyncio.create_task(one.turn())
+        await asyncio.sleep(_SHORT)
+        assert not waiting.done()
+        waiting.cancel()
+        one._next = asyncio.get_running_loop().time()  # as if the interval had passed
+        await one.turn()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+def test_the_other_turns_take_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_SECONDS", _SHORT)
 
     async def test() -> None:
         loop, one = asyncio.get_running_loop(), Pace()
-        times = [loop.time()]
-        for _ in range(4):
-            await one.turn()
-            times.append(loop.time())
-        assert times[1] - times[0] < _SHORT
-        assert times[4] - times[1] >= 3 * _SHORT - 0.01  # clocks of event loops count milliseconds
-        await asyncio.sleep(2 * _SHORT)
-        quiet_until = loop.time()
         await one.turn()
-        assert loop.time() - quiet_until < _SHORT
+        began = loop.time()
+        for _ in range(3):
+            await one.turn()
+        assert loop.time() - began >= 3 * _SHORT - 0.01  # clocks of event loops count milliseconds
 
     asyncio.run(test())
 
