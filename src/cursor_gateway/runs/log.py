@@ -258,13 +258,17 @@ class LiveLog(EventLog):
         """How many events are added, and neither visible nor lost."""
         return self.state.count - self._flushed
 
+    def hurry(self) -> None:
+        """Somebody waits for what was added: a flush that is under way does not wait for its turn."""
+        self._hurry.set()
+
     async def flush(self, *, is_paced: bool = False) -> None:
         """Can be cancelled while it waits for the store: the next one continues where it stopped.
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
         if not is_paced:
-            self._hurry.set()
+            self.hurry()
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
         if self._flushed == self.state.count:
