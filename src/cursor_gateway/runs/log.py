@@ -190,7 +190,8 @@ class LiveLog(EventLog):
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
-        self._pace, self._hurry = Pace(is_common=True), asyncio.Event()
+        self._pace = Pace(is_common=True)
+        self.hurry = asyncio.Event()  # set: a flush that is under way does not wait for its turn
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
@@ -258,17 +259,13 @@ class LiveLog(EventLog):
         """How many events are added, and neither visible nor lost."""
         return self.state.count - self._flushed
 
-    def hurry(self) -> None:
-        """Somebody waits for what was added: a flush that is under way does not wait for its turn."""
-        self._hurry.set()
-
     async def flush(self, *, is_paced: bool = False) -> None:
         """Can be cancelled while it waits for the store: the next one continues where it stopped.
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
         if not is_paced:
-            self.hurry()
+            self.hurry.set()
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
         if self._flushed == self.state.count:
@@ -277,7 +274,7 @@ class LiveLog(EventLog):
         try:
             while self.waiting:
                 if is_paced:
-                    await self._pace.turn(self._hurry)
+                    await self._pace.turn(self.hurry)
                 last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last

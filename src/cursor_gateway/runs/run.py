@@ -359,7 +359,7 @@ class Run(RunHandle):
     def flush_soon(self, *, is_paced: bool = False) -> None:
         """Shows what was added to the log, for callers that cannot wait."""
         if not is_paced:
-            self.log.hurry()
+            self.log.hurry.set()
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
