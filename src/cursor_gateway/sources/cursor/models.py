@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from difflib import SequenceMatcher
 
 from cursor_gateway.errors import ShuttingDown, unknown_model
 from cursor_gateway.sources.base import Model
@@ -110,6 +111,9 @@ _NEWER = re.compile(r"(?:gpt|gemini)-.+")  # may be Cursor's own
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
 _DATE = 1000  # larger numbers are dates
+_NUMBER, _WORD = re.compile("[0-9]+"), re.compile("[A-Za-z]+")
+_ALIKE = 0.75  # of a word's letters: `codexx` is a mistake, `nano` is no `mini`
+_LONGEST = 200  # letters of a name that are compared
 
 
 def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
@@ -119,14 +123,17 @@ def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
     """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`.
 
-    Without a list, a name that may be Cursor's own is left to the agent.
+    Without a list, a name that may be Cursor's own is left to the agent; a misspelt one of the list stays as it is.
     """
     if not models and name not in aliases and not _OLDER.fullmatch(name) and _NEWER.fullmatch(name):
         return name
-    if name not in aliases:
+    is_own = any(model.id == name for model in models)
+    if name not in aliases or (is_own and not _is_listed(aliases[name], models)):  # a word does not replace a model
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):
                 return listed
+        if not _OLDER.fullmatch(name) and _NEWER.fullmatch(name) and _is_misspelt(name, models):
+            return name
     family = max((family for family in (*aliases, *FAMILIES) if family in name), key=len, default="")
     return _meant(aliases.get(name) or aliases.get(family, family), models)
 
@@ -156,6 +163,17 @@ def _is_listed(name: str, models: Sequence[Model]) -> bool:
     """By its id; a base name, of which only variants are listed, is one if it has a version."""
     is_listed = any(name.partition("[")[0] == model.id for model in models)
     return is_listed or name == _FALLBACK or (any(map(str.isdigit, name)) and is_known(name, models))
+
+
+def _is_misspelt(name: str, models: Sequence[Model]) -> bool:
+    """It has the numbers of a listed name, or of its base, and words that are almost the same."""
+    numbers, words = _NUMBER.findall(name), _WORD.findall(name[:_LONGEST])
+    return any(numbers == _NUMBER.findall(model.id) and _are_alike(words, _WORD.findall(model.id)) for model in models)
+
+
+def _are_alike(words: list[str], others: list[str]) -> bool:
+    pairs = zip(words, others, strict=False)
+    return len(words) <= len(others) and all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in pairs)
 
 
 def _version(id: str) -> tuple[int, ...]:
