@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.keys import KeyRing, hash_key, new_key
+from cursor_gateway.server import serving
 from cursor_gateway.server.app import Routes
 from cursor_gateway.server.guard import Guard
 from cursor_gateway.server.logs import StructuredLog
@@ -623,4 +624,6 @@ def test_a_fault_names_no_token_of_a_link(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(StructuredLog, "error", lambda *_, **fields: logged.append(fields["path"]))
     for path in ("/shared/secret-token", "/v1/models"):
         assert ask(HOST, path=path, app=failing).status == 500
-    assert logged == ["/shared/…", "/v1/models"]
+    guard = Guard(failing, Settings(), Metrics(), {}, KeyRing({}))
+    serving._server(guard, Settings(), 1).fault(ValueError(), "/shared/secret-token")
+    assert logged == ["/shared/…", "/v1/models", "/shared/…"]

@@ -1,6 +1,7 @@
 """Commits are made without running anything that a repository names, and only of what was proposed."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import pytest
 
 from cursor_gateway.errors import FileChanged, InvalidRequest, NotFound
 from cursor_gateway.model.changes import CommitRequest, CommitResult
+from cursor_gateway.workspace import committing
 from cursor_gateway.workspace.committing import commit, proposed
 from tests.workspace.repositories import git
 
@@ -187,3 +189,37 @@ def test_a_file_that_names_a_foreign_repository_is_not_believed(top: Path, tmp_p
     (evil / ".git").symlink_to(top / ".git")
     with pytest.raises(InvalidRequest, match="link"):
         commit(str(evil), ["src/a.txt"], "", CommitRequest())
+
+
+def test_a_repository_that_becomes_a_link_meanwhile_is_not_followed(
+    top: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something that the agent left running replaces it after it was checked."""
+    other = tmp_path / "other"
+    shutil.copytree(top, other)
+    person = committing._person
+
+    def swapped(program: str) -> dict[str, str]:
+        (top / ".git").rename(tmp_path / "gone")
+        (top / ".git").symlink_to(other / ".git")
+        return person(program)
+
+    (top / "src" / "a.txt").write_text("2\n")
+    proposal = commit(str(top), ["src/a.txt"], "", CommitRequest())
+    monkeypatch.setattr(committing, "_person", swapped)
+    with pytest.raises(FileChanged, match="link"):
+        commit(str(top), ["src/a.txt"], "", CommitRequest(message="x", token=str(proposal.token)))
+    assert git(other, "rev-list", "--count", "main") == b"1\n"
+
+
+def test_a_worktree_whose_repository_is_inside_of_it_is_not_believed(top: Path, tmp_path: Path) -> None:
+    """The agent can have made it, and can replace any folder on the way to it by a link."""
+    git(top, "worktree", "add", "-q", "-b", "side", str(tmp_path / "tree"))
+    evil = tmp_path / "evil"
+    shutil.copytree(top / ".git", evil / "within" / ".git")
+    named = evil / "within" / ".git" / "worktrees" / "tree"
+    (named / "gitdir").write_text(f"{evil}/.git\n")
+    (evil / ".git").write_text(f"gitdir: {named}\n")
+    (evil / "a.txt").write_text("1\n")
+    with pytest.raises(InvalidRequest, match="worktree"):
+        commit(str(evil), ["a.txt"], "", CommitRequest())

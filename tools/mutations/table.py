@@ -311,8 +311,10 @@ MUTATIONS: tuple[Mutation, ...] = (
             '"GIT_DIR": objects.removesuffix("/objects"),',
         ),
         ("Commits: only what was proposed", "if request.token != token:", "if False:"),
-        ("Commits: a worktree is known to its repository", "!= os.path.realpath(own):", '== "":'),
-        ("Commits: no filters", 'if any(changes_content(file.data or b"") for', "if any(False for"),
+        ("Commits: a worktree is known to its repository", "or not is_here or", "or"),
+        ("Commits: a worktree's repository is outside of it", ' or f"{git}/".startswith(f"{top}/")', ""),
+        ("Commits: no link to the repository", 'return top, ".git", ".git"', 'return own, ".", "."'),
+        ("Commits: no filters", "if any(changes_content(text.encode()) for", "if any(False for"),
     ),
     *_of(
         "fair_threads.py",

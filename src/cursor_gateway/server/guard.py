@@ -99,7 +99,7 @@ class Guard:
         except GatewayError as error:
             await reply.refuse(error.failure(), self._errors_for(scope))
         except Exception as error:  # noqa: BLE001 -- the caller gets a 500: it was not their mistake
-            _log.error("fault", error, request_id=request_id, path=_logged(scope["path"]))
+            _log.error("fault", error, request_id=request_id, path=logged_path(scope["path"]))
             fault = GatewayFault(f"Internal error; the gateway's log has the details under the id {request_id}.")
             await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_for(scope))
         finally:
@@ -239,7 +239,7 @@ def _is_link(method: str, path: str, headers: _Headers) -> bool:
     return method in _READING and is_opened and is_whole and (_is_open(method, path) or bool(_EXPORT.fullmatch(path)))
 
 
-def _logged(path: str) -> str:
+def logged_path(path: str) -> str:
     """Without the token of a read-only link, with which anybody could read the conversation."""
     return "/shared/…" if path.startswith("/shared/") else path
 

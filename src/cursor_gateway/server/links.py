@@ -4,16 +4,19 @@ A link has a random token, of which only the hash is stored. It gives the right 
 without scripts, and nothing else: no files of the workspace, no images, no ids, no other conversation.
 """
 
+import re
 import secrets
 import time
-from html import escape
 from math import ceil
+from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import NotFound, RequestForbidden, TooManyRequests
 from cursor_gateway.keys import KeyRing, Rate, hash_key
+from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationLink, LinkList
 from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
@@ -70,6 +73,7 @@ class LinkEndpoints:
 
     async def read(self, request: Request) -> Response:
         """For anybody who has the link."""
+        request.state.owner = _READERS  # a page that they do not read is not held against a key
         conversation = await self._found(request.path_params["token"])
         self._check_rate(conversation.id if conversation is not None else "")
         if conversation is None:
@@ -90,8 +94,9 @@ class LinkEndpoints:
         def rendered() -> str:
             from cursor_gateway.render.html import RenderedTurn, render_conversation  # a Markdown parser: when needed
 
-            turns = [RenderedTurn(_prompt(detail, one.id), one) for one in responses]
-            return _without_place(render_conversation(detail.title, turns, do=renderings.do), conversation.workspace)
+            hidden = HiddenPlace(conversation.workspace)
+            turns = [RenderedTurn(hidden.text(_prompt(detail, one.id)), hidden.response(one)) for one in responses]
+            return render_conversation(hidden.text(detail.title), turns, do=renderings.do)
 
         return Response(await renderings.run(_READERS, rendered), media_type="text/html", headers=_HEADERS)
 
@@ -103,10 +108,33 @@ class LinkEndpoints:
             raise error
 
 
-def _without_place(html: str, workspace: str) -> str:
-    """Some agents name files by their whole paths; where the workspace is does not concern readers."""
-    place = escape(workspace.rstrip("/"))
-    return html.replace(f"{place}/", "").replace(place, "the folder") if place else html
+class HiddenPlace:
+    """Leaves out where the workspace is, which does not concern readers: some agents name files by their whole paths.
+
+    In the texts, not in the page: there, tags can be within a path, and look like one (`</code>`).
+    """
+
+    def __init__(self, workspace: str) -> None:
+        place = workspace.rstrip("/")
+        is_short = place.count("/") == 1  # such as `/app`, which is in many addresses too
+        self._place = re.compile(rf"{'(?<![<a-zA-Z0-9])' if is_short else ''}{re.escape(place)}(/?)") if place else None
+
+    def text(self, text: str) -> str:
+        return self._place.sub(lambda found: "" if found[1] else "the folder", text) if self._place else text
+
+    def response(self, response: ChatResponse) -> ChatResponse:
+        return msgspec.convert(self._any(msgspec.to_builtins(response)), ChatResponse)
+
+    def _any(self, value: Any) -> Any:
+        match value:
+            case str():
+                return self.text(value)
+            case dict():
+                return {self.text(key): self._any(one) for key, one in value.items()}
+            case list():
+                return [self._any(one) for one in value]
+            case _:
+                return value
 
 
 def _prompt(detail: ConversationDetail, run_id: str) -> str:

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 from cursor_gateway.http1.server import HttpServer, Timeouts
 from cursor_gateway.runs.run_service import RunService
-from cursor_gateway.server.guard import Guard
+from cursor_gateway.server.guard import Guard, logged_path
 from cursor_gateway.server.logs import StructuredLog
 from cursor_gateway.settings import Settings
 
@@ -110,7 +110,7 @@ def _server(app: Guard, settings: Settings, max_connections: int) -> HttpServer:
     return HttpServer(
         app,
         refusal=app.refusal,
-        fault=lambda error, path: _log.error("fault", error, path=path),
+        fault=lambda error, path: _log.error("fault", error, path=logged_path(path)),
         timeouts=Timeouts(head=settings.head_seconds),
         max_connections=max_connections,
     )

@@ -35,8 +35,9 @@ _CONFIGURATION = b"[core]\n\trepositoryformatversion = 0\n\tbare = true\n"
 
 class _Head(Struct, frozen=True):
     top: str  # the repository's folder
-    git: str  # with its index and HEAD: `.git`, or a worktree's folder in that of the repository it belongs to
-    common: str  # with its objects and branches
+    base: str  # below which no link is followed: `top`, or for a worktree that of the repository it belongs to
+    git: str  # below it, with its index and HEAD: `.git`, or a worktree's folder in that
+    common: str  # below it, with its objects and branches
     ref: str  # of its branch
     commit: str  # empty: there is none yet
 
@@ -90,40 +91,48 @@ def _head(workspace: str) -> _Head:
     if found is None:
         raise PathRefused("the folder is not in a git repository")
     top = os.fsdecode(found)
-    git, common = _folders(top)
-    if any(os.path.lexists(f"{git}/{name}") for name in _UNFINISHED):
+    base, git, common = _folders(top)
+    if any(os.path.lexists(f"{base}/{git}/{name}") for name in _UNFINISHED):
         raise PathRefused("a merge or rebase is not finished")
-    attributes = [read_below(top, ".gitattributes", _MOST_BYTES), read_below(common, "info/attributes", _MOST_BYTES)]
-    if any(changes_content(file.data or b"") for file in attributes if file is not None):
+    attributes = (_text(top, ".gitattributes"), _text(base, f"{common}/info/attributes"))
+    if any(changes_content(text.encode()) for text in attributes):
         raise PathRefused("the repository uses filters, which only git itself may run")
-    named = _BRANCH.fullmatch(_text(git, "HEAD"))
+    named = _BRANCH.fullmatch(_text(base, f"{git}/HEAD"))
     if named is None or ".." in named[1]:
         raise PathRefused("no branch is checked out")
-    hash = _text(common, named[1]).strip() or _packed(_text(common, "packed-refs"), named[1])
+    hash = _commit_of(base, common, named[1])
     if hash and not _HASH.fullmatch(hash):
         raise PathRefused("its branch cannot be read")
-    return _Head(top, git, common, named[1], hash)
+    return _Head(top, base, git, common, named[1], hash)
 
 
-def _folders(top: str) -> tuple[str, str]:
-    """Where the index is, and where the objects are. A file `.git` can name any folder, and anybody may have written
-    it: so the repository that it names must have a worktree here. Raises `PathRefused`."""
+def _folders(top: str) -> tuple[str, str, str]:
+    """The base, and below it where the index is, and where the objects are. A file `.git` can name any folder, and
+    anybody may have written it: so the repository that it names must have a worktree here. It must not be in the
+    worktree: there, an agent could replace a folder on its path by a link at any moment. Raises `PathRefused`."""
     own = f"{top}/.git"
     if os.path.islink(own):
         raise PathRefused("its .git is a link")
     if os.path.isdir(own):
-        return own, own
+        return top, ".git", ".git"
     git = os.path.realpath(os.path.join(top, _text(top, ".git").removeprefix("gitdir: ").strip()))
     common = os.path.dirname(os.path.dirname(git))
     is_worktree = os.path.basename(os.path.dirname(git)) == "worktrees" and _text(git, "commondir").strip() == "../.."
-    if not is_worktree or os.path.realpath(_text(git, "gitdir").strip()) != os.path.realpath(own):
+    is_here = os.path.realpath(_text(git, "gitdir").strip()) == os.path.realpath(own)
+    if not is_worktree or not is_here or f"{git}/".startswith(f"{top}/"):
         raise PathRefused("its .git is not a folder, and it is not a worktree (perhaps a submodule)")
-    return git, common
+    base = os.path.dirname(common)
+    return base, os.path.relpath(git, base), os.path.relpath(common, base)
 
 
 def _text(folder: str, name: str) -> str:
     file = read_below(folder, name, _MOST_BYTES)
     return (file.data or b"").decode("utf-8", "replace") if file is not None else ""
+
+
+def _commit_of(base: str, common: str, ref: str) -> str:
+    """Empty if the branch has none yet."""
+    return _text(base, f"{common}/{ref}").strip() or _packed(_text(base, f"{common}/packed-refs"), ref)
 
 
 def _packed(refs: str, ref: str) -> str:
@@ -162,7 +171,7 @@ def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
             (folder / part).mkdir()
         (folder / "HEAD").write_text("ref: refs/heads/none\n")
         (folder / "config").write_bytes(_CONFIGURATION)
-        run = _Git(git, folder, f"{head.common}/objects", person)
+        run = _Git(git, folder, f"{head.base}/{head.common}/objects", person)
         if head.commit:
             run("read-tree", head.commit)
         changed = b"".join(_index_line(run, file) for file in files)
@@ -172,7 +181,7 @@ def _committed(head: _Head, files: Sequence[_File], message: str) -> str:
             raise PathRefused("the files are the same as in the last commit")
         parents = ["-p", head.commit] if head.commit else []
         made = run("commit-tree", tree, *parents, given=message.encode("utf-8", "replace"))
-        index = read_below(head.git, "index", _MOST_BYTES)
+        index = read_below(head.base, f"{head.git}/index", _MOST_BYTES)
         if index is not None and index.data is not None:  # with what else is staged in it
             (folder / "index").write_bytes(index.data)
             run("update-index", "-z", "--index-info", given=changed)
@@ -254,32 +263,28 @@ def _person(git: str) -> dict[str, str]:
 @contextmanager
 def _lock(head: _Head) -> Iterator[None]:
     """No other git writes to the index or the branch meanwhile. Raises `PathRefused`."""
-    locks: list[tuple[str, str]] = []
+    locks: list[str] = []
     try:
-        for folder, name in ((head.git, "index.lock"), (head.common, f"{head.ref}.lock")):
-            make_below(folder, name)
-            locks.append((folder, name))
+        for name in (f"{head.git}/index.lock", f"{head.common}/{head.ref}.lock"):
+            make_below(head.base, name)
+            locks.append(name)
         yield
     finally:
-        for folder, name in locks:
+        for name in locks:
             with suppress(PathRefused):
-                remove_below(folder, name)
+                remove_below(head.base, name)
 
 
 def _publish(head: _Head, folder: Path, commit: str) -> None:
     """The objects first: whatever is named later exists by then. Raises `PathRefused`."""
-    if _head_of(head) != head.commit:
+    if _commit_of(head.base, head.common, head.ref) != head.commit:
         raise PathRefused("the branch has changed")
     for file in sorted((folder / "objects").glob("??/*")):
-        path = f"objects/{file.parent.name}/{file.name}"
-        if read_below(head.common, path, _MOST_BYTES) is None:
-            write_below(head.common, path, file.read_bytes(), 0o444)
-    write_below(head.common, head.ref, f"{commit}\n".encode(), 0o644)
-    write_below(head.git, "index", (folder / "index").read_bytes(), 0o644)
-
-
-def _head_of(head: _Head) -> str:
-    return _text(head.common, head.ref).strip() or _packed(_text(head.common, "packed-refs"), head.ref)
+        path = f"{head.common}/objects/{file.parent.name}/{file.name}"
+        if read_below(head.base, path, _MOST_BYTES) is None:
+            write_below(head.base, path, file.read_bytes(), 0o444)
+    write_below(head.base, f"{head.common}/{head.ref}", f"{commit}\n".encode(), 0o644)
+    write_below(head.base, f"{head.git}/index", (folder / "index").read_bytes(), 0o644)
 
 
 def _last_line(stderr: bytes) -> str:

@@ -104,8 +104,8 @@ class ModelCache:
 CLAUDE = "claude-"
 FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")
 _SMALL = ("mini", "nano")
-# What OpenAI's clients ask for by default; also Azure's `gpt-35-turbo`. Newer names are Cursor's own, and a mistake in one
-# of them is an error.
+# What OpenAI's clients ask for by default; also Azure's `gpt-35-turbo`. Newer names are Cursor's own, and a mistake in
+# one of them is an error.
 _OPENAI = re.compile(r"(?:chatgpt-|gpt-35|(?:gpt-[34]|o[134])(?![0-9])).*")
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
@@ -118,7 +118,8 @@ def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
 
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
     """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`."""
-    if name not in aliases:
+    is_own = any(model.id == name for model in models)
+    if name not in aliases or (is_own and not _is_listed(aliases[name], models)):  # a word does not replace a model
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):
                 return listed
