@@ -222,7 +222,7 @@ class Question(Struct, frozen=True):
     """What was asked. If the account has changed since, it is another question."""
 
     asked: Asked | None
-    key: str  # of the request's content; see `repeats`
+    key: str  # identifies the request by its content
 
 
 class _Failed(Struct, frozen=True):

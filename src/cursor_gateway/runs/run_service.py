@@ -50,7 +50,7 @@ class Defaults(Struct, frozen=True, kw_only=True):
     """For what a request leaves out."""
 
     model: str
-    model_aliases: Mapping[str, str] = {}  # see `model_aliases`
+    model_aliases: Mapping[str, str] = {}  # the setting
     mode: Mode = "agent"
     fences: Fences = "split"
     wait_for_approval_seconds: float = 0  # for others than the caller

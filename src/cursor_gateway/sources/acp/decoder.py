@@ -1,8 +1,8 @@
 """Decode the session updates and extension messages of one turn as agent events.
 
 Unlike in the CLI's output, deltas are never repeated. Tool calls are read in `calls`, failures that arrive as text in
-`trailers`. A sub-agent works in a session of its own: its calls are reported with the call that started it as their
-parent, and its last message is the result of that call.
+`cursor/failures`. A sub-agent works in a session of its own: its calls are reported with the call that started it as
+their parent, and its last message is the result of that call.
 """
 
 from itertools import chain
