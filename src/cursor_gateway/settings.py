@@ -77,8 +77,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     model: Annotated[NonEmpty, "The default model."] = "auto"
     model_aliases: Annotated[
         dict[str, str],
-        "Maps other model names, and words in `claude-…`, `gpt-…` and `gemini-…` names, to a model, or to a word, "
-        "which selects the newest model with that word in its name.",
+        "Maps other model names, and words in `claude-…` and `gpt-4…` names, to a model, or to a word, which selects "
+        "the newest model with that word in its name.",
     ] = msgspec.field(default_factory=lambda: dict(_ALIASES))
     mode: Annotated[Mode, "The default mode."] = "agent"
     workspace: Annotated[str, "The default workspace; if empty, the folder in which the gateway was started."] = ""

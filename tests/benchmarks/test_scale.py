@@ -32,7 +32,7 @@ def test_what_a_cell_does_is_a_part_of_the_whole() -> None:
     demand = Demand(runners=10_000, readers=1_000_000)
     found = project(_COSTS, demand, Limits())
     assert round(found.batches * found.cells) == 10_000 * 4 * 8
-    assert round(found.commits * found.cells) == 10_000 * 20
+    assert round(found.commits * found.cells) == 10_000 * 25
     assert round(found.front_cores) == 240
     assert project(_COSTS, replace(demand, flushes=100), Limits()).commits * found.cells == 10_000 * 32
 

@@ -232,22 +232,39 @@ def test_text_is_the_same_whoever_answers(agent_log: Path, gateway: RunningGatew
     ("scenario", "message"),
     [
         ("fail-auth", "cursor-agent login"),
-        ("fail-quota", "usage limit"),
-        ("crash", "ended before the agent had finished"),
         ("fail-model model=zzz", "Unknown model"),
     ],
 )
-def test_a_run_that_fails_is_reported_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:
-    """In the view if it had begun, like that of any gateway."""
-    status, out, error = chat(f"standin: {scenario}")
+def test_a_run_that_fails_at_once_is_reported_on_stderr_and_exits_with_1(
+    scenario: str, message: str, agent_log: Path
+) -> None:
+    """Like that of any gateway."""
+    for form in ([], ["--text"], ["--json"]):
+        status, out, error = chat(*form, f"standin: {scenario}")
+        assert (status, out) == (1, "")
+        assert error.splitlines()[-1].startswith("cursor-gateway: ")
+        assert message in error.splitlines()[-1]
+        assert error.count("\n") == 2  # what runs it, and what is wrong
+
+
+@pytest.mark.parametrize(
+    ("scenario", "message"), [("fail-quota", "usage limit"), ("crash", "ended before the agent had finished")]
+)
+def test_a_run_that_fails_later_is_shown_and_exits_with_1(scenario: str, message: str, agent_log: Path) -> None:
+    prompt = f"standin: {scenario}"
+    status, out, error = chat(prompt)
     assert status == 1
-    assert message in (out or error)
-    assert ("✗ failed" in out) == bool(out)
-    assert error.count("\n") == 2  # what runs it, and how to go on or what is wrong
-    status, out, error = chat("--text", f"standin: {scenario}")
+    assert message in out
+    assert "✗ failed" in out
+    assert error.count("\n") == 2  # what runs it, and how to go on
+    status, out, error = chat("--text", prompt)
     assert status == 1
     assert message not in out
-    assert error.splitlines()[-1].startswith("cursor-gateway: ")
+    assert error.splitlines()[-1].startswith("cursor-gateway: the run failed: ")
+    assert message in error
+    status, out, error = chat("--json", prompt)
+    assert status == 1
+    assert msgspec.json.decode(out, type=ChatResponse).status == "error"
     assert message in error
 
 

@@ -280,6 +280,17 @@ def test_health_of_a_gateway_without_an_agent() -> None:
     assert (health.status, health.workspace) == ("unavailable", "/w")
 
 
+def test_health_of_an_older_or_newer_gateway() -> None:
+    """Discovery depends on it: a client reads what it knows, and does without the rest."""
+    old = {"status": "ok", "version": "0", "source": {"name": "cli", "detail": "d"}, "runs": {"running": 0, "limit": 4}}
+    health = Shell(answer(200, json.dumps(old).encode())).asked(calls.health(LINK))
+    assert (health.version, health.sources, health.mode, health.model) == ("0", [], "agent", "")
+    assert not health.workspace
+    new = {**old, "status": "asleep", "mode": "dream", "model": "m", "sources": ["cli", "new"], "more": {"a": 1}}
+    health = Shell(answer(200, json.dumps(new).encode())).asked(calls.health(LINK))
+    assert (health.status, health.mode, health.sources) == ("asleep", "dream", ["cli", "new"])
+
+
 def test_health_is_asked_for_again_like_anything_else() -> None:
     busy = answer(503, b'{"error":{"message":"Later.","code":"shutting_down"}}')
     shell = Shell(LOST, busy, answer(200, msgspec.json.encode(HEALTH)))

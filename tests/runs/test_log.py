@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import AgentOverloaded, StoreUnavailable
-from cursor_gateway.model.agent_events import AgentEvent, RunFailed
+from cursor_gateway.model.agent_events import AgentEvent, Question, RunFailed
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.messages import UserMessage
 from cursor_gateway.prompting.fingerprints import Scope
@@ -34,11 +34,13 @@ from tests.runs.scripted import (
     ScriptedSource,
     Step,
     UnstoredLog,
+    Until,
     Watcher,
     at_once,
     folded,
     info,
     say,
+    true,
     turn,
     turns_of_the_loop,
     write,
@@ -252,6 +254,34 @@ def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flak
         assert run.log.is_complete  # there is nothing to try again
 
     asyncio.run(live())
+
+
+def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_question(
+    store: Flaky, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where somebody waits: for the whole answer, although the agent has not exited, or to be asked."""
+    monkeypatch.setattr(pace, "_SECONDS", 1000.0)
+
+    async def live() -> None:
+        more, ends, exits = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        a, b, c, d = ([word] for word in say(*"abcd"))
+        script: list[Step] = [[STARTED], a, b, Until(more), c, Until(ends), d, [FINISHED], Until(exits)]
+        written = LiveLog(store, new_run("run", "conv_run"), Clock(), must_store_seconds=60)
+        assert await written.begin() is None
+        run = Run(info("run", "conv_run"), ME, written, asks_others=True)
+        run.start(turn("run"), ScriptedSource(script), ENDLESS, (), lambda: None)
+        await true(lambda: run.added and run.count == run.added)
+        more.set()
+        await true(lambda: run.count < run.added)  # the rest waits for its turn
+        asked = asyncio.create_task(run.answer("call", Question(tool="ask", title="", questions=[])))
+        await true(lambda: run.is_waiting and run.count == run.added)
+        asked.cancel()
+        ends.set()
+        assert (await run.finished()).failure is None
+        exits.set()
+        await run.gone()
+
+    asyncio.run(asyncio.wait_for(live(), 20))
 
 
 @pytest.mark.parametrize("fails", [False, True])

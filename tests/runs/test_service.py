@@ -457,7 +457,7 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("order", "error"),
     [
-        ({"model": "grok-99"}, ModelUnavailable),
+        ({"model": "gpt-9"}, ModelUnavailable),
         ({"model": "--force"}, ModelUnavailable),
         ({"model": "a\0b"}, ModelUnavailable),
         ({"model": "a\nb"}, ModelUnavailable),

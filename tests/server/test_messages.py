@@ -546,7 +546,7 @@ def test_failures_have_anthropics_form(gateway: RunningGateway, http: httpx2.Cli
     [
         ({"messages": []}, 400, "invalid_request_error"),
         ({"max_tokens": 0}, 400, "invalid_request_error"),
-        ({"model": "composer-9"}, 404, "not_found_error"),
+        ({"model": "gpt-5-mino"}, 404, "not_found_error"),
         ({"cursor": {"workspace": "/etc"}}, 403, "permission_error"),
     ],
 )

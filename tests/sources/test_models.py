@@ -312,12 +312,6 @@ LISTED = [Model(id, id) for id in IDS]
         ("gpt-35-turbo", "gpt-5.1-codex"),  # Azure's spelling
         ("gpt-35-turbo-16k", "gpt-5.1-codex"),
         ("gpt-4-32k", "gpt-5.1-codex"),
-        ("gpt-5", "gpt-5"),  # a base name
-        ("gpt-5-mini", "gpt-5-mini"),
-        ("gpt-7-pro", "gpt-5.1-codex"),
-        ("gpt-oss-120b", "gpt-5.1-codex"),
-        ("gemini-2.5-pro", "gemini-9-pro"),
-        ("gemini-2.5-flash", "gemini-9-pro"),
     ],
 )
 def test_a_name_stands_for_a_model(name: str, expected: str) -> None:
@@ -329,7 +323,7 @@ def test_a_name_stands_for_a_model(name: str, expected: str) -> None:
     "name", ["gpt-5.1-codexx", "gpt-5.1-codx-high", "gpt-5.1-codex-hihg", "gpt-6-nanno", "gemini-9-prro"]
 )
 def test_a_misspelt_name_of_the_list_does_not_stand_for_another_model(name: str) -> None:
-    assert resolve(name, ALIASES, LISTED) == name
+    assert not is_alias(name, ALIASES)
     assert not is_known(name, LISTED)  # so it is an error
 
 
@@ -353,13 +347,7 @@ def test_without_a_list_it_is_auto() -> None:
         assert resolve(name, ALIASES, []) == "auto"
 
 
-@pytest.mark.parametrize("name", ["gpt-5.3-codex-low", "gemini-3-pro"])
-def test_without_a_list_what_may_be_cursors_own_is_left_to_the_agent(name: str) -> None:
-    assert is_alias(name, ALIASES)
-    assert resolve(name, ALIASES, []) == name
-
-
-@pytest.mark.parametrize("name", ["gpt", "gpt5", "gemini", "o2", "o10", "auto", "claude", "composer-2", "grok-4"])
+@pytest.mark.parametrize("name", ["gpt-5-mini", "gpt-5", "gpt-40", "gemini-3", "o2", "o10", "auto", "claude"])
 def test_other_names_are_no_aliases(name: str) -> None:
     assert not is_alias(name, ALIASES)
 

@@ -71,7 +71,7 @@ class RemoteLog(EventLog):
         return self.done is not None or self.is_deleted
 
     def opened(self, reader: Reader) -> Reader:
-        """One that `move` sends elsewhere."""
+        """Registers the reader, so that `move` can send it elsewhere."""
         self._open.add(reader)
         return reader
 

@@ -301,7 +301,7 @@ def record(title: str, about: str, fields: Fields, required: Iterable[str] | Non
 
 
 def read_schemas(types: Iterable[type[Struct]], naming: Naming = str, exact: Exact | None = None) -> dict[str, Json]:
-    """Of the types of requests."""
+    """The schemas of the types of requests."""
     return _described(_exactly(_components(types, naming), exact or {}), types, naming)
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from cursor_gateway.model.documents import Mode
+from cursor_gateway.model.documents import MODES
 
 
 class HealthSource(Struct, frozen=True):
@@ -26,14 +26,14 @@ class Health(Struct, frozen=True, kw_only=True):
     """The state of the gateway."""
 
     status: Annotated[
-        str,  # to readers: a newer gateway may have others
+        str,  # not a Literal: a client must be able to read what a newer gateway reports
         Meta(extra_json_schema={"enum": ["ok", "degraded", "unavailable"]}),
         "`ok`, `degraded` if the history cannot be used, `unavailable` if no run can be started.",
     ]
     version: Annotated[str, "The gateway's version."]
     source: Annotated[HealthSource, "The default backend."]
     sources: Annotated[list[str], "The names of all backends, for `source` in requests."] = []
-    mode: Annotated[Mode, "The default mode."] = "agent"
+    mode: Annotated[str, Meta(extra_json_schema={"enum": list(MODES)}), "The default mode."] = "agent"
     model: Annotated[str, "The default model."] = ""
     runs: HealthRuns
     workspace: Annotated[str | UnsetType, "The default workspace; shown only if no API keys are configured."] = UNSET

@@ -53,7 +53,7 @@ class LinkList(Struct, frozen=True, kw_only=True, rename="camel"):
     """The caller's conversations that have a read-only link."""
 
     conversations: Annotated[list[ConversationEntry], "The newest hundred, by last use."]
-    can_create: Annotated[bool, "False if `public_links` is off; links then lead nowhere."]
+    can_create: Annotated[bool, "False if `public_links` is off; links then do not work."]
 
 
 class RemovalPending(Struct, frozen=True):

@@ -40,7 +40,7 @@ class LiveRegion:
                 self._console.show_cursor()
 
     def print(self, renderable: RenderableType, *, soft_wrap: bool = False) -> None:
-        """Above it."""
+        """Prints above the region."""
         with self._lock, self._console:
             self._erase()
             self._console.print(renderable, soft_wrap=soft_wrap)
@@ -66,7 +66,7 @@ class LiveRegion:
         self._lines = []
 
     def _rows(self, line: list[Segment]) -> int:
-        """That it takes now."""
+        """How many rows of the screen the line takes at the current width."""
         return max(1, -(-Segment.get_line_length(line) // self._console.width)) if self._wraps else 1
 
     def _draw_until_over(self) -> None:

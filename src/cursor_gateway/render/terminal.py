@@ -189,7 +189,7 @@ class _Region:
         yield from below
 
     def _lasting(self, id: str, now: float) -> Text:
-        """How long, once one begins to wonder; and for the whole, how to stop it."""
+        """How long it has been running, after the first seconds; for the whole run, also how to stop it."""
         seconds = int(now - self.began.setdefault(id, now))
         return Text(f"{seconds} s{'' if id else ' · Ctrl-C stops'}" if seconds >= _WONDERING_SECONDS else "", "dim")
 

@@ -88,11 +88,11 @@ class RunHandle:
         return Reader(self, after)
 
     def joined(self) -> None:
-        """One more reads it."""
+        """A reader has started to read the run."""
         self.log.joined()
 
     def left(self, place: int) -> None:
-        """A reader is gone, which has had the event of this number."""
+        """A reader has left; `place` is the number of the last event that it had."""
         self.log.left(place)
 
     async def events(self, after: int = 0) -> AsyncGenerator[list[DocumentEvent], None]:
@@ -132,7 +132,7 @@ class RunHandle:
 
     @property
     def questions(self) -> Questions:
-        """That it has asked, and that are open."""
+        """The agent's open questions."""
         return Questions()
 
     @property

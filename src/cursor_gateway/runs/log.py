@@ -190,7 +190,8 @@ class LiveLog(EventLog):
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
         self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
-        self._pace, self._hurry = Pace(is_common=True), asyncio.Event()
+        self._pace = Pace(is_common=True)
+        self.hurry = asyncio.Event()  # set: a flush that is under way does not wait for its turn
 
     def resume(self, lease: Lease, state: RunState, first_event_ms: int | None) -> None:
         """For a run that another process began, with what it has stored. Called before anything else."""
@@ -264,7 +265,7 @@ class LiveLog(EventLog):
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
         if not is_paced:
-            self._hurry.set()
+            self.hurry.set()
         while self._flushing is not None:
             await asyncio.shield(self._flushing)
         if self._flushed == self.state.count:
@@ -273,7 +274,7 @@ class LiveLog(EventLog):
         try:
             while self.waiting:
                 if is_paced:
-                    await self._pace.turn(self._hurry)
+                    await self._pace.turn(self.hurry)
                 last = self.state.count
                 may_be_shown = await self._store_all()
                 self._flushed = last

@@ -248,7 +248,7 @@ class FailedQuestions:
         self._running.put(run_id, question)
 
     def ask_next(self, run_id: str, key: str) -> None:
-        """A request continues the run, which answers it from now on."""
+        """A request has continued the run, so the run answers this request from now on."""
         before = self._running.get(run_id)
         if before is not None:
             self.begin(run_id, replace(before, key=key))

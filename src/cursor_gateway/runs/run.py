@@ -358,12 +358,16 @@ class Run(RunHandle):
 
     def flush_soon(self, *, is_paced: bool = False) -> None:
         """Shows what was added to the log, for callers that cannot wait."""
+        if not is_paced:
+            self.log.hurry.set()
         if self._flushing is None or self._flushing.done():
             self._flushing = asyncio.get_running_loop().create_task(self._flush(is_paced=is_paced))
 
     async def _flush_what_was_said(self, *, is_first: bool) -> None:
-        """A log that has a pace is flushed meanwhile, unless much waits for that."""
-        if self.log.is_paced and not is_first and self.log.waiting < _MOST_WAITING:
+        """A log that has a pace is flushed meanwhile, unless much waits for that, or somebody: for the end, or to be
+        asked."""
+        is_awaited = is_first or self.is_ending or self.is_waiting
+        if self.log.is_paced and not is_awaited and self.log.waiting < _MOST_WAITING:
             self.flush_soon(is_paced=True)
         else:
             await self._flush()

@@ -37,7 +37,7 @@ class RunRequest(AgentRequest, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
     repeat_key: str = ""  # identifies a request by its content; see `repeats`
-    question_key: str = ""  # the same for requests that may be retries; see `failed_questions`
+    question_key: str = ""  # the same for requests that may be retries; see `repeats.FailedQuestions`
     claim: Claim | None = None  # in a cluster: the command that it came with
 
     @property

@@ -169,7 +169,7 @@ class RunStarter:
         return None
 
     def run(self, composed: "ComposedRun", when_done: Callable[[Run], None]) -> Run:
-        """Starts it; it has begun, or will soon."""
+        """Starts the run, whether or not it has begun in the store yet."""
         self._start(composed, composed.turns.initial(), when_done)
         composed.run.log.begin_soon()
         return composed.run

@@ -30,7 +30,7 @@ from cursor_gateway.store.entries import detail_of, entry_of
 
 _TOKEN_BYTES = 32
 _MOST_LISTED = 100
-_VIEWS_PER_MINUTE = 60  # of one link, by anyone; and of links that lead nowhere, all together
+_VIEWS_PER_MINUTE = 60  # of one link, by anyone; and of all invalid links together
 _READERS = "readers of links"  # they have no key, and share one turn among the owners that want something rendered
 _HEADERS = {**HTML_HEADERS, "cache-control": "no-store", "x-robots-tag": "noindex, nofollow"}
 _NO_LINK = """\

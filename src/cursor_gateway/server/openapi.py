@@ -379,7 +379,7 @@ _LINKS = [
         "DELETE /v1/conversations/{id}/link",
         "revokeLink",
         "Revoke a read-only link",
-        "The link leads nowhere from then on.",
+        "The link stops working.",
         replies={"204": api.reply("Revoked.")},
     ),
     _Path(

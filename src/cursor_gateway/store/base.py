@@ -189,7 +189,7 @@ def begun_record(new: NewRun) -> RunRecord:
 
 
 def ended_record(new: NewRun, end: RunEnd, count: int) -> RunRecord:
-    """Of one with so many events."""
+    """The record of a run that ended with `count` events."""
     return msgspec.structs.replace(
         begun_record(new),
         event_count=count,

@@ -19,7 +19,7 @@ _SENTENCE = re.compile(r".{8,}?[.!?](?=\s)")  # what is shorter is perhaps an ab
 
 
 def made_title(messages: Iterable[NewMessage]) -> str:
-    """Of a conversation that begins with these messages."""
+    """The title of a conversation that begins with these messages."""
     return title_of(next((message.text for message in messages if message.role == "user"), ""))
 
 

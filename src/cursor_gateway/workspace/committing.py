@@ -120,7 +120,7 @@ def _folders(top: str) -> tuple[str, str, str]:
     is_worktree = os.path.basename(os.path.dirname(git)) == "worktrees" and _text(git, "commondir").strip() == "../.."
     is_here = os.path.realpath(_text(git, "gitdir").strip()) == os.path.realpath(own)
     if not is_worktree or not is_here or f"{git}/".startswith(f"{top}/"):
-        raise PathRefused("its .git is not a folder, and it is no worktree (perhaps a submodule)")
+        raise PathRefused("its .git is not a folder, and it is not a worktree (perhaps a submodule)")
     base = os.path.dirname(common)
     return base, os.path.relpath(git, base), os.path.relpath(common, base)
 

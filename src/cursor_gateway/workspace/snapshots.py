@@ -86,7 +86,7 @@ class Snapshots:
         return task
 
     def _scan_now(self, workspace: str, at_ns: int) -> Tree | None:
-        """None if that may take long."""
+        """None if a scan may take long."""
         known = self._trees.get(workspace)
         if known is None or known.problem or known.cpu_seconds > _QUICK_SECONDS:
             return None

@@ -182,7 +182,7 @@ class LocalClient:
         return (await self._reviewed(id, request, CommitResult))[0]
 
     async def _reviewed(self, id: str, request: ReviewRequest, result: type[_Done]) -> tuple[_Done, str]:
-        """And the folder."""
+        """The result, and the conversation's folder."""
         from cursor_gateway.workspace.review import Review
 
         _, found = await self._found(id)
@@ -278,7 +278,7 @@ async def find(client: AnyClient, name: str) -> ConversationDetail:
 
 
 async def or_none(call: Awaitable[_Found]) -> _Found | None:
-    """None: there is no such thing."""
+    """None if the call reports that there is no such thing."""
     from cursor_gateway.client.failures import CallFailed
 
     try:

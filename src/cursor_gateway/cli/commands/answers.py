@@ -226,7 +226,7 @@ def convert(
     failure: Failure | None = None
 
     def write(events: list[DocumentEvent]) -> None:
-        """Those of each read at once."""
+        """The events of each read together."""
         nonlocal encode, failure
         if not events:
             return
@@ -286,7 +286,7 @@ def _whole(
 
 
 def _indented(json: bytes) -> bytes:
-    """On a terminal."""
+    """Indented for people, on a terminal only."""
     return msgspec.json.format(json, indent=2) if sys.stdout.isatty() else json
 
 

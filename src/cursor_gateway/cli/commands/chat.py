@@ -164,7 +164,7 @@ async def _ask_gateway(command: ChatCommand, message: str, remote: Remote) -> in
 
 
 async def _ask_here(command: ChatCommand, message: str, settings: Settings) -> int:
-    """With a gateway of one's own, in this folder."""
+    """Starts a gateway for this run, in this folder."""
     from cursor_gateway.cli.assembly.own_gateway import own_gateway
 
     here = command.existing_folder

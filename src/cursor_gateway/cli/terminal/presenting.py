@@ -88,7 +88,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
 
     @property
     def options(self) -> "ChatOptions":
-        """Of each prompt."""
+        """The options of each prompt."""
         return {
             "model": self.model,
             "mode": self.mode,

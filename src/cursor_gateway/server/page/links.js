@@ -12,7 +12,7 @@ const OFF = "Read-only links are turned off in this gateway. To allow them, add 
 export async function shareLink({ id }) {
 	const [{ canCreate }, { linked }] = await Promise.all([json("/v1/links"), json(conversationUrl(id))]);
 	shown = id;
-	tell(!canCreate ? OFF : linked ? `This conversation has a link since ${when(linked)}. It is shown only when it is created; a new one replaces it.` : "Anyone who has the link can read this conversation, without an API key.", { linked, canCreate });
+	tell(!canCreate ? OFF : linked ? `This conversation has had a link since ${when(linked)}. A link is shown only when it is created; a new one replaces it.` : "Anyone who has the link can read this conversation, without an API key.", { linked, canCreate });
 	await ask(byId("link-dialog"));
 }
 
@@ -37,7 +37,7 @@ on("create-link", "click", attempt(async () => {
 on("copy-link", "click", attempt(() => copy(byId("link-url").value, byId("copy-link"))));
 on("revoke-link", "click", attempt(async () => {
 	await request(url(shown), { method: "DELETE" });
-	tell("The link was revoked. It leads nowhere now.", {});
+	tell("The link was revoked and no longer works.", {});
 }));
 on("link-dialog", "click", ({ target }) => target.closest("a") && byId("link-dialog").close());
 

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from difflib import SequenceMatcher
 
 from cursor_gateway.errors import ShuttingDown, unknown_model
 from cursor_gateway.sources.base import Model
@@ -98,42 +97,32 @@ class ModelCache:
 
 
 # --- Names that clients use ------------------------------------------------------------------------
-# Clients send names of Claude, GPT and Gemini models by default, including names that Cursor does not have. An alias
-# stands for one of Cursor's models, or for a word: then for the newest model with that word in its name.
+# Clients of Anthropic's and OpenAI's APIs send names of Claude and GPT models by default, including names that Cursor
+# does not have. An alias stands for one of Cursor's models, or for a word: then for the newest model with that word in
+# its name.
 
 CLAUDE = "claude-"
-FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt", "gemini")
+FAMILIES = ("opus", "sonnet", "haiku", "fable", "mini", "nano", "gpt")
 _SMALL = ("mini", "nano")
-_OLDER = re.compile(
-    r"(?:chatgpt-|gpt-[34]|o[134](?![0-9])).*"
-)  # what OpenAI's clients send; also Azure's `gpt-35-turbo`
-_NEWER = re.compile(r"(?:gpt|gemini)-.+")  # may be Cursor's own
+# What OpenAI's clients ask for by default; also Azure's `gpt-35-turbo`. Newer names are Cursor's own, and a mistake in
+# one of them is an error.
+_OPENAI = re.compile(r"(?:chatgpt-|gpt-35|(?:gpt-[34]|o[134])(?![0-9])).*")
 _FALLBACK = "auto"
 _VERSION = re.compile(r"\d+(?![0-9A-Za-z])")  # without the 1m of a context's size
 _DATE = 1000  # larger numbers are dates
-_NUMBER, _WORD = re.compile("[0-9]+"), re.compile("[A-Za-z]+")
-_ALIKE = 0.75  # of a word's letters: `codexx` is a mistake, `nano` is no `mini`
-_LONGEST = 200  # letters of a name that are compared
 
 
 def is_alias(name: str, aliases: Mapping[str, str]) -> bool:
-    return name in aliases or name.startswith(CLAUDE) or any(names.fullmatch(name) for names in (_OLDER, _NEWER))
+    return name in aliases or name.startswith(CLAUDE) or _OPENAI.fullmatch(name) is not None
 
 
 def resolve(name: str, aliases: Mapping[str, str], models: Sequence[Model]) -> str:
-    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`.
-
-    Without a list, a name that may be Cursor's own is left to the agent; a misspelt one of the list stays as it is.
-    """
-    if not models and name not in aliases and not _OLDER.fullmatch(name) and _NEWER.fullmatch(name):
-        return name
+    """Any name that `is_alias` stands for a model; if nothing better is listed, for `auto`."""
     is_own = any(model.id == name for model in models)
     if name not in aliases or (is_own and not _is_listed(aliases[name], models)):  # a word does not replace a model
         for listed in (name, name.removeprefix(CLAUDE)):  # the second: a name under which Claude Code lists it
             if _is_listed(listed, models):
                 return listed
-        if not _OLDER.fullmatch(name) and _NEWER.fullmatch(name) and _is_misspelt(name, models):
-            return name
     family = max((family for family in (*aliases, *FAMILIES) if family in name), key=len, default="")
     return _meant(aliases.get(name) or aliases.get(family, family), models)
 
@@ -163,17 +152,6 @@ def _is_listed(name: str, models: Sequence[Model]) -> bool:
     """By its id; a base name, of which only variants are listed, is one if it has a version."""
     is_listed = any(name.partition("[")[0] == model.id for model in models)
     return is_listed or name == _FALLBACK or (any(map(str.isdigit, name)) and is_known(name, models))
-
-
-def _is_misspelt(name: str, models: Sequence[Model]) -> bool:
-    """It has the numbers of a listed name, or of its base, and words that are almost the same."""
-    numbers, words = _NUMBER.findall(name), _WORD.findall(name[:_LONGEST])
-    return any(numbers == _NUMBER.findall(model.id) and _are_alike(words, _WORD.findall(model.id)) for model in models)
-
-
-def _are_alike(words: list[str], others: list[str]) -> bool:
-    pairs = zip(words, others, strict=False)
-    return len(words) <= len(others) and all(SequenceMatcher(None, *pair).ratio() >= _ALIKE for pair in pairs)
 
 
 def _version(id: str) -> tuple[int, ...]:

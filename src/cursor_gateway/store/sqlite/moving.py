@@ -296,6 +296,11 @@ class RunFiles:
         with suppress(OSError):  # the next start removes it
             _remove(path)
 
+    def close(self) -> None:
+        for files in (self._own, self._unknown, self._ended):  # their descriptors are closed with the last reference
+            files.clear()
+        self.remove_spares()
+
     def remove_spares(self) -> None:
         """Those of other processes are removed as they recover what was left (`_remove_empty`): they create files where
         theirs are missing."""

@@ -163,7 +163,7 @@ class RunFile:
             raise
 
     def __del__(self) -> None:
-        """Not before: another thread may be appending to it."""
+        """Closes the file. Not earlier: another thread may be appending to it."""
         if self._file >= 0:
             os.close(self._file)
 

@@ -133,7 +133,7 @@ class SqliteStore(SqlStore):
     def _close(self) -> None:
         self._files.is_closed = True
         self._maintenance.close()
-        self._files.remove_spares()
+        self._files.close()
         self._connections.close()
 
     # --- runs, in the event loop --------------------------------------------------------------------
@@ -228,7 +228,7 @@ class SqliteStore(SqlStore):
         return super()._run_of(row)
 
     async def run(self, id: str, owner: str) -> RunRecord | None:
-        """One that could not be moved yet is known from its file."""
+        """A run that could not be moved yet is read from its file."""
         try:
             return await super().run(id, owner)
         except StoreUnavailable:
