@@ -434,7 +434,7 @@ _DEVICES = [
         status="201",
         body=LoginRequest,
         bodies={"code": ("The code of a link", {"code": "9f2c41"})},
-        errors=[errors.TooManyRequests],
+        errors=[errors.NotFound, errors.TooManyRequests],
         is_open=True,
     ),
     _Path(
@@ -443,6 +443,7 @@ _DEVICES = [
         "Log this device out",
         "The key of the request is no longer valid. Only on the address for other devices.",
         replies={"204": api.reply("Logged out.")},
+        errors=[errors.NotFound],
     ),
     _Path(
         "POST /v1/logins",
@@ -451,7 +452,7 @@ _DEVICES = [
         "For one device. Only on this machine.",
         reply=LoginLink,
         status="201",
-        errors=[errors.MediaTypeRefused],
+        errors=[errors.NotFound, errors.MediaTypeRefused],
     ),
     _Path(
         "GET /v1/devices",
@@ -459,6 +460,7 @@ _DEVICES = [
         "List devices",
         "Those that have logged in. Only on this machine.",
         reply=DeviceList,
+        errors=[errors.NotFound],
     ),
     _Path(
         "DELETE /v1/devices/{id}",
