@@ -2,9 +2,11 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -417,3 +419,22 @@ def test_a_command_that_changes_no_file_records_nothing(http: httpx2.Client, rev
     run = ran(http, "true")
     assert changes(http, run) == []
     assert not (reverting.home / "data" / "changes" / run["conversationId"]).exists()
+
+
+def test_the_lines_of_a_patch_have_colours_and_are_only_text(http: httpx2.Client, folder: Path) -> None:
+    file = folder / "a.py"
+    file.write_text('x = 1\ns = """<b>\n</script>"""\n')
+    run = edited(http, (file, 'x = 2\ns = """<b>\n<img src=x onerror=alert(1)>"""\n--x\n'))
+    query = {"dialect": "colours", "path": f"{folder.name}/a.py", "context": "100"}
+    url = f"/v1/conversations/{run['conversationId']}/changes"
+    sides = http.get(url, params=query).json()
+    shown = {side: [unescape(re.sub("</?span[^>]*>", "", line)) for line in sides[side]] for side in ("old", "new")}
+    assert shown == {
+        "old": ["x = 1", 's = """<b>', '</script>"""'],
+        "new": ["x = 2", 's = """<b>', '<img src=x onerror=alert(1)>"""', "--x"],
+    }
+    for line in [*sides["old"], *sides["new"]]:
+        assert line.count("<") == line.count("<span class=") + line.count("</span>")
+        assert line.count("<span") == line.count("</span>")  # each line is whole by itself
+    schemas = http.get("/openapi.json").json()["components"]["schemas"]
+    assert set(schemas["ColouredLines"]["required"]) == sides.keys()

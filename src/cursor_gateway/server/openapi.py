@@ -44,7 +44,7 @@ from cursor_gateway.model.history import (
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components
-from cursor_gateway.server.changes import WorkspaceFiles, WorkspaceFolders
+from cursor_gateway.server.changes import ColouredLines, WorkspaceFiles, WorkspaceFolders
 from cursor_gateway.server.models import ListedModel, ModelList, ModelPage
 
 _ABOUT = """\
@@ -153,6 +153,7 @@ class _Path(Struct, frozen=True):
     summary: str
     about: str
     reply: type[Struct] | None = None
+    other: type[Struct] | None = None  # which some parameter asks for instead
     form: Json = {}  # other media types of the reply; with `reply`, beside JSON
     status: str = "200"  # of the reply
     replies: Json = {}  # instead of one
@@ -173,7 +174,7 @@ class _Group(Struct, frozen=True):
 
 def _description(group: _Group) -> Description:
     bodies = [path.body for path in group.paths if path.body is not None]
-    replies = [path.reply for path in group.paths if path.reply is not None]
+    replies = [one for path in group.paths for one in (path.reply, path.other) if one is not None]
     schemas = api.read_schemas(bodies) | api.written_schemas([*replies, *group.more])
     return Description(group.tag, group.about, {path.place: _operation(path, schemas) for path in group.paths}, schemas)
 
@@ -184,7 +185,8 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
     about = f"{path.summary}."
     if path.reply is not None:
         name, example = path.reply.__name__, _json(_example(path.reply))
-        about, content = schemas[name]["description"], api.json_content(api.ref(name), example)
+        schema = {"anyOf": [api.ref(name), api.ref(path.other.__name__)]} if path.other else api.ref(name)
+        about, content = schemas[name]["description"], api.json_content(schema, example)
     return api.operation(
         path.id,
         path.summary,
@@ -301,6 +303,7 @@ _HISTORY = [
         "The gateway compares the workspace before and after each turn, so this includes what commands changed. Of "
         "turns that were not compared, it lists the edits that the agent reported.",
         reply=ConversationChanges,
+        other=ColouredLines,
         form={"text/x-diff": _TEXT},
         parameters=[
             api.query(
@@ -431,7 +434,7 @@ _DEVICES = [
         status="201",
         body=LoginRequest,
         bodies={"code": ("The code of a link", {"code": "9f2c41"})},
-        errors=[errors.TooManyRequests],
+        errors=[errors.NotFound, errors.TooManyRequests],
         is_open=True,
     ),
     _Path(
@@ -440,6 +443,7 @@ _DEVICES = [
         "Log this device out",
         "The key of the request is no longer valid. Only on the address for other devices.",
         replies={"204": api.reply("Logged out.")},
+        errors=[errors.NotFound],
     ),
     _Path(
         "POST /v1/logins",
@@ -448,7 +452,7 @@ _DEVICES = [
         "For one device. Only on this machine.",
         reply=LoginLink,
         status="201",
-        errors=[errors.MediaTypeRefused],
+        errors=[errors.NotFound, errors.MediaTypeRefused],
     ),
     _Path(
         "GET /v1/devices",
@@ -456,6 +460,7 @@ _DEVICES = [
         "List devices",
         "Those that have logged in. Only on this machine.",
         reply=DeviceList,
+        errors=[errors.NotFound],
     ),
     _Path(
         "DELETE /v1/devices/{id}",
