@@ -235,3 +235,22 @@ def test_what_was_not_reported_makes_the_whole_unknown() -> None:
     failed = RunFailed(failure=AgentCrashed().failure(), usage=COUNTS)
     broken_off.add(failed)
     assert broken_off.total(failed).usage is None
+
+
+def test_a_reply_is_not_more_than_is_reported_for_the_run() -> None:
+    agent = Agent("a prompt")
+    agent.says("before the agent said that it had started")
+    agent.usage.agent_started()
+    counts = TokenCounts(prompt=20, completion=1)
+    assert agent.usage.reply(counts, counts).completion_tokens == 1
+
+
+def test_the_context_does_not_shrink_between_replies() -> None:
+    agent = Agent("a prompt")
+    agent.uses()
+    first = agent.usage.paused([], ends_reply=True)
+    agent.turns.tool(None)
+    agent.turns.end()
+    agent.says("a much longer answer " * 200)
+    agent.usage.tool_ended(OtherTool(tool="read_file", arguments={"target_file": "a long path " * 500}))
+    assert agent.usage.reply(None).prompt_tokens >= first.prompt_tokens > 0

@@ -537,7 +537,7 @@ class Assembler:
         self._done = True
         differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
         reported = event.last_usage or event.usage
-        used = self._usage.reply(reported)
+        used = self._usage.reply(reported, event.usage)
         envelope = self._envelope(
             status,
             event.usage,

@@ -71,6 +71,7 @@ class RunUsage:
         self._earlier_output = 0  # of the agents before it in this reply
         self._is_whole = True  # the current agent has worked for this reply alone
         self._given_tokens = 0  # the results of the caller's tools
+        self._read_before = 0  # what the replies before this one read, by estimate: the context only grows
 
     def agent_started(self) -> None:
         """The first agent, or another one that continues the run."""
@@ -106,10 +107,14 @@ class RunUsage:
         if ends_reply:
             # The arguments are added when the calls end; but they are part of this reply, not of the next.
             self._agent_output, self._earlier_output, self._is_whole = -asked, 0, False
+            self._read_before = used.prompt_tokens
         return used
 
-    def reply(self, counts: TokenCounts | None) -> Usage:
-        """Of the reply with which the run ends. `counts` is what the last agent reported; None if nothing."""
+    def reply(self, counts: TokenCounts | None, total: TokenCounts | None = None) -> Usage:
+        """Of the reply with which the run ends.
+
+        `counts` is what the last agent reported, `total` what is reported for the run; None if nothing.
+        """
         if not is_sane(counts):
             return self._estimated_reply(0)
         calls = self._calls()
@@ -121,7 +126,10 @@ class RunUsage:
         if counts.completion:
             wrote = counts.completion if self._is_whole else min(wrote, counts.completion)
         last = wrote if self._context.is_exact else min(self._call_output, wrote)
-        completion = max(last, self._earlier_output + wrote)
+        completion = self._earlier_output + wrote
+        if is_sane(total) and total.completion:
+            completion = min(completion, total.completion)
+        completion = max(last, completion)
         prompt = max(0, read + last - completion)
         # Exact for one call; for several, in proportion.
         cached = min(counts.cached * read // counts.prompt, prompt) if counts.prompt else 0
@@ -134,7 +142,7 @@ class RunUsage:
         read = self._context.estimated(self.known_tokens + estimate_tokens_by_sample(self.prompt), self._calls())
         last = self._call_output + asked
         completion = max(last, self._earlier_output + self._agent_output + asked)
-        return _usage(max(0, read + last - completion), completion, is_estimate=True)
+        return _usage(max(self._read_before, read + last - completion), completion, is_estimate=True)
 
     def _calls(self) -> int:
         # Results without an answer were still read, by a call that ended the turn without output.

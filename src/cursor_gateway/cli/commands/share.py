@@ -28,12 +28,12 @@ from cursor_gateway.keys import LOCAL_OWNER
 from cursor_gateway.logins import CODE_SECONDS, DEVICE_DAYS, DeviceKeys, LoginCodes
 from cursor_gateway.model.history import LoginLink
 from cursor_gateway.render.visible import visible_line
-from cursor_gateway.server.logins import Sharing
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.model.history import DeviceEntry
+    from cursor_gateway.server.logins import Sharing
 
 # --- Tailscale ---------------------------------------------------------------------------------------
 
@@ -126,7 +126,7 @@ _HOST = "127.0.0.1"
 
 
 class SharedPort(Struct, frozen=True):
-    sharing: Sharing
+    sharing: "Sharing"
     bound: socket.socket
     settings: Settings  # of this port
 
@@ -134,6 +134,8 @@ class SharedPort(Struct, frozen=True):
 @contextmanager
 def shared_port(settings: Settings, port: int) -> Iterator[SharedPort]:
     """For as long as the gateway on `port` is shared. Asks before anything is opened. Raises `Trouble`."""
+    from cursor_gateway.server.logins import Sharing
+
     owner = _owner(settings)
     with ExitStack() as opened:
         bound = opened.enter_context(_bound(port + 1 if settings.port else 0))
@@ -151,7 +153,7 @@ def shared_port(settings: Settings, port: int) -> Iterator[SharedPort]:
         yield SharedPort(Sharing(LoginCodes(), keys, url), bound, own)
 
 
-def show_shared(sharing: Sharing) -> None:
+def show_shared(sharing: "Sharing") -> None:
     """With a login only on a terminal: the output of a service is a log, which others may be able to read."""
     if sys.stdout.isatty():
         show_login(sharing.new_link())
