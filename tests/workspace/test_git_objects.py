@@ -1,6 +1,7 @@
 """Contents that git stores are read without git: loose, packed, as differences; nothing else is believed."""
 
 import random
+import zlib
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,16 @@ def test_damaged_or_hostile_objects_are_unknown(top: Path) -> None:
     assert {repository.blob(hash) for hash in hashes} == {None}
     index.write_bytes(b"not an index")
     assert repository.blob(hashes[0]) is None
+
+
+def test_an_object_under_the_name_of_another_is_unknown(top: Path) -> None:
+    (top / "a").write_bytes(b"one\n")
+    hash = git(top, "hash-object", "-w", "a").decode().strip()
+    stored = top / ".git/objects" / hash[:2] / hash[2:]
+    assert Repository(f"{top}/.git").blob(bytes.fromhex(hash)) == b"one\n"
+    stored.chmod(0o644)
+    stored.write_bytes(zlib.compress(b"blob 4\0two\n"))
+    assert Repository(f"{top}/.git").blob(bytes.fromhex(hash)) is None
 
 
 @pytest.mark.parametrize("commands", [b"\0" * 9, b"\xb0\xff\xff", b"\x91\x05\x09"])

@@ -1,5 +1,6 @@
 """Nothing is written that was not seen, and nothing is lost when a file changes in between."""
 
+import zlib
 from pathlib import Path
 
 import pytest
@@ -51,11 +52,14 @@ def test_a_file_that_changes_while_it_is_looked_at_is_not_written(
     assert (work / "a").read_bytes() == b"mine\n"
 
 
-def test_contents_that_were_tampered_with_are_unknown(log: ChangeLog, work: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stored", [b"damaged", zlib.compress(b"3\n")])
+def test_contents_that_were_tampered_with_are_unknown(
+    log: ChangeLog, work: Path, tmp_path: Path, stored: bytes
+) -> None:
     changed(log, work, "a", b"1\n", b"2\n")
     for file in (tmp_path / "data/changes/conv_1").iterdir():
         if file.suffix != ".jsonl":
-            file.write_bytes(b"damaged")
+            file.write_bytes(stored)
     with pytest.raises(FileChanged, match="earlier content is not known"):
         Review(str(work), log).perform(RevertRequest(path="a"))
     listed = Review(str(work), log).perform(ListRequest())
@@ -79,9 +83,10 @@ def test_a_list_ends_in_time(log: ChangeLog, work: Path) -> None:
     assert listed.files[0].note == "There was no time to compare it."
 
 
-def test_contents_have_a_limit(log: ChangeLog, work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contents_have_a_limit(log: ChangeLog, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cursor_gateway.workspace.change_log._MOST_CONTENT", 1)
     changed(log, work, "a", b"1\n", b"2\n")
+    assert [file.name for file in (tmp_path / "data/changes/conv_1").iterdir()] == ["log.jsonl"]
     with pytest.raises(FileChanged, match="earlier content is not known"):
         Review(str(work), log).perform(RevertRequest(path="a"))
 
