@@ -37,6 +37,7 @@ from cursor_gateway.model.agent_events import (
     RunFinished,
     RunStarted,
     TextDelta,
+    TitleGiven,
     TokenCounts,
     ToolEnded,
     ToolStarted,
@@ -194,6 +195,13 @@ def test_an_agent_that_has_said_something_is_not_started_again() -> None:
         shell.gone(AgentMissing("None.").failure())
         assert shell.failure is not None
         assert shell.machine.stage is Stage.OVER
+
+
+def test_the_agents_last_title_is_that_of_the_run() -> None:
+    shell = Shell()
+    shell.begin()
+    shell.say(STARTED, TitleGiven("Login"), *text("Hi"), TitleGiven("Login repair"), FINISHED)
+    assert shell.machine.title == "Login repair"
 
 
 def test_credentials_are_not_shown() -> None:
