@@ -101,11 +101,11 @@ class RemoteHost:
         """A runner checks it when the run starts."""
 
     async def files(self, owner: str, workspace: str | None, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=self._front.named_volume(workspace))
+        to = Receiver(volume=await self._front.named_volume(workspace))
         return await self._front.call(to, Host.files, owner, workspace, query, limit)
 
     async def folders(self, owner: str, query: str, limit: int) -> list[str]:
-        to = Receiver(volume=self._front.named_volume(query))
+        to = Receiver(volume=await self._front.named_volume(query))
         return await self._front.call(to, Host.folders, owner, query, limit)
 
     async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
@@ -425,14 +425,14 @@ class Front:
             id = run.conversation_id if run is not None else id
         if id is not None and (known := await self._volume_of(id, request.owner)):
             return known
-        return self.named_volume(request.workspace)
+        return await self.named_volume(request.workspace)
 
     async def _volume_of(self, conversation_id: str, owner: str) -> str | None:
         """None: there is no such conversation."""
         found = await self.store.conversation(conversation_id, owner)
         return found.volume if found is not None else None
 
-    def named_volume(self, workspace: str | None) -> str | None:
+    async def named_volume(self, workspace: str | None) -> str | None:
         """The volume at the beginning of a path. Its runner may have left before this process joined."""
         volume = (workspace or "").partition("/")[0]
-        return volume if volume and self._members.has_had(volume) else None
+        return volume if volume and await self._members.has_had(volume) else None

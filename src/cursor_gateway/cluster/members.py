@@ -84,9 +84,12 @@ class Members:
         """Seconds since the event loop was seen turning."""
         return monotonic() - self._turned_at
 
-    def has_had(self, volume: str) -> bool:
-        """Whether a member has this volume, or had it, even before this process joined."""
-        return volume in self.volumes or (self.stored is not None and volume in self.stored.volumes)
+    async def has_had(self, volume: str) -> bool:
+        """Whether a member has this volume, or had it, even before this process joined. Raises `StoreUnavailable`."""
+        if volume in self.volumes:
+            return True
+        self.stored = await self._cluster.figures()  # a member may have joined since the last look
+        return volume in self.stored.volumes
 
     def has(self, id: str) -> bool:
         return any(member.id == id for member in self.known)
