@@ -52,7 +52,6 @@ def test_a_volume_whose_runner_left_before_the_front_came_has_no_runner(database
         await cluster.join(_member("other", "there"))
         await cluster.join(_member("gone", "here", "shared"))
         await cluster.leave("gone")
-        front._members.stored = await cluster.figures()
         for workspace in ("here/project", "shared"):
             with pytest.raises(NoRunner, match="has the volume"):
                 await front.start(RunRequest(messages=[UserMessage("hello")], owner="me", workspace=workspace))
