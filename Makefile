@@ -119,6 +119,7 @@ lock: $(VENV)/.dev ## resolve the dependencies again
 	$(UV) compile -q --universal --no-header --generate-hashes --group docs -o requirements/docs.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group deploy -o requirements/deploy.txt
 	echo 'psycopg[binary]>=3.2' | $(UV) compile -q --universal --no-header --generate-hashes - -o requirements/postgres.txt
+	printf 'opentelemetry-exporter-otlp-proto-http\nopentelemetry-sdk\n' | $(UV) compile -q --universal --no-header --generate-hashes -c requirements/dev.txt - -o requirements/otel.txt
 	$(UV) compile -q --universal --no-header --generate-hashes --group release -o requirements/release.txt
 	npm install --prefix tests/page --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error
 	npm install --prefix tests/clients --package-lock-only --omit-lockfile-registry-resolved --ignore-scripts --no-audit --no-fund --loglevel=error

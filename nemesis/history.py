@@ -126,6 +126,7 @@ class History(Struct, frozen=True, kw_only=True):
     refused: tuple[tuple[str, str, str], ...] = ()  # each a reader, its run, and an answer that it must never get
     snapshots: tuple[Snapshot, ...] = ()
     runs: tuple[StoredRun, ...] = ()
+    unstarted: dict[str, str] = {}  # runs that were accepted but not started, and the codes of their errors
     agents: tuple[Agent, ...] = ()
     said: dict[str, str] = {}  # by question: all that its agent says if nothing ends it
     is_quiet: bool = False  # nothing was done to it

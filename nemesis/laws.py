@@ -62,12 +62,14 @@ def _one_end(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _ended(history: History) -> Iterator[tuple[str, str]]:
-    """In the end, every run that a client was told of is stored, and every stored run is over: but for one that waits
-    for a client that gave up before it was told of it."""
+    """In the end, every run that a client was told of is stored, or was not started and says why, and every stored run
+    is over: but for one that waits for a client that gave up before it was told of it."""
     stored = {run.id for run in history.runs}
     for asked in history.asked:
-        if asked not in stored:
+        if asked not in stored and not history.unstarted.get(asked):
             yield asked, "was accepted and is not stored"
+    for both in stored & history.unstarted.keys():
+        yield both, "was started, and was given up in the queue"
     for run in history.runs:
         if run.state in ACTIVE and (run.id in history.asked or not _is_paused(run)):
             yield run.id, f"is still {run.state}"
@@ -192,6 +194,8 @@ def _shown_is_stored(history: History) -> Iterator[tuple[str, str]]:
     stored = {(run.id, event.number): event.data for run in history.runs for event in run.events}
     for shown in history.shown:
         found = stored.get((shown.run, shown.number))
+        if shown.run in history.unstarted:
+            continue  # it is its error, which has no log
         if found is None:
             yield shown.run, f"{shown.reader} was shown event {shown.number}, which is not stored"
         elif found != shown.data:
@@ -214,7 +218,7 @@ def _nothing_missed(history: History) -> Iterator[tuple[str, str]]:
     finished = set(history.finished)
     for (reader, run), group in groupby(sorted(history.shown, key=_whose), _whose):
         numbers = [shown.number for shown in group]
-        expected = visible.get(run, [])
+        expected = visible.get(run, numbers if run in history.unstarted else [])
         if (reader, run) not in finished:
             expected = expected[: len(numbers)]
         if numbers != expected:

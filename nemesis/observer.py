@@ -14,6 +14,7 @@ from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.model.document_events import Done
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.postgres.events import decode
+from cursor_gateway.store.queue import failure_of
 from cursor_gateway.wire.sse import SseDecoder
 from nemesis.history import Command, Facts, Head, Snapshot, State, StoredEvent, StoredRun, Takeover
 from nemesis.reader import data_of
@@ -32,6 +33,11 @@ _RUNS = """
     FROM runs JOIN conversations ON conversations.key = runs.conversation ORDER BY runs.key
 """
 _COMMANDS = "SELECT id, epoch, state = 'done', outcome FROM commands"
+_UNSTARTED = """
+    SELECT run_id, failure FROM commands
+    WHERE due IS NOT NULL AND state = 'done'
+        AND (failure IS NOT NULL OR NOT EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id))
+"""
 _OPEN = """
     SELECT (SELECT count(*) FROM runs WHERE state = 'running' AND NOT waiting)
         + (SELECT count(*) FROM commands WHERE state <> 'done')
@@ -106,6 +112,12 @@ class Observer:
         async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
             found = await (await connection.execute(_RUNS)).fetchall()
             return [await _stored(connection, *row) for row in found]
+
+    async def unstarted(self) -> dict[str, str]:
+        """Requests of the queue that were given up, and the codes of their errors; empty: none."""
+        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+            found = await (await connection.execute(_UNSTARTED)).fetchall()
+            return {run: failure_of(bytes(failure)).code if failure is not None else "" for run, failure in found}
 
     async def takeovers(self) -> list[Takeover]:
         async with await AsyncConnection.connect(self._url, autocommit=True) as connection:

@@ -73,6 +73,11 @@ class Trial(Struct, frozen=True, kw_only=True):
         return "front-2" if self.seed % 3 == 2 else ""
 
     @property
+    def is_crowded(self) -> bool:
+        """In some seeds there are more conversations than slots, so that requests wait in the queue."""
+        return self.seed % 5 == 4
+
+    @property
     def hosts(self) -> Hosts:
         """In every other seed, the runners are on one host."""
         return ("separate", "one", "separate", "one, with one data directory")[self.seed % 4]
@@ -94,6 +99,7 @@ async def run(trial: Trial) -> Verdict:
             both=trial.both,
             hosts=trial.hosts,
             database_folder=disk,
+            settings={"max_runs": "2"} if trial.is_crowded else {},
         )
         async with cluster(folder, options) as running:
             for name, delay in trial.delays.items():
@@ -107,7 +113,7 @@ async def run(trial: Trial) -> Verdict:
                 for task in beside:
                     task.cancel()
                 await asyncio.gather(*beside, return_exceptions=True)
-            takeovers = await observer.takeovers()
+            takeovers, unstarted = await observer.takeovers(), await observer.unstarted()
             runs = [
                 replace(run, agents=2) if run.question in record.resumable else run for run in await observer.runs()
             ]
@@ -126,6 +132,7 @@ async def run(trial: Trial) -> Verdict:
             refused=tuple(record.refused),
             snapshots=tuple(observer.snapshots),
             runs=tuple(runs),
+            unstarted=unstarted,
             agents=tuple(lives),
             said=record.said,
             is_quiet=not chosen,

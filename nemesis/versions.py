@@ -11,7 +11,7 @@ from cursor_gateway.store.postgres.schema import newest
 
 SOURCES = Path(__file__).resolve().parents[1] / "src"
 _CHANGES = (
-    ("store/cluster.py", "LEVEL = 1\n", "LEVEL = 2\n"),
+    ("store/cluster.py", "LEVEL = 2\n", "LEVEL = 3\n"),
     (
         "cluster/commands.py",
         'class Take(Struct, frozen=True, tag="take"):\n',

@@ -24,6 +24,8 @@ READERS = 2  # of each run
 _KINDS: tuple[Kind, ...] = ("text", "silent", "tool", "cancel")
 _SILENT_MS = 5000  # an agent that writes to a dead runner's pipe would end by itself
 _TOOL = {"name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {}}}
+_QUEUED = 0.3  # of those without tools are followed by another message at once
+_QUEUED_KINDS: tuple[Kind, ...] = ("text", "cancel")
 _RESUMABLE = 0.4  # of those without tools
 _REPLY_SECONDS = 15.0
 _AGAIN_SECONDS = 0.2
@@ -71,7 +73,7 @@ class Workload:
         self._is_stopping.set()
 
     async def _converse(self, name: str, place: Place) -> None:
-        random = Random(f"{self._seed} {name}")
+        random, queueing = Random(f"{self._seed} {name}"), Random(f"{self._seed} {name} queue")
         conversation: str | None = None
         number = 0
         while not self._is_stopping.is_set():
@@ -91,9 +93,27 @@ class Workload:
             begun = await self._post("/v1/chat", body, question)
             if begun is None:
                 continue
-            run, conversation = begun["id"], begun["conversationId"]
+            run = begun["id"]
             self._record.asked.append(run)
-            await self._follow(run, question, kind, random)
+            following = [self._follow(run, question, kind, random)]
+            if conversation is None and "queue" in begun["metadata"] and kind == "cancel":
+                await asyncio.gather(*following)  # there may never be such a conversation
+                continue
+            conversation = begun["conversationId"]
+            if kind != "tool" and queueing.random() < _QUEUED:
+                following.append(self._follow_next(f"{question}-next", conversation, queueing))
+            await asyncio.gather(*following)
+
+    async def _follow_next(self, question: str, conversation: str, random: Random) -> None:
+        """A message that waits in the queue until the run before it has ended, and may be cancelled there."""
+        kind = random.choice(_QUEUED_KINDS)
+        steps = _steps(question, kind, random)
+        self._record.said[question] = _said(question, steps)
+        body = {"message": _prompt(question, steps), "conversationId": conversation, "whenBusy": "wait"}
+        begun = await self._post("/v1/chat", body, question)
+        if begun is not None:
+            self._record.asked.append(begun["id"])
+            await self._follow(begun["id"], question, kind, random)
 
     async def _follow(self, run: str, question: str, kind: Kind, random: Random) -> None:
         calls: asyncio.Queue[list[str]] = asyncio.Queue()

@@ -15,7 +15,7 @@ from tests.agent.install import install
 from tests.cli.processes import TIMEOUT, read_until
 from tests.preloaded import Process, start
 
-_READY = re.compile(rb"http://[\w.\[\]:]+:(\d+)/v1\b")
+_READY = re.compile(rb"(http://[\w.\[\]:]+:\d+)/(?:v1|livez)\b")
 
 
 class RunningGateway(Struct, frozen=True):
@@ -24,6 +24,7 @@ class RunningGateway(Struct, frozen=True):
     home: Path  # everything that the gateway and the agent may write lies below it
     agent_log: Path  # one line of JSON for each start of the stand-in
     log: Path  # what the gateway writes to its standard error
+    banner: str = ""  # what it writes to its standard output
 
     @property
     def workspace(self) -> Path:
@@ -85,8 +86,7 @@ def running_gateway(
             said = read_until(process.stdout.fileno(), b"Ctrl-C")
             found = _READY.search(said)
             assert found, said
-            url = found[0].removesuffix(b"/v1").decode()
-            yield RunningGateway(url, process, home, agent_log, log)
+            yield RunningGateway(found[1].decode(), process, home, agent_log, log, said.decode())
             process.send_signal(signal.SIGTERM)
             process.wait(TIMEOUT)
         finally:

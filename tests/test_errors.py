@@ -19,6 +19,8 @@ from cursor_gateway.errors import (
     HistoryDamaged,
     HostExhausted,
     NoRunner,
+    QueueExpired,
+    QueueFull,
     RequestError,
     RequestTooSlow,
     RunnerLost,
@@ -63,6 +65,7 @@ def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
         HistoryDamaged,
         HostExhausted,
         NoRunner,
+        QueueExpired,
         RunnerLost,
         ShuttingDown,
         StoreUnavailable,
@@ -93,7 +96,7 @@ def test_no_two_errors_share_a_code() -> None:
 def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() -> None:
     """The same request may do later; what is wrong with the others is in the request itself."""
     worth_it = {error for error in CONCRETE if issubclass(error, RequestError) and error.retryable}
-    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns, TooManyRequests}
+    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns, TooManyRequests, QueueFull}
 
 
 @pytest.mark.parametrize("error", CONCRETE)

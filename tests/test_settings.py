@@ -10,7 +10,18 @@ import pytest
 from cursor_gateway.cluster.members import Timing
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import hash_key, new_key
-from cursor_gateway.settings import _ADVANCED, Loaded, Settings, check_exposed, every_setting, is_loopback, load, subset
+from cursor_gateway.model.costs import Price
+from cursor_gateway.settings import (
+    _ADVANCED,
+    Loaded,
+    Settings,
+    check_budgets,
+    check_exposed,
+    every_setting,
+    is_loopback,
+    load,
+    subset,
+)
 from cursor_gateway.sources.acp.pool import PoolOptions
 
 HASH = hash_key("cgw_one")
@@ -62,7 +73,7 @@ def test_a_flag_is_spelt_with_hyphens() -> None:
 
 
 def test_reserved_names_are_no_settings() -> None:
-    environ = {"CURSOR_GATEWAY_CONFIG": "/x.toml", "CURSOR_GATEWAY_LIVE": "1"}
+    environ = {"CURSOR_GATEWAY_CONFIG": "/x.toml", "CURSOR_GATEWAY_LIVE": "1", "CURSOR_GATEWAY_AGENT": "0.1"}
     assert load({}, environ, {}).settings == Settings()
 
 
@@ -209,6 +220,7 @@ def test_text_for_lists_and_tables_is_explained_as_text() -> None:
         assert "`name=value` pairs separated by commas" in refused(
             "agent_headers", from_environment, agent_headers=text
         )
+    assert "`name=number` pairs separated by commas" in refused("priorities", from_environment, priorities="a=high")
 
 
 def test_a_wrong_value_is_refused_also_where_another_one_wins() -> None:
@@ -259,6 +271,50 @@ def test_settings_that_slipped_into_a_table_are_reported() -> None:
         result = refused("api_keys", from_file, api_keys={"a": HASH, "host": value})
         assert "put `host` above all tables, not inside this one" in result
     assert "above all tables" not in refused("api_keys", from_file, api_keys={"a": 1})
+
+
+def test_a_table_of_tables_is_json_in_the_environment() -> None:
+    prices = {"auto": {"input": 1, "output": 2.5}}
+    expected = {"auto": Price(input=1, output=2.5)}
+    assert from_file(prices=prices).settings.prices == expected
+    assert from_environment(prices=msgspec.json.encode(prices).decode()).settings.prices == expected
+    assert from_flags(prices=msgspec.json.encode(prices).decode()).settings.prices == expected
+    assert (BY_NAME["prices"].takes, BY_NAME["volumes"].takes) == ("a table of tables", "a table of strings")
+    for wrong in ("auto=1", "[1]", '{"auto": 1}'):
+        with pytest.raises(SettingsError, match=r"`prices` .*(takes a JSON object of objects|is wrong: Expected)"):
+            from_environment(prices=wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        ("prices", {"auto": {"input": 1}}, "missing required field `output`"),
+        ("prices", {"auto": {"input": -1, "output": 1}}, ">= 0.0 (`input`);"),
+        ("budgets", {"alice": {"usd_per_week": 1}}, "unknown field `usd_per_week`"),
+        ("webhooks", {"hook": {"url": "S3CRET"}}, "`url` must begin with https://"),
+        ("webhooks", {"hook": {"url": "https://example.com", "secret": "S3CRET"}}, "`secret` must be `whsec_`"),
+        ("webhooks", {"hook": {"url": "https://example.com", "port": 1}}, "unknown field `port`"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named_without_its_value(name: str, value: Any, reason: str) -> None:
+    with pytest.raises(SettingsError, match=f"`{name}` .* is wrong: .*{re.escape(reason)}") as raised:
+        from_file(**{name: value})
+    assert "S3CRET" not in str(raised.value)
+    assert "$" not in str(raised.value)
+
+
+def test_a_budget_of_money_needs_prices() -> None:
+    money = {"*": {"usd_per_day": 1}}
+    with pytest.raises(SettingsError, match="set `prices`, or limit tokens"):
+        check_budgets(from_file(budgets=money).settings)
+    check_budgets(from_file(budgets=money, prices={"*": {"input": 1, "output": 1}}).settings)
+    check_budgets(from_file(budgets={"*": {"tokens_per_month": 1}}).settings)
+
+
+def test_the_addresses_of_webhooks_are_secret() -> None:
+    settings = from_file(webhooks={"slack": {"url": "https://example.com/T0KEN"}}).settings
+    assert BY_NAME["webhooks"].masked(settings.webhooks) == {"slack": "…"}
+    assert "T0KEN" not in repr(settings)
 
 
 def test_secrets_are_masked_but_names_stay() -> None:
@@ -361,3 +417,5 @@ def test_a_table_in_the_environment_is_json_or_has_pairs() -> None:
     for text in ('{"data": 1}', "{data: x}", '"data"=x', "[]"):
         with pytest.raises(SettingsError, match="or a JSON object"):
             load({}, {"CURSOR_GATEWAY_VOLUMES": text}, {})
+    for text in ('{"ci": 3}', "ci=3"):
+        assert load({}, {"CURSOR_GATEWAY_PRIORITIES": text}, {}).settings.priorities == {"ci": 3}

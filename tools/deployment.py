@@ -159,10 +159,17 @@ def _check_chart() -> None:
     more = {
         **values,
         "environment": {"CURSOR_GATEWAY_MODEL": "auto"},
-        "runner": {**values["runner"], "volume": "shared", "separateUser": False},
+        "runner": {
+            **values["runner"],
+            "volume": "shared",
+            "storageClass": "nfs",
+            "separateUser": False,
+            "maxReplicas": 9,
+        },
     }
+    isolated = {**values, "runner": {**values["runner"], "storageClass": "fast", "runtimeClass": "cgroups"}}
     with tempfile.TemporaryDirectory() as folder:
-        for name, chosen in (("default", values), ("more", more)):
+        for name, chosen in (("default", values), ("more", more), ("isolated", isolated)):
             for template in sorted((CHART / "templates").glob("*.yaml")):
                 rendered = Path(folder) / f"{name}-{template.name}"
                 rendered.write_text(render(template.read_text(encoding="utf-8"), chosen), encoding="utf-8")

@@ -39,7 +39,11 @@ PURE = [
     *(f"workspace/{name}.py" for name in ("git_index", "ignore_rules")),
     *(f"http1/{name}.py" for name in ("requests", "responses")),
     "cli/clients/*.py",
-    *(f"mcp_server/{name}.py" for name in ("results", "tools")),
+    *(f"acp_server/{name}.py" for name in ("prompts", "questions", "updates")),
+    *(
+        f"mcp_server/{name}.py"
+        for name in ("elicitation", "headers", "messages", "peers", "results", "sessions", "tasks", "tools")
+    ),
     *(f"client/{name}.py" for name in ("calls", "failures", "following", "steps")),
     *(
         f"sources/cursor/{name}.py"

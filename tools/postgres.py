@@ -3,15 +3,18 @@
 It listens on a Unix socket in a temporary folder, and ends with the process that started it, even if that is killed.
 Data is not flushed to disk (`fsync = off`): the server may be killed, but a power failure would lose everything.
 
-    with running() as server:
+    with running() as server, standby_of(server) as standby:
         server.create_database("one")
         connect(server.url("one"))
+        server.kill()
+        standby.promote()
 """
 
 import os
 import pwd
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -31,18 +34,28 @@ _SETTINGS = {
     "autovacuum_naptime": "10s",
 }
 _SECONDS = 60.0  # to start or stop, on a busy machine
+_READY = ("ready", "standby")  # the state of a server that answers
 # The shell waits until its standard input is closed, which happens when whoever started it ends, however it ends.
 _WATCH = '"$@" </dev/null & server=$!; read -r _; kill -QUIT "$server" 2>/dev/null; wait "$server"'
 
 
 class Server:
     def __init__(self, folder: Path, programs: Path, user: int | None, settings: Mapping[str, str]) -> None:
-        self.folder, self._programs, self._user, self._settings = folder, programs, user, settings
+        self.folder, self.programs, self._user, self._settings = folder, programs, user, settings
         self._data = folder / "data"
         self._watch: subprocess.Popen[bytes] | None = None
 
     def url(self, database: str) -> str:
         return f"postgresql://{_SUPERUSER}@/{database}?host={self.folder}"
+
+    def create_from(self, primary: "Server") -> None:
+        """As a standby, which follows the other until it is promoted."""
+        options = ["--write-recovery-conf", "--checkpoint=fast", "--no-sync", f"--dbname={primary.url('postgres')}"]
+        self._run("pg_basebackup", f"--pgdata={self._data}", *options)
+
+    def promote(self) -> None:
+        """A standby becomes a primary, with what it has."""
+        self.execute("postgres", "SELECT pg_promote()")
 
     def create(self) -> None:
         options = ["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", f"--username={_SUPERUSER}"]
@@ -50,7 +63,7 @@ class Server:
 
     def start(self) -> None:
         settings = [f"-c{name}={value}" for name, value in self._settings.items()]
-        server = [self._programs / "postgres", f"-D{self._data}", f"-cunix_socket_directories={self.folder}", *settings]
+        server = [self.programs / "postgres", f"-D{self._data}", f"-cunix_socket_directories={self.folder}", *settings]
         with (self.folder / "log").open("ab") as log:
             self._watch = subprocess.Popen(
                 ["/bin/sh", "-c", _WATCH, "sh", *map(str, server)],
@@ -78,6 +91,18 @@ class Server:
         self.stop()
         self._wait(lambda: not any(map(_is_alive, children)))
         (self._data / "postmaster.pid").unlink()  # it says that the server is ready
+
+    @property
+    def is_running(self) -> bool:
+        """Also while it recovers."""
+        with socket.socket(socket.AF_UNIX) as one:
+            return one.connect_ex(str(self.socket)) == 0
+
+    def start_again(self) -> None:
+        """After somebody has ended or killed it, and a moment in which its children notice that."""
+        self.stop()
+        (self._data / "postmaster.pid").unlink(missing_ok=True)  # it says that the server is ready
+        self.start()
 
     @property
     def socket(self) -> Path:
@@ -111,8 +136,8 @@ class Server:
         assert self._watch is not None
         if self._watch.poll() is not None:
             raise RuntimeError((self.folder / "log").read_text(errors="replace"))
-        with suppress(OSError):
-            return (self._data / "postmaster.pid").read_text().splitlines()[7:8] == ["ready   "]
+        with suppress(OSError, IndexError):
+            return (self._data / "postmaster.pid").read_text().splitlines()[7].strip() in _READY
         return False
 
     def _wait(self, is_done: Callable[[], bool]) -> None:
@@ -123,7 +148,7 @@ class Server:
             time.sleep(0.02)
 
     def _run(self, program: str, *arguments: str) -> bytes:
-        command = [str(self._programs / program), *arguments]
+        command = [str(self.programs / program), *arguments]
         return subprocess.run(command, cwd="/", user=self._user, check=True, capture_output=True).stdout
 
 
@@ -144,6 +169,24 @@ def running(folder: Path | None = None, **settings: str) -> Iterator[Server]:
             yield server
         finally:
             server.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def standby_of(primary: Server, **settings: str) -> Iterator[Server]:
+    """A copy of a running server, which then follows it. `settings` are PostgreSQL's."""
+    folder = Path(tempfile.mkdtemp(prefix="pg-"))
+    try:
+        if (user := _user()) is not None:
+            os.chown(folder, user, -1)
+        standby = Server(folder, primary.programs, user, {**_SETTINGS, **settings})
+        standby.create_from(primary)
+        standby.start()
+        try:
+            yield standby
+        finally:
+            standby.stop()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

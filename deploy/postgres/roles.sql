@@ -1,5 +1,4 @@
--- Roles with no more rights than they need. Run it once, as the owner of the tables, after `cursor-gateway migrate`, and
--- again after each later migration:
+-- Roles with no more rights than they need. Run it once, as the owner of the tables, after `cursor-gateway migrate`:
 --
 --   psql --set ON_ERROR_STOP=1 --file deploy/postgres/roles.sql "$OWNER_URL"
 --
@@ -26,3 +25,8 @@ REVOKE INSERT, UPDATE, DELETE ON cluster FROM cursor_gateway_front, cursor_gatew
 REVOKE INSERT, UPDATE, DELETE ON api_keys FROM cursor_gateway_front, cursor_gateway_runner;
 REVOKE SELECT ON api_keys FROM cursor_gateway_runner;
 GRANT SELECT (name, revoked_ms, max_runs, runs_per_day, tokens_per_day) ON api_keys TO cursor_gateway_runner;
+
+-- And for the tables of later migrations, which the same owner makes. A migration takes back what a role must not do.
+ALTER DEFAULT PRIVILEGES IN SCHEMA public
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO cursor_gateway_front, cursor_gateway_runner;
+ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT USAGE ON SEQUENCES TO cursor_gateway_front, cursor_gateway_runner;

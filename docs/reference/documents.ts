@@ -13,7 +13,7 @@ export interface ChatResponse {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** The state of the run: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
+  /** The state of the run: `streaming` while it waits to be started, runs, or waits for its caller; then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
   /** The parts of the answer, in order. */
   documents: Document[];
@@ -462,6 +462,8 @@ export interface UsageInfo {
   reasoningTokens?: number;
   /** Extension: true if the agent reported no usage and the tokens are estimated from the text. */
   estimated?: boolean;
+  /** Extension: what they cost in US dollars, if the setting `prices` has the model. */
+  cost?: number;
 }
 
 /** Figures about a run. */
@@ -490,6 +492,8 @@ export interface ResponseMetadata {
   fallback?: string;
   /** Extension: true if the agent was ready before the run; nothing had to be started. */
   warm?: boolean;
+  /** Extension: its place in the queue, while it waits to be started. */
+  queue?: QueuePlace;
   /** Extension: the size of the conversation after the last model call, in tokens, with `include: ["context"]`. Derived from the agent's figures; omitted if it reports none. */
   contextTokens?: number;
 }
@@ -528,6 +532,20 @@ export interface ReplayedRecording {
   name: string;
   /** Why it was chosen: the prompt names it, equals its prompt, or shares words with it; or nothing matches, and it is the demo's default. */
   reason: "named" | "same_prompt" | "similar_prompt" | "default";
+}
+
+/** Extension: where a run is that waits to be started. */
+export interface QueuePlace {
+  /** How long it has waited; 0 until `runAt`. */
+  ageSeconds: number;
+  /** As in the request. */
+  priority: number;
+  /** If it has not started by then, it fails with `queue_expired`: ISO 8601, UTC. */
+  expires: string;
+  /** Extension: its place, from 1, if no other request arrives; omitted until `runAt`. */
+  position?: number;
+  /** Extension: when it is to start, if the request says so: ISO 8601, UTC. */
+  runAt?: string;
 }
 
 /** The document types. `thinking` is an extension, sent only on request. */
@@ -757,7 +775,7 @@ export interface DonePayload {
   mode: "agent" | "plan" | "ask" | "debug";
   /** When the run started: ISO 8601, UTC. */
   created: string;
-  /** The state of the run: `streaming` while it runs or waits for its caller, then `completed` or `error`. */
+  /** The state of the run: `streaming` while it waits to be started, runs, or waits for its caller; then `completed` or `error`. */
   status: "completed" | "streaming" | "error";
   /** Tokens of the whole run. */
   usage: UsageInfo;

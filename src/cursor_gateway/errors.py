@@ -198,12 +198,16 @@ class TooManyRuns(RequestError, code="too_many_runs", status=429, retry_after=1)
     """Too many active runs."""
 
 
+class QueueFull(RequestError, code="queue_full", status=429, retry_after=30):
+    """Too many of the key's requests wait in the queue."""
+
+
 class TooManyRequests(RequestError, code="rate_limit_exceeded", status=429, retry_after=1):
     """The key has sent too many requests in a minute."""
 
 
 class KeyQuotaExhausted(RequestError, code="key_quota_exhausted", status=429):
-    """The key has used all that it may use in a day."""
+    """The key has used all that it may use in a day or a month."""
 
 
 class HeadTooLarge(RequestError, code="request_head_too_large", status=431):
@@ -232,6 +236,10 @@ class RunnerLost(GatewayError, code="runner_lost", status=503, retry_after=1):
 
 class NoRunner(GatewayError, code="no_runner", status=503, retry_after=5):
     """No live runner has the workspace."""
+
+
+class QueueExpired(GatewayError, code="queue_expired", status=503, retry_after=60):
+    """The request waited in the queue for too long."""
 
 
 class TooManyConnections(GatewayError, code="too_many_connections", status=503, retry_after=1):
@@ -301,6 +309,10 @@ class AgentCrashed(AgentError, code="agent_crashed", status=502, retryable=True)
 
 class AgentFailed(AgentError, code="agent_failed", status=502, retryable=True):
     """The agent reported a failure."""
+
+
+class AgentOutOfMemory(AgentError, code="agent_out_of_memory", status=502):
+    """The agent and its commands used more memory than they may."""
 
 
 class AgentOutputTooLarge(AgentError, code="agent_output_too_large", status=502):

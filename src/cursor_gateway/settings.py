@@ -12,14 +12,16 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, StrType
+from msgspec.inspect import BoolType, DictType, FloatType, IntType, ListType, LiteralType, StrType, StructType
 
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import AgentTools, TextStyle
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.keys import is_hash, is_name, is_reserved
+from cursor_gateway.model.costs import Budget, Price
 from cursor_gateway.model.documents import Mode
-from cursor_gateway.model.requests import Fences, NonEmpty, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.requests import Fences, NonEmpty, Priority, WhenBusy, WhenClientLeaves
+from cursor_gateway.webhooks.webhook import Webhook
 
 T = TypeVar("T", bound=Struct)
 
@@ -54,6 +56,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "The address at which people open the page, for links in answers; if empty, the one that the gateway listens "
         "on, unless that is a wildcard or a cluster's.",
     ] = ""
+    webhooks: Annotated[
+        dict[str, Webhook],
+        "Addresses that are told when runs wait, finish or fail: a table of `url`, `secret`, `events`, `keys`, `body` "
+        "and `allow_private` for each name.",
+    ] = {}
     # --- what is run
     source: Annotated[
         SourceName,
@@ -63,11 +70,35 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_program: Annotated[
         str, "The path of the agent; if empty, `cursor-agent` or `agent` on PATH or in ~/.local/bin."
     ] = ""
+    agent_version: Annotated[
+        str,
+        "The version that cursor-agent must have, or how it must begin, such as `2026.10.01`; if empty, any. With "
+        "another one no agent is started.",
+    ] = ""
+    http1: Annotated[
+        bool,
+        "Let agents use HTTP/1.1, for networks whose proxies do not support HTTP/2 (`useHttp1ForAgent`). The SDK does "
+        "so by itself if a proxy is set.",
+    ] = False
+    sandbox: Annotated[
+        Literal["agent", "enabled", "disabled"],
+        "Whether the agent's commands run in Cursor's sandbox: `agent` leaves it to the agent's own configuration.",
+    ] = "agent"
     agent_user: Annotated[
         str,
         "The user that agents run as; if empty, the gateway's own. Linux only; the gateway needs `CAP_SETUID`, "
         "`CAP_SETGID` and `CAP_KILL`, and must be in that user's group.",
     ] = ""
+    agent_cgroups: Annotated[
+        bool, "Run each agent in a cgroup of its own, where the system lets the gateway make some (Linux, cgroup v2)."
+    ] = True
+    agent_memory_bytes: Annotated[
+        Limit, "Memory of one agent and its commands; at the limit, the system ends them. 0 means no limit."
+    ] = 0
+    agent_cpus: Annotated[
+        float, Meta(ge=0), "Processors that one agent and its commands may use, such as 1.5; 0 means no limit."
+    ] = 0
+    agent_tasks: Annotated[Limit, "Processes and threads of one agent and its commands; 0 means no limit."] = 0
     agent_environment: Annotated[
         list[str], "Names of additional environment variables to pass to the agent; `PREFIX*` for several."
     ] = []
@@ -88,9 +119,13 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     trust: Annotated[bool, "Tell the agent to trust the allowed workspaces (`--trust`)."] = True
     refuse_workspace_hooks: Annotated[
         bool,
-        "Reject workspaces with their own hooks, MCP servers or permissions: `hooks.json`, `mcp.json` or `cli.json` "
-        "in `.cursor`.",
-    ] = False
+        "Refuse to work in folders that bring hooks, MCP servers, plugins or allowed commands for the agent: in "
+        "`.cursor` (`hooks.json`, `mcp.json`, `cli.json`), `.claude` (`settings.json`, `settings.local.json`) or "
+        "`.mcp.json`.",
+    ] = True
+    allow_workspace_hooks: Annotated[
+        list[str], "Folders whose hooks, MCP servers and permissions are allowed all the same, with those below them."
+    ] = []
     force: Annotated[bool, "Let the agent run every command without asking (`--force`). Dangerous."] = False
     allow: Annotated[
         list[str],
@@ -152,7 +187,33 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     queue_seconds: Annotated[
         Seconds, "How long a request waits for a free slot while other API keys use more than their share."
     ] = 30
+    queue_ttl_seconds: Annotated[
+        Limit,
+        "How long a request whose answer is read later (`Prefer: respond-async`, or `background`) may wait in the "
+        "queue for a free slot; 0 disables the queue, and such a request gets 429.",
+    ] = 24 * 3600
+    max_queued_per_key: Annotated[
+        Count, "Maximum number of one API key's requests in the queue; the next gets 429."
+    ] = 1000
+    priorities: Annotated[
+        dict[str, Priority],
+        "The highest `priority` that each API key may use, by its name; the others may use 0 and below.",
+    ] = {}
+    admin_keys: Annotated[
+        list[str],
+        "The names of the API keys that may see the whole queue and drain runners; without API keys, everyone may.",
+    ] = []
     requests_per_minute: Annotated[Limit, "Maximum number of one API key's requests in a minute; 0 means no limit."] = 0
+    prices: Annotated[
+        dict[str, Price],
+        "What tokens cost: `input`, `output` and `cached` in US dollars per million, by model "
+        "or by the beginning of its name and `*`.",
+    ] = {}
+    budgets: Annotated[
+        dict[str, Budget],
+        "What API keys may use, by days and months of UTC: `usd_per_day`, `usd_per_month`, `tokens_per_day` and "
+        "`tokens_per_month` for the name of a key, or for `*`, each of the others.",
+    ] = {}
     max_body_bytes: Annotated[int, Meta(ge=1024), "Maximum size of a request body."] = 20 * 1024 * 1024
     max_images: Annotated[Count, "Maximum number of images in a request."] = 50
     max_output_bytes: Annotated[int, Meta(ge=1024), "Maximum output of the agent in one run."] = 256 * 1024 * 1024
@@ -184,7 +245,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         "the same question counts as a retry: after an answer from Claude Code, after a failure from any client.",
     ] = 5
     when_busy: Annotated[
-        WhenBusy, "What happens to a request while its conversation has an active run: 409, or it waits."
+        WhenBusy,
+        "What happens to a request while its conversation has an active run: 409, or it waits, or it cancels the run.",
     ] = "refuse"
     answer_seconds: Annotated[Seconds, "How long a run waits for tool results, answers and decisions."] = 600
     wait_for_approval_seconds: Annotated[
@@ -238,6 +300,11 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 1.0
     log_level: Annotated[LogLevel, "The minimum log level."] = "info"
     log_format: Annotated[LogFormat, "Readable text or JSON; `auto` is text on a terminal, otherwise JSON."] = "auto"
+    opentelemetry: Annotated[
+        Literal["auto", "on", "off"],
+        "Whether a trace of each run is sent with OpenTelemetry (extra `otel`), as the variables `OTEL_…` say; `auto`: "
+        "if they name an endpoint.",
+    ] = "auto"
     # --- several gateways on one database
     role: Annotated[
         Literal["all", "front", "runner"],
@@ -286,12 +353,15 @@ def subset(settings: Settings, kind: type[T]) -> T:
 
 PREFIX = "CURSOR_GATEWAY_"
 FILE_VARIABLE = f"{PREFIX}CONFIG"  # where the file is
-_NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE"})  # the second: whether tests may use the real agent
-_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})  # headers carry tokens, a URL a password
+# `LIVE`: whether tests may use the real agent. `AGENT`: marks the processes of an agent, which may run these commands.
+_NO_SETTINGS = frozenset({FILE_VARIABLE, f"{PREFIX}LIVE", f"{PREFIX}AGENT"})
+# Headers carry tokens, a URL a password or a token.
+_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store", "webhooks"})
 
 # Whose defaults are right for nearly everybody.
 _ADVANCED_NAMES = """
-agent_environment agent_headers model_aliases sdk_settings sdk_bridge max_agents spare_agents spare_seconds
+agent_cgroups agent_tasks agent_environment agent_headers model_aliases sdk_settings sdk_bridge max_agents
+spare_agents spare_seconds
 messages_actions max_waiting_per_key queue_seconds max_body_bytes max_images max_output_bytes head_seconds
 body_seconds first_event_seconds idle_seconds grace_seconds hold_seconds keep_alive_seconds drain_notice_seconds
 reconnect_seconds progress_seconds account_error_seconds models_seconds runtime_dir record_prompts replay_speed
@@ -416,12 +486,23 @@ _KUBERNETES = "Kubernetes sets it for a Service named cursor-gateway; set `enabl
 def _read(setting: Setting, layer: _Layer, origin: str, value: object) -> object:
     try:
         read: object = msgspec.convert(_given(setting.kind, layer, value), setting.type)
-    except (KeyError, ValueError, RecursionError, msgspec.DecodeError):
+    except (KeyError, ValueError, RecursionError, msgspec.DecodeError) as error:
+        if _has_tables(setting.kind) and isinstance(error, msgspec.ValidationError):  # which quotes no values
+            reason, _, field = str(error).partition(" - at `$[...]")  # the decoder does not name the table
+            field = f" (`{field.strip('.`')}`)" if field.strip(".`") else ""
+            raise SettingsError(
+                f"the setting `{setting.name}` ({origin}) is wrong: {reason}{field}; correct it{_misplaced(value)}.",
+                param=setting.name,
+            ) from None
         raise _wrong(setting, layer, origin, value) from None  # what was raised may hold a secret
     if setting.name == "api_keys":
         assert isinstance(read, dict)
         _check_keys(read, origin)
     return read
+
+
+def _has_tables(kind: SettingKind) -> bool:
+    return isinstance(kind, DictType) and isinstance(kind.value_type, StructType)
 
 
 def _given(kind: SettingKind, layer: _Layer, value: object) -> object:
@@ -501,6 +582,12 @@ def _from_text(kind: SettingKind, text: str) -> object:
             return _TRUTH[text.strip().lower()]
         case ListType():
             return msgspec.json.decode(text, type=list[str]) if _is_json(text, "[]") else _items(text)
+        case DictType() if _has_tables(kind):
+            return msgspec.json.decode(text)
+        case DictType(value_type=IntType()):
+            if _is_json(text, "{}"):
+                return msgspec.json.decode(text, type=dict[str, int])
+            return {name: int(value) for name, value in _pairs(_items(text)).items()}
         case DictType():
             return msgspec.json.decode(text, type=dict[str, str]) if _is_json(text, "{}") else _pairs(_items(text))
 
@@ -541,13 +628,19 @@ def _takes(kind: SettingKind) -> str:
             return f"one of {', '.join(f'`{value}`' for value in values)}"
         case ListType():
             return "a list of strings"
+        case DictType(value_type=IntType()):
+            return "a table of whole numbers"
         case DictType():
-            return "a table of strings"
+            return "a table of tables" if _has_tables(kind) else "a table of strings"
 
 
 def _takes_text(kind: SettingKind) -> str:
     if isinstance(kind, ListType):
         return "texts separated by commas, without quotes, or a JSON list of texts"
+    if isinstance(kind, DictType) and _has_tables(kind):
+        return "a JSON object of objects"
+    if isinstance(kind, DictType) and isinstance(kind.value_type, IntType):
+        return "`name=number` pairs separated by commas, or a JSON object of whole numbers"
     if isinstance(kind, DictType):
         return "`name=value` pairs separated by commas, each name once and without quotes, or a JSON object of texts"
     return _takes(kind)
@@ -579,4 +672,17 @@ def check_exposed(settings: Settings) -> None:
             f"the gateway refuses to listen on {settings.host!r} without API keys: anyone who can connect could run "
             "commands on this machine; create one with `cursor-gateway key NAME`, or listen on 127.0.0.1.",
             param="host",
+        )
+
+
+def check_budgets(settings: Settings) -> None:
+    """Money needs prices."""
+    limited = [
+        budget for budget in settings.budgets.values() if (budget.usd_per_day, budget.usd_per_month) != (None, None)
+    ]
+    if limited and not settings.prices:
+        raise SettingsError(
+            "the setting `budgets` limits money, but without `prices` nothing has a cost; set `prices`, or limit "
+            "tokens.",
+            param="budgets",
         )

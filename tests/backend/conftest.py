@@ -44,7 +44,7 @@ def runtime_gateway(
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory, shared_backend: Backend) -> Iterator[RunningGateway]:
     """One bridge for all tests of a worker that change nothing about it."""
-    with runtime_gateway(tmp_path_factory.mktemp("runtime"), shared_backend) as running:
+    with runtime_gateway(tmp_path_factory.mktemp("runtime"), shared_backend, refuse_workspace_hooks="false") as running:
         yield running
 
 

@@ -22,7 +22,8 @@ from tests.server.test_orphans import above, kill, linux
 
 @pytest.fixture(scope="module")
 def careful(tmp_path_factory: pytest.TempPathFactory, shared_backend: Backend) -> Iterator[RunningGateway]:
-    with runtime_gateway(tmp_path_factory.mktemp("careful"), shared_backend, force="false") as running:
+    home = tmp_path_factory.mktemp("careful")
+    with runtime_gateway(home, shared_backend, force="false", refuse_workspace_hooks="false") as running:
         yield running
 
 

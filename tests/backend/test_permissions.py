@@ -30,7 +30,8 @@ def careful(tmp_path_factory: pytest.TempPathFactory, shared_backend: Backend) -
     log = home / "users-hook.log"
     hook = {"command": f"cat > /dev/null; echo ran >> {log}; echo '{{}}'"}
     (home / ".cursor" / "hooks.json").write_text(json.dumps({"version": 1, "hooks": {"preToolUse": [hook]}}))
-    with runtime_gateway(home, shared_backend, force="false", allow=ALLOWED) as running:
+    given = runtime_gateway(home, shared_backend, allow=ALLOWED, force="false", refuse_workspace_hooks="false")
+    with given as running:
         rules = running.workspace / ".cursor" / "rules"
         rules.mkdir(parents=True)
         (rules / "style.mdc").write_text("---\nalwaysApply: true\n---\nSay please.\n")

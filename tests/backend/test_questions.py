@@ -24,7 +24,8 @@ TABLES = {"question": "Which tables?", "options": ["users", "orders", "items"], 
 def careful(tmp_path_factory: pytest.TempPathFactory, shared_backend: Backend) -> Iterator[RunningGateway]:
     """Without `force`, and with little patience for those who do not answer."""
     home = tmp_path_factory.mktemp("careful")
-    with runtime_gateway(home, shared_backend, force="false", answer_seconds="2") as running:
+    given = runtime_gateway(home, shared_backend, answer_seconds="2", force="false", refuse_workspace_hooks="false")
+    with given as running:
         yield running
 
 

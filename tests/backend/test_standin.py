@@ -21,6 +21,7 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import tapped
 from cursor_gateway.sources.sdk import source as sdk_source
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
 from cursor_gateway.sources.sdk.decoder import plain
@@ -267,3 +268,16 @@ def _runs(stream: list[str]) -> list[str]:
         one = rf"interaction_update {kind}\nsdk_message {message}(?:\ninteraction_update token-delta)?"
         joined = re.sub(rf"{one}(?:\n{one})*", f"{kind}s", joined)
     return joined.split("\n")
+
+
+def test_the_bridge_drops_the_cost_of_a_turn(players: list[Player], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cursor's servers send it, and the gateway cannot report it. If this fails, a new version passes it on: then it is
+    better than a table of prices."""
+    usage = {"input_tokens": 5, "output_tokens": 7, "estimated_cost": {"raw_cost_cents": 4.5, "charged_cents": 4.5}}
+    monkeypatch.setitem(PROGRAMS, "a cost", [{"usage": usage}, {"say": "Hi."}])
+    sent: list[bytes] = []
+    with tapped(lambda arguments: sent.append):
+        players[0].played("a cost", monkeypatch)
+    ends = [line for line in sent if b"inputTokens" in line]
+    assert ends
+    assert b"cost" not in b"".join(ends).lower()

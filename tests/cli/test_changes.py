@@ -11,6 +11,7 @@ from tests.cli.processes import finished
 from tests.cli.test_conversations import typed
 from tests.gateways import running_gateway
 from tests.server.conftest import http_client
+from tests.workspace.agent_trace import lines, valid_record
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +57,9 @@ def review(run: dict[str, str], work: Path, before: str, after: str, *where: str
     assert [one["path"] for one in json.loads(on("--json")[1])["files"]] == ["a.txt", "made.txt"]
     status, patch, _ = on("--patch", "--turn", run["id"])
     subprocess.run(["git", "apply", "-R", "--check", "-"], input=patch.encode(), cwd=work, check=True)
+    traced = finished("conversations", "trace", id, *where, stdin=b"", **environment)
+    assert traced.returncode == 0, traced.stderr
+    assert lines(valid_record(traced.stdout), "a.txt") == {4: run["id"], 13: run["id"]}
     assert on("--revert")[0] == 2
     assert on("--revert", "--keep")[0] == 2
     assert on("--hunk", "1", "--keep")[0] == 2

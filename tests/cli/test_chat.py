@@ -247,6 +247,14 @@ def test_a_run_that_fails_at_once_is_reported_on_stderr_and_exits_with_1(
         assert error.count("\n") == 2  # what runs it, and what is wrong
 
 
+def test_a_folder_with_hooks_of_its_own_is_refused(home: Path, agent_log: Path) -> None:
+    (home / "work" / ".mcp.json").touch()
+    for form in ([], ["--text"], ["--json"]):
+        status, out, error = chat(*form, "standin: text")
+        assert (status, out, turns(agent_log)) == (2, "", [])
+        assert f'`allow_workspace_hooks = ["{home / "work"}"]` in `config.toml`' in error.splitlines()[-1]
+
+
 @pytest.mark.parametrize(
     ("scenario", "message"), [("fail-quota", "usage limit"), ("crash", "ended before the agent had finished")]
 )

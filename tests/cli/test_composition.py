@@ -41,3 +41,10 @@ def test_the_source_is_closed_when_there_is_no_workspace(tmp_path: Path, monkeyp
         asyncio.run(compose(settings, environ={"HOME": str(tmp_path), "PATH": "/usr/bin:/bin"}))
     assert len(closed) == 1
     assert not list((tmp_path / "data" / "instances").iterdir())
+
+
+def test_limits_need_cgroups(tmp_path: Path) -> None:
+    settings = Settings(data_dir=str(tmp_path), source="replay", agent_cgroups=False, agent_memory_bytes=2**30)
+    with pytest.raises(SettingsError, match="limits of agents need cgroups"):
+        asyncio.run(compose(settings))
+    assert not list((tmp_path / "instances").iterdir())

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.cli.commands.doctor import _checked, _in_thread
+from cursor_gateway.cli.commands.doctor import _brought, _checked, _in_thread
 from cursor_gateway.cli.commands.findings import (
     Finding,
     FolderState,
@@ -26,13 +26,16 @@ from cursor_gateway.cli.commands.findings import (
     of_data,
     of_exposure,
     of_extras,
+    of_isolation,
     of_leftovers,
     of_login,
     of_models,
+    of_network,
     of_permissions,
     of_port,
     of_source,
     of_url,
+    of_version,
     of_workspaces,
     summary,
     worst,
@@ -183,6 +186,47 @@ def test_workspaces() -> None:
     assert levels(of_workspaces(closed, [closed])) == ["warning", "warning"]
 
 
+def test_the_version() -> None:
+    program = Program("/bin/cursor-agent", "2026.10.01-e373342", frozenset())
+    assert of_version(program, Settings()) == []
+    assert levels(of_version(program, Settings(agent_version="2026.10.01"))) == ["good"]
+    (other,) = of_version(program, Settings(agent_version="2026.10.22"))
+    assert (other.level, "install that version" in other.found) == ("broken", True)
+
+
+def test_the_network(tmp_path: Path) -> None:
+    assert of_network(Settings(), {}) == Finding("good", "network", "no proxy")
+    proxy, ca = {"HTTPS_PROXY": "http://user:secret@proxy:3128"}, tmp_path / "ca.pem"
+    ca.touch()
+    asked = of_network(Settings(), proxy)
+    assert (asked.level, asked.found, "http1 = true" in asked.advice) == ("warning", "HTTPS_PROXY is set", True)
+    assert "NODE_USE_ENV_PROXY" in of_network(Settings(http1=True), proxy).advice
+    given = {**proxy, "NODE_USE_ENV_PROXY": "1", "NODE_EXTRA_CA_CERTS": str(ca)}
+    told = f"HTTPS_PROXY is set, HTTP/1.1, certificates of {ca}"
+    assert of_network(Settings(http1=True), given) == Finding("good", "network", told)
+    assert of_network(Settings(), {"NODE_EXTRA_CA_CERTS": "/nowhere"}).level == "broken"
+
+
+def test_what_a_workspace_brings(tmp_path: Path) -> None:
+    work = tmp_path / "cloned"
+    work.mkdir()
+
+    def found(**settings: Any) -> Finding:
+        (one,) = _brought(Settings(workspace=str(work), **settings))
+        return one
+
+    assert "are refused" in found().found
+    assert "are refused" not in found(refuse_workspace_hooks=False).found
+    (work / ".mcp.json").touch()
+    used = found(refuse_workspace_hooks=False)
+    assert (used.level, "refuse_workspace_hooks" in used.advice) == ("good", True)
+    refused = found()
+    assert (refused.level, f'`allow_workspace_hooks = ["{work}"]`' in refused.advice) == ("broken", True)
+    assert str(work / ".mcp.json") in refused.found
+    allowed = found(allow_workspace_hooks=[str(work)])
+    assert (allowed.level, "allow_workspace_hooks" in allowed.found) == ("good", True)
+
+
 def test_the_data_directory() -> None:
     assert of_data(FolderState("/d", True, True), 10 * GB).level == "good"
     assert "not created yet" in of_data(FolderState("/d", False, True), 10 * GB).found
@@ -285,6 +329,21 @@ def test_a_workspace_whose_name_is_not_utf_8_is_broken(home: Path) -> None:
     assert found["exposure"][0]["level"] == "broken"  # the other settings are still checked
 
 
+def test_isolation_says_what_a_gateway_here_can_do() -> None:
+    assert "cgroup of its own; limits of cpu, memory can be kept" in of_isolation(Settings(), {"memory", "cpu"}).found
+    assert "no limits can be kept" in of_isolation(Settings(), frozenset()).found
+    without = of_isolation(Settings(), None)
+    assert (without.level, "no cgroup can be made here" in without.found) == ("good", True)
+    assert "`agent_cgroups` is false" in of_isolation(Settings(agent_cgroups=False), {"memory"}).found
+    limited = Settings(agent_memory_bytes=2**30, agent_tasks=100)
+    assert of_isolation(limited, {"memory", "pids"}).level == "good"
+    for controllers in ({"memory"}, None):
+        finding = of_isolation(limited, controllers)
+        assert finding.level == "broken"
+        assert "pids" in finding.found
+        assert "Delegate=yes" in finding.advice
+
+
 def test_all_is_well_with_an_agent(home: Path) -> None:
     program = install(home / "bin")
     status, found = doctor()
@@ -303,9 +362,12 @@ def test_all_is_well_with_an_agent(home: Path) -> None:
         "running",
         "exposure",
         "workspace",
+        "hooks",
+        "network",
         "data",
         "configuration",
         "permissions",
+        "isolation",
         "leftovers",
         "verified",
         "source",

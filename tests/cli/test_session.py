@@ -183,6 +183,18 @@ def test_a_mistake_does_not_end_the_conversation(home: Path) -> None:
         person.ended()
 
 
+def test_a_folder_with_hooks_of_its_own_is_refused(home: Path) -> None:
+    file = home / "work" / ".mcp.json"
+    file.touch()
+    with conversing(home) as person:
+        person.says("hello")
+        person.sees("allow_workspace_hooks = ")
+        file.unlink()
+        person.says("hello again")
+        person.sees("You said: hello again")
+        person.leaves()
+
+
 def test_a_terminal_that_can_do_nothing_has_a_prompt_too(home: Path) -> None:
     with conversing(home, TERM="dumb") as person:
         person.sees_a_prompt()

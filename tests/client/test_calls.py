@@ -192,6 +192,19 @@ def test_what_the_lost_reply_has_deleted_is_gone() -> None:
 # --- files ----------------------------------------------------------------------------------------------
 
 
+def test_who_wrote_which_lines_is_asked_for() -> None:
+    record = {
+        "version": "0.1.0",
+        "id": "x",
+        "timestamp": "2026-11-18T10:00:00Z",
+        "files": [],
+        "tool": {"name": "a", "version": "1"},
+    }
+    shell = Shell(answer(200, json.dumps(record).encode()))
+    assert shell.asked(calls.trace(LINK, "conv_1")).files == []
+    assert requested(shell) == ["GET /v1/conversations/conv_1/trace"]
+
+
 def test_changes_are_listed_and_reverted_and_files_found() -> None:
     change = {"path": "a.txt", "operation": "edit", "language": "text", "diffs": []}
     shell = Shell(*[answer(200, json.dumps({"files": [change], "notes": ["n"]}).encode())] * 2)
@@ -229,6 +242,22 @@ def test_changes_are_listed_reverted_kept_and_committed() -> None:
         "POST /v1/conversations/conv_1/keep",
         "POST /v1/conversations/conv_1/commit",
     ]
+
+
+# --- read-only links ------------------------------------------------------------------------------------
+
+
+def test_links_are_listed_page_by_page_created_and_revoked() -> None:
+    pages = [b'{"conversations": [], "next": %b, "canCreate": true}' % after for after in (b'"abc"', b"null")]
+    shell = Shell(*(answer(200, page) for page in pages))
+    assert shell.batches(calls.links(LINK)) == [[], []]
+    assert requested(shell) == ["GET /v1/links", "GET /v1/links before=abc"]
+    shell = Shell(answer(201, b'{"url": "http://x/shared/y"}'))
+    assert shell.asked(calls.create_link(LINK, "conv_1")) == "http://x/shared/y"
+    assert requested(shell) == ["POST /v1/conversations/conv_1/link"]
+    shell = Shell(answer(204))
+    shell.asked(calls.revoke_link(LINK, "conv_1"))
+    assert requested(shell) == ["DELETE /v1/conversations/conv_1/link"]
 
 
 # --- permissions ----------------------------------------------------------------------------------------

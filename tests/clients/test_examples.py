@@ -10,7 +10,7 @@ import pytest
 from tests.clients.programs import PACKAGES, Project, call, needed, node, program, python, say
 from tests.examples.programs import EXAMPLES, TIMEOUT
 from tests.gateways import RunningGateway
-from tests.server.conftest import invocation, standin, unique
+from tests.server.conftest import invocation, invocations, standin, unique
 
 
 @pytest.fixture
@@ -30,6 +30,17 @@ def test_tools_run_here(gateway: RunningGateway, project: Project, environment: 
         command = [python(), EXAMPLES / name]
     assert project.run(*command, prompt, environment=environment) == "(looking up Paris)\nIt is 21 °C.\n"
     invocation(gateway, mark)  # only one
+
+
+@pytest.mark.parametrize("name", ["ai_sdk_chat.mjs", "ag_ui_chat.mjs"])
+def test_a_chat_of_a_page(gateway: RunningGateway, project: Project, environment: dict[str, str], name: str) -> None:
+    mark = unique()
+    shutil.copy(EXAMPLES / name, project.folder)
+    (project.folder / "node_modules").symlink_to(PACKAGES)
+    printed = project.run(node(), name, stdin=f"{mark} one\n{mark} two\n", environment=environment)
+    assert printed.split("\n") == [f"You said: {mark} one", f"You said: {mark} two", ""]
+    first, second = invocations(gateway, mark)
+    assert first["session"] == second["session"]
 
 
 def test_a_dashboard(project: Project, environment: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ from tests.clients.faulty_proxy import FaultyProxy, faulty_proxy
 from tests.clients.programs import Project, ask_launched
 from tests.failure_table import MISSING, ROWS, SET, Program, Row, attempts
 from tests.gateways import RunningGateway, running_gateway
-from tests.server.conftest import growing, http_client, invocations, standin, unique
+from tests.server.conftest import chat, growing, http_client, invocations, standin, unique
 
 PATHS: dict[Program, str] = {"codex": "/v1/responses", "claude": "/v1/messages"}
 ARGUMENTS: dict[Program, list[str]] = {"codex": ["exec", "--skip-git-repo-check"], "claude": ["-p"]}
@@ -106,3 +106,15 @@ def test_a_client_that_finds_no_place_tries_again_until_there_is_one(
         found = ask(program, gateway, project, "text", fails=False, came=came)
         assert found.requests > 1
         assert found.agents == 1
+
+
+@pytest.mark.parametrize("program", ["codex", "claude"])
+def test_a_used_up_budget_is_shown_at_once(program: Program, tmp_path: Path, project: Project) -> None:
+    """Although the reply says when to ask again: nobody waits for that."""
+    budgets = {"budgets": '{"*": {"tokens_per_day": 1}}', "spare_agents": "0"}
+    with running_gateway(tmp_path / "gateway", settings=budgets) as gateway:
+        with http_client(gateway) as http:
+            chat(http, standin("text"))
+        found = ask(program, gateway, project, "text")
+    assert "may use 1 tokens a day" in found.shown
+    assert (found.requests, found.agents) == (1, 0)

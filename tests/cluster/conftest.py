@@ -1,6 +1,6 @@
 """Clusters of real processes on a database of their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -34,13 +34,23 @@ class Cluster(Struct, frozen=True):
 @contextmanager
 def cluster(home: Path, database: str, fronts: int = 2, runners: int = 2, **settings: str) -> Iterator[Cluster]:
     """The runners share a workspace and a data directory, as on one machine."""
+    with cluster_in({}, home, database, fronts, runners, settings) as running:
+        yield running
+
+
+@contextmanager
+def cluster_in(
+    environment: Mapping[str, str], home: Path, database: str, fronts: int, runners: int, settings: Mapping[str, str]
+) -> Iterator[Cluster]:
+    """The same, with these variables in the environment of each process."""
     for folder in ("data", "work"):
         (home / folder).mkdir(parents=True, exist_ok=True)
     given = {"store": database, "data_dir": str(home / "data"), "workspace": str(home / "work"), **QUICK, **settings}
     with ExitStack() as stack:
 
         def started(name: str, role: str) -> RunningGateway:
-            return stack.enter_context(running_gateway(home / name, settings={**given, "role": role}))
+            own = {**given, "role": role}
+            return stack.enter_context(running_gateway(home / name, settings=own, environment=environment))
 
         running = [started(f"runner{number}", "runner") for number in range(runners)]
         serving = [started(f"front{number}", "front") for number in range(fronts)]

@@ -26,6 +26,7 @@ from tests.runs.scripted import ENDLESS, ScriptedSource
 
 SECONDS = 60
 TIMING = Timing(beat_seconds=0.2, lease_seconds=2.0)
+LIMITS = FrontLimits(queue_seconds=5, max_runs_per_key=0)
 ME = "me"
 
 
@@ -48,6 +49,7 @@ async def node(
     member: Member,
     source: ScriptedSource | None = None,
     timing: Timing = TIMING,
+    limits: FrontLimits = LIMITS,
 ) -> AsyncIterator[Running]:
     """Without a source, it is a front."""
     async with AsyncExitStack() as stack:
@@ -55,7 +57,6 @@ async def node(
         stack.push_async_callback(store.close)
         cluster = PostgresCluster(store)
         service = _service(store, folder, member, source) if source is not None else None
-        limits = FrontLimits(queue_seconds=5, max_runs_per_key=0)
         options = NodeOptions(own=member, timing=timing, limits=limits, defaults=Defaults(model="auto"))
         made = Node(options, cluster, store, service, lambda: 0)
         stack.push_async_callback(made.close)

@@ -190,10 +190,18 @@ def command(running: Cluster, *arguments: str) -> "subprocess.CompletedProcess[s
     return run_text(arguments, given, home)
 
 
+def test_a_runner_announces_only_what_it_serves(two_by_two: Cluster) -> None:
+    said = two_by_two.runners[0].banner
+    assert "runner of a cluster" in said
+    assert "/readyz" in said
+    assert not [word for word in ("Web page", "OpenAI API", "curl") if word in said]
+
+
 def test_the_processes_are_listed_and_counted(two_by_two: Cluster) -> None:
     listed = command(two_by_two, "runners")
     assert listed.returncode == 0, listed.stderr
-    rows = [line.split() for line in listed.stdout.splitlines()[1:]]
+    rows = [line.split("\t") for line in listed.stdout.splitlines()]  # one for each, however wide they are
+    assert {len(row) for row in rows} == {8}
     assert sorted(row[1] for row in rows) == ["front", "front", "runner", "runner"]
     known = msgspec.json.decode(command(two_by_two, "runners", "--json").stdout, type=list[Member])
     assert {member.id for member in known} == {row[0] for row in rows}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import httpx2
 import msgspec
+import psycopg
 import pytest
 
 from cursor_gateway.store.cluster import Member
@@ -47,7 +48,7 @@ def _frozen(gateway: RunningGateway) -> Iterator[None]:
         os.kill(gateway.process.pid, signal.SIGCONT)
 
 
-def _kill(gateway: RunningGateway) -> None:
+def kill(gateway: RunningGateway) -> None:
     gateway.process.send_signal(signal.SIGKILL)
     gateway.process.wait(30)
 
@@ -60,7 +61,7 @@ def test_the_run_of_a_killed_runner_ends_and_its_conversation_goes_on(tmp_path: 
             id, conversation = (stream.response.headers[name] for name in ("x-chat-id", "x-conversation-id"))
             shown = stream.until(b"\n\n")
             runner = running.runner_of(mark)
-            _kill(runner)
+            kill(runner)
             streamed = stream.rest()
         assert streamed.startswith(shown)
         assert sse(streamed)[-1].event == "done"
@@ -69,7 +70,7 @@ def test_the_run_of_a_killed_runner_ends_and_its_conversation_goes_on(tmp_path: 
         assert running.starts(mark) == 1
         nothing_is_left(runner, mark)
         assert text_of(chat(two, standin("text"), conversationId=conversation))
-        _kill(running.fronts[0])
+        kill(running.fronts[0])
         with growing(two, "documents", standin("slow count=30 delay_ms=20")) as stream:
             assert sse(stream.rest())[-1].event == "done"
 
@@ -124,7 +125,7 @@ def test_a_killed_fronts_runs_are_stopped_or_finished_as_asked(tmp_path: Path, d
         ):
             stopped, finished = (each.response.headers["x-chat-id"] for each in (stream, other))
             stream.until(b"\n\n")
-            _kill(running.fronts[0])
+            kill(running.fronts[0])
             for broken in (stream, other):
                 with pytest.raises(httpx2.HTTPError):
                     broken.rest()
@@ -166,6 +167,33 @@ def test_a_drained_runner_takes_nothing_new(tmp_path: Path, database: str) -> No
             refused = eventually(lambda: one.post("/v1/chat", json={"message": "hello"}))
             assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_runner")
             assert sse(stream.rest())[-1].event == "done"
+        queued = one.post("/v1/chat", json={"message": standin("text")}, headers={"prefer": "respond-async"}).json()
+        assert "queue" in queued["metadata"]
+        assert command(running, "runners", "undrain", runner.id).returncode == 0
+        assert eventually(lambda: one.get(f"/v1/chat/{queued['id']}").json()["status"] == "completed")
+        assert httpx2.get(f"{running.runners[0].url}/readyz", verify=NO_TLS).status_code == 200
+        assert command(running, "runners", "drain", "nobody").returncode == 2
+        assert one.post(f"/v1/runners/{runner.id}/drain").status_code == 204
+        assert eventually(lambda: one.get("/v1/queue").json()["runners"][0]["draining"])
+
+
+def test_what_was_queued_survives_all_processes(tmp_path: Path, database: str) -> None:
+    """Those that accepted it, those that could have taken it, and the one that has."""
+    mark, asynchronous = unique(), {"prefer": "respond-async"}
+    with cluster(tmp_path, database, fronts=1, runners=1, max_runs="1") as running:
+        (one,) = running.clients
+        one.post("/v1/chat", json={"message": standin("hang-mid")}, headers=asynchronous)
+        body = {"message": f"{mark} {standin('text')}"}
+        key = {**asynchronous, "idempotency-key": mark}
+        queued = one.post("/v1/chat", json=body, headers=key).json()
+        assert "queue" in queued["metadata"]
+        kill(running.fronts[0])
+        kill(running.runners[0])
+    with cluster(tmp_path, database, max_runs="1") as running:
+        one, two = running.clients
+        assert eventually(lambda: one.get(f"/v1/chat/{queued['id']}").json()["status"] == "completed")
+        assert two.post("/v1/chat", json=body, headers=key).json()["id"] == queued["id"]
+        assert running.starts(mark) == 1
 
 
 def test_a_runner_that_stops_finishes_its_runs(tmp_path: Path, database: str) -> None:
@@ -231,7 +259,7 @@ def test_the_results_of_a_tool_find_a_run_whose_runner_is_gone(
         assert (answer.status_code, answer.json()["documents"][-1]["content"]) == (200, "It is sunny. ")
         failed, also = waiting({"crash": 3}, {"crash": 3})
         assert client.post(f"/v1/chat/{failed}/answer", json=also).status_code == 502
-        _kill(second)
+        kill(second)
         for other in fronts.clients:
             again = other.post(f"/v1/chat/{id}/answer", json=results)
             assert (again.status_code, again.json()["id"]) == (200, answer.json()["id"])
@@ -283,3 +311,31 @@ def test_a_lost_database_is_reported_to_the_operator_and_not_to_clients(tmp_path
                     _signal([own.server.pid, *map(int, children)], signal.SIGCONT)
             eventually(lambda: client.get("/health").json()["status"] == "ok")
             eventually(lambda: client.get("/readyz").status_code == 200)
+
+
+_LATE_WATCHERS = """
+    CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN
+            PERFORM pg_sleep(CASE WHEN NEW.readers = 0 THEN 0.3 ELSE 0.6 END);
+            RETURN NEW;
+        END
+    $$;
+    CREATE TRIGGER late BEFORE UPDATE ON watchers FOR EACH ROW EXECUTE FUNCTION late();
+"""
+
+
+def test_the_late_news_that_a_reply_is_over_does_not_stop_the_run_that_its_caller_continues(
+    tmp_path: Path, database: str
+) -> None:
+    """The front reports that the reader of the first reply has left when the run goes on already, and that the reader
+    of the next one has come even later."""
+    with cluster(tmp_path, database, fronts=1, runners=1) as running:
+        with psycopg.connect(database, autocommit=True) as connection:
+            connection.execute(_LATE_WATCHERS)
+        (client,) = running.clients
+        steps = [say("I look. "), call("weather", city="A"), {"pause_ms": 1500}, say("It is $1. ")]
+        reply = client.post("/v1/chat", json={"message": program(*steps), "tools": [WEATHER]}).json()
+        (asked,) = reply["metadata"]["waitingFor"]
+        results = {"toolResults": [{"toolCallId": asked["toolCallId"], "content": "sunny"}]}
+        answer = client.post(f"/v1/chat/{reply['id']}/answer", json=results)
+        assert (answer.status_code, answer.json()["documents"][-1]["content"]) == (200, "It is sunny. ")

@@ -101,3 +101,14 @@ def test_a_run_that_is_unreadable_does_not_keep_others_from_being_read(database:
         assert "damaged" in front.store.health.problem
 
     _with_front(database, test)
+
+
+def test_a_front_whose_beats_are_not_stored_is_not_ready(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The database can be read, but its disk may be full."""
+
+    async def test(front: Front, cluster: PostgresCluster) -> None:
+        assert front.not_ready() == ""
+        monkeypatch.setattr(Members, "beat_age", _TIMING.lease_seconds)
+        assert "heartbeats" in front.not_ready()
+
+    _with_front(database, test)

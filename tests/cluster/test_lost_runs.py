@@ -3,6 +3,7 @@
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -111,5 +112,39 @@ def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
             assert continued.run.done is not None
             assert continued.run.done.failure is not None
             assert continued.run.done.failure.code == HostExhausted.code
+
+    live(test())
+
+
+def test_a_run_whose_process_was_removed_while_it_began_starts_no_agent(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to its beginning arrives when others have ended the run, and this process is a member again."""
+    committed, answered = asyncio.Event(), asyncio.Event()
+    begin = PostgresStore.begin_run
+
+    async def slowly(store: PostgresStore, *values: Any, **more: Any) -> Any:
+        begun = await begin(store, *values, **more)
+        committed.set()
+        await answered.wait()
+        return begun
+
+    async def test() -> None:
+        source = ScriptedSource([[STARTED, *say("Hello")]])
+        async with node(database, tmp_path, runner("one"), source) as one, node(database, tmp_path, front()) as other:
+            monkeypatch.setattr(PostgresStore, "begin_run", slowly)
+            continued = await other.node.front.take(asked())
+            await committed.wait()
+            (member,) = [member for member in await other.cluster.members() if member.id == "one"]
+            await other.node.members._take_over("one", member.beat)
+            await until(lambda: one.node.members.times_removed == 1)
+            while not any(member.id == "one" for member in await other.cluster.members()):
+                await asyncio.sleep(0.01)
+            answered.set()
+            await until(lambda: continued.run.done is not None)
+            monkeypatch.setattr(PostgresStore, "begin_run", begin)
+            again = await other.node.front.take(asked("again"))
+            await until(lambda: again.run.done is not None)
+            assert [turn.run_id for turn in source.turns] == [again.run.id]
 
     live(test())

@@ -106,6 +106,8 @@ FIGURES = Figures(
     connections=1,
     max_connections=1,
     queue_seconds=0,
+    queue_length=0,
+    running=0,
     notification_queue=0,
     commits=0,
     batches=0,
@@ -117,6 +119,21 @@ FIGURES = Figures(
     server="1",
     losses=0,
 )
+
+
+def test_a_long_queue_is_reported_once_a_minute_by_fronts(monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[str]()
+    timing, long = Timing(beat_seconds=1, lease_seconds=5), replace(FIGURES, queue_seconds=12.3, queue_length=2)
+    for own in (_member("a"), replace(_member("b"), role="front")):
+        members = Members(cast(ClusterStore, Listed(own)), cast(Store, None), own, timing, lambda: 0, said.append)
+        monkeypatch.setattr(module, "monotonic", lambda: 0.0)
+        members._report_queue(replace(FIGURES, queue_seconds=9))
+        for now in (0.0, 59.0, 60.0):
+            monkeypatch.setattr(module, "monotonic", lambda now=now: now)
+            members._report_queue(long)
+    assert [line.partition(";")[0] for line in said] == [
+        "2 requests wait for a runner, the first of them for 12 seconds"
+    ] * 2
 
 
 @pytest.mark.parametrize(

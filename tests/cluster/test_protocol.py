@@ -139,12 +139,12 @@ class Protocol(RuleBasedStateMachine):
     @rule(target=held, id=st.sampled_from(MEMBERS), twice=TWICE)
     def claim(self, id: str, twice: bool) -> Any:
         """What it claimed before and does not remember is given again, so no claim is lost with its answer; and nothing
-        else, for which there may be no room."""
+        else, for which there may be no room. Who is no member gets nothing more."""
         member = Member(id=id, role="all", host="host", volumes=["host"], version="1")
         claimed = self.do(twice, lambda: self.cluster.claim(member, has_room=True, most=1, known=[]))
         has_some = any(one.state == "claimed" and one.runner == id for one in self.commands.values())
         queued = [name for name, command in self.commands.items() if command.state == "queued"]
-        for name in queued[: 0 if has_some else 1]:
+        for name in queued[: 0 if has_some or id not in self.members else 1]:
             command = self.commands[name]
             command.state, command.runner, command.epoch = "claimed", id, command.epoch + 1
         mine = {name: one for name, one in self.commands.items() if one.state == "claimed" and one.runner == id}

@@ -6,6 +6,7 @@ from pathlib import Path
 from tests.cluster.conftest import cluster
 from tests.postgres import Databases
 from tests.server.conftest import chat, standin
+from tests.workspace.agent_trace import lines, valid_record
 
 
 def test_changes_are_listed_undone_kept_and_committed_through_a_front(tmp_path: Path, postgres: Databases) -> None:
@@ -24,6 +25,9 @@ def test_changes_are_listed_undone_kept_and_committed_through_a_front(tmp_path: 
         (file,) = second.get(f"{place}/changes").json()["files"]
         assert (file["path"], file["added"], file["removed"]) == ("a.txt", 1, 1)
         assert "+three" in second.get(f"{place}/changes", params={"dialect": "patch"}).text
+        record = valid_record(second.get(f"{place}/trace").content)
+        assert lines(record, "a.txt") == {2: asked["id"]}
+        assert record["vcs"]["type"] == "git"
         preview = second.post(f"{place}/revert", json={"before": asked["id"], "preview": True}).json()
         undone = second.post(f"{place}/revert", json={"before": asked["id"], "token": preview["token"]})
         assert undone.status_code == 200

@@ -21,6 +21,7 @@ def described(dialect: Dialect) -> Description:
     if dialect.answers is not None:
         routes |= {f"{method} {dialect.answers.path}" for method in ("GET", "DELETE")}
         routes |= {f"POST {dialect.answers.path}/cancel", f"GET {dialect.answers.items_path}"}
+    routes |= {f"GET {dialect.named.path}"} if dialect.named is not None else set()
     assert routes <= set(found.operations)
     schemas = {**found.schemas, **shared_schemas(), **openapi_components()["schemas"]}
     for operation in found.operations.values():

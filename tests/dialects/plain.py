@@ -1,6 +1,6 @@
 """A dialect for tests: the agent's plain text. All that a third dialect needs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 from msgspec import Struct
@@ -17,9 +17,7 @@ from cursor_gateway.dialects.base import (
 )
 from cursor_gateway.dialects.deltas import AnswerFold, AnswerText, Delta, Ended, Translator
 from cursor_gateway.dialects.errors import Errors
-from cursor_gateway.dialects.replies import (
-    JsonReply,
-)
+from cursor_gateway.dialects.replies import EventEncoder, JsonReply
 from cursor_gateway.errors import Failure
 from cursor_gateway.model.answers import (
     AnswerId,
@@ -36,19 +34,13 @@ class PlainRequest(Struct, frozen=True):
     follows: str | None = None  # the id of an answer
 
 
-class PlainEncoder:
-    is_over = is_cut = is_slow = False
+class PlainEncoder(EventEncoder):
+    is_over = is_cut = False
 
     def __init__(self, after: int) -> None:
         self._number, self._deltas = after, Translator("", "none")
 
-    def push_all(self, events: Sequence[DocumentEvent], /) -> bytes:
-        return b"".join(map(self._push, events))
-
-    def keep_alive(self) -> bytes:
-        return SSE.keep_alive
-
-    def _push(self, event: DocumentEvent) -> bytes:
+    def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1
         return b"".join(map(self._frame, self._deltas.push(event)))
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.deltas import (
@@ -281,6 +282,16 @@ def test_usage_is_added_up() -> None:
     assert add_usage(first, second) == Usage(
         prompt_tokens=11, completion_tokens=7, total_tokens=18, cached_tokens=10, reasoning_tokens=1, estimated=True
     )
+
+
+@pytest.mark.parametrize(
+    ("one", "two", "both"), [(0.1, 0.2, 0.3), (0.1, UNSET, 0.1), (UNSET, 0.2, 0.2), (UNSET, UNSET, UNSET)]
+)
+def test_costs_that_are_known_are_added_up(
+    one: float | UnsetType, two: float | UnsetType, both: float | UnsetType
+) -> None:
+    used = Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2)
+    assert add_usage(replace(used, cost=one), replace(used, cost=two)).cost == both
 
 
 def test_an_action_in_one_line() -> None:

@@ -1,5 +1,7 @@
 """What replies share; a stream that goes on after any of its events, also after a pause."""
 
+import pytest
+
 from cursor_gateway.dialects.base import SSE, ReplyStart, RunView
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.replies import EventEncoder, JsonReply, Resumed, context_tokens, numbered
@@ -25,6 +27,12 @@ class Letters(EventEncoder):
 
     def keep_alive(self) -> bytes:
         return b"alive"
+
+
+def test_an_encoder_with_its_own_state_shares_nothing() -> None:
+    assert Letters(0).place is None
+    with pytest.raises(NotImplementedError):
+        Letters(0).skip(1)
 
 
 EVENTS = [*words("a"), paused("call_1"), *words("b"), done()]

@@ -3,6 +3,7 @@
 import pytest
 
 from cursor_gateway.dialects.requests import CursorOptions, option_hints, with_headers
+from cursor_gateway.dialects.ui_requests import UiOptions
 from cursor_gateway.errors import InvalidRequest
 
 
@@ -27,6 +28,14 @@ def test_headers_stand_for_fields_and_the_bodys_own_come_first() -> None:
         when_client_leaves="finish",
         needs=["gpu", "linux"],
     )
+
+
+def test_numbers_and_truth_in_headers_are_read_as_such() -> None:
+    assert with_headers(CursorOptions(), {"x-cursor-priority": "-3"}).priority == -3
+    assert with_headers(UiOptions(), {"x-cursor-may-ask": "true"}).may_ask is True
+    for header, text in (("priority", "3.5"), ("priority", "high"), ("may-ask", "perhaps"), ("mode", "null")):
+        with pytest.raises(InvalidRequest, match=f"x-cursor-{header}"):
+            with_headers(UiOptions(), {f"x-cursor-{header}": text})
 
 
 def test_a_header_that_is_wrong_is_named() -> None:

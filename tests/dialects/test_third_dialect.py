@@ -135,7 +135,7 @@ def test_an_unknown_dialect_is_refused_with_the_names_of_all(tmp_path: Path) -> 
     async def use(client: httpx2.AsyncClient) -> None:
         first = await client.post("/v1/plain", json={"prompt": "Say hello."})
         reply = await client.get(f"/v1/chat/{first.headers['x-chat-id']}/events?dialect=morse")
-        expected = "`dialect` must be documents, ndjson, openai, responses, messages, plain or html."
+        expected = "`dialect` must be documents, ndjson, openai, responses, messages, ai-sdk, ag-ui, plain or html."
         assert reply.json()["error"]["message"] == expected
 
     with_gateway(tmp_path, [HELLO], use)

@@ -11,14 +11,20 @@ from tests.gateways import RunningGateway
 from tests.mcp_server.host import environment_of
 from tests.server.conftest import invocations, standin, unique
 
-ELSEWHERE = {"langchain_tools.py", "ai_sdk.mjs", "dashboard"}  # tests/clients/test_examples.py
+ELSEWHERE = {
+    "langchain_tools.py",
+    "ai_sdk.mjs",
+    "ai_sdk_chat.mjs",
+    "ag_ui_chat.mjs",
+    "dashboard",
+}  # tests/clients/test_examples.py
 HELPERS = {"README.md", "fake_chat_service.py", "recordings"}
 
 
 def test_the_index_names_every_example_and_each_is_tested() -> None:
     files = {path.name for path in EXAMPLES.iterdir() if not path.name.startswith((".", "__"))} - HELPERS
     rows = re.findall(r"^\| (\d+) \| (.*?) \|", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
-    assert [number for number, _ in rows] == [str(number) for number in range(1, 11)]
+    assert [number for number, _ in rows] == [str(number) for number in range(1, 12)]
     assert {name.removesuffix("/") for _, names in rows for name in re.findall("`(.*?)`", names)} == files
     tested = set(re.findall(r'"([a-z_]+\.(?:py|ipynb))"', Path(__file__).read_text()))
     assert files - ELSEWHERE <= tested

@@ -17,6 +17,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
+from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
+from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.documents.request import (
     answers_of,
     offer_of,
@@ -100,13 +103,14 @@ _PROJECT = Path(__file__).parents[2]
 _PACKAGE = _PROJECT / "src" / "cursor_gateway"
 _STAGES = ("wire", "model", "markdown", "stages", "prompting", "dialects", "sources")
 _TYPES_ALONE = {
-    *(f"model.{name}" for name in ("answers", "changes", "health", "history", "requests")),
+    *(f"model.{name}" for name in ("agent_trace", "answers", "changes", "health", "history", "queue", "requests")),
     *(f"dialects.{name}" for name in ("base", "errors", "openapi")),
-    *(f"dialects.{name}.openapi" for name in ("chat", "documents", "messages", "responses")),
+    *(f"dialects.{name}.openapi" for name in ("ag_ui", "ai_sdk", "chat", "documents", "messages", "responses")),
 }  # they have no input from outside
 
 _LAWS = "laws.test_laws"
 _HERE = "laws.test_fuzzed_stages"
+_UI = ("ag_ui", "ai_sdk")
 
 # Modules, and tests that try them on generated input.
 PROPERTIES: list[tuple[str, str]] = [
@@ -176,6 +180,14 @@ PROPERTIES: list[tuple[str, str]] = [
     ("stages.caller_runs", "stages.test_caller_runs:test_thinking_is_relative_however_it_is_cut"),
     ("stages.usage", f"{_LAWS}:test_any_recording_gives_a_well_formed_stream"),
     ("dialects.deltas", "dialects.test_deltas_marked:test_the_agents_text_comes_back"),
+    *((f"dialects.{name}.encoder", "laws.test_ui:test_any_events_in_any_order_are_said_exactly") for name in _UI),
+    *((f"dialects.{name}.dialect", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
+    *((f"dialects.{name}.request", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused") for name in _UI),
+    ("dialects.ui_requests", f"{_HERE}:test_any_body_of_a_web_page_is_read_or_refused"),
+    ("dialects.parts", "laws.test_ui:test_a_stream_is_resumed_after_any_event"),
+    ("model.costs", "model.test_costs:test_any_tokens_cost_what_their_parts_cost"),
+    ("stages.run_questions", "stages.test_run_questions:test_what_any_run_asks_is_in_one_of_its_documents"),
+    ("stages.run_spans", "stages.test_run_spans:test_the_spans_of_any_events_end_once_and_after_their_start"),
     ("dialects.actions", "laws.test_responses:test_any_events_give_a_lawful_response"),
     ("dialects.messages.blocks", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
     ("dialects.messages.dialect", "laws.test_messages:test_the_events_of_any_agent_fold_to_its_message"),
@@ -399,6 +411,46 @@ def test_turns_are_never_more_than_what_happened(steps: list[str | None]) -> Non
         assert turns.count <= number
     if any(step != "ends" for step in steps):
         assert turns.count >= 1
+
+
+_PART_FIELDS = ("text", "state", "toolCallId", "toolName", "input", "output", "approval", "url", "mediaType")
+_PAGE_FIELDS = (
+    *("id", "trigger", "messageId", "threadId", "runId"),
+    *("tools", "context", "state", "resume", "cursor"),
+)
+_PAGE_PARTS = st.fixed_dictionaries(
+    {"type": st.sampled_from(["text", "file", "tool-run", "dynamic-tool", "data-x", "reasoning", "image"])},
+    optional=dict.fromkeys(
+        ("text", "state", "toolCallId", "toolName", "input", "output", "approval", "url", "mediaType"), any_json | nasty
+    ),
+)
+_PAGE_MESSAGES = st.fixed_dictionaries(
+    {"id": nasty, "role": st.sampled_from(["user", "assistant", "tool", "system", "developer"])},
+    optional={
+        "parts": st.lists(_PAGE_PARTS, max_size=3),
+        "content": nasty | st.lists(_PAGE_PARTS, max_size=2),
+        "toolCalls": any_json,
+        "toolCallId": nasty,
+    },
+)
+_PAGE_BODIES = st.fixed_dictionaries(
+    {"messages": st.lists(_PAGE_MESSAGES, max_size=4) | any_json},
+    optional=dict.fromkeys(
+        ("id", "trigger", "messageId", "threadId", "runId", "tools", "context", "state", "resume", "cursor"),
+        any_json | nasty,
+    ),
+)
+
+
+@pytest.mark.parametrize("dialect", [ai_sdk_dialect(3), ag_ui_dialect(3)], ids=["ai_sdk", "ag_ui"])
+@examples(200)
+@given(_PAGE_BODIES, st.dictionaries(st.sampled_from(["x-cursor-mode", "x-cursor-may-ask"]), nasty, max_size=2))
+def test_any_body_of_a_web_page_is_read_or_refused(
+    dialect: Dialect, fields: dict[str, Any], headers: dict[str, str]
+) -> None:
+    for route in dialect.routes:
+        with suppress(InvalidRequest):
+            route.read(json.dumps(fields).encode(), headers)
 
 
 # --- dialects -------------------------------------------------------------------------------------------

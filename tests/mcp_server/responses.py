@@ -13,6 +13,7 @@ from cursor_gateway.model.documents import (
     Status,
     TerminalCommandMetadata,
     Usage,
+    WaitingCall,
     make_document,
     whole_response,
 )
@@ -42,3 +43,9 @@ def command(line: str, **fields: Any) -> Document:
         command=line, exit_code=fields.pop("exit_code", 0), output="", duration_ms=1, permissions=[], **fields
     )
     return make_document("doc_002", 2, None, metadata)
+
+
+def waiting(document: Document, *others: Document) -> ChatResponse:
+    """A run that waits for an answer to this document."""
+    call = WaitingCall(tool_call_id="call_1", tool_name="ask", arguments={}, document_id=document.id)
+    return response(document, *others, status="streaming", waiting_for=[call]).whole

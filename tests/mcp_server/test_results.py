@@ -6,7 +6,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from cursor_gateway.mcp_server.results import progress_line, structured, text_of
+from cursor_gateway.mcp_server.results import (
+    failed_result,
+    progress_line,
+    progress_of,
+    structured,
+    task_result,
+    text_of,
+    tool_result,
+)
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -27,6 +35,7 @@ from cursor_gateway.model.documents import (
     Metadata,
     PermissionRequest,
     PlanMetadata,
+    QueuePlace,
     ReplayedRecording,
     TextMetadata,
     WaitingCall,
@@ -119,6 +128,9 @@ def test_permissions_come_with_a_decision_to_send(state: Any) -> None:
     assert not calls(text_of(response(ran).whole))
 
 
+_REJECTED = PlanMetadata(title="", overview="", todos=[], state="rejected")
+
+
 def test_a_plan_comes_with_a_decision_to_send() -> None:
     plan = document(PlanMetadata(title="Move", overview="", todos=[]), "1. Dump\n2. Load\n")
     proposed = response(plan, mode="plan").whole
@@ -126,8 +138,8 @@ def test_a_plan_comes_with_a_decision_to_send() -> None:
     assert "`text` can say why" in text_of(proposed)
     assert calls(text_of(proposed)) == [{"runId": "chat_1", "plan": "accept"}]
     assert calls(words(structured(proposed))[1]) == calls(text_of(proposed))
-    assert not calls(text_of(proposed, is_plan_decided=True))
-    assert "nextStep" not in structured(proposed, is_plan_decided=True)
+    for decided in (PlanMetadata(title="", overview="", todos=[], accepted=True), _REJECTED):
+        assert "nextStep" not in structured(response(document(decided, "1. Dump"), mode="plan").whole)
     assert not calls(text_of(response(plan).whole))
     waiting = document(PlanMetadata(title="Move", overview="", todos=[], state="waiting"), "1. Dump")
     assert "`text` can say why" not in text_of(response(waiting).whole)
@@ -173,3 +185,32 @@ def text(content: str) -> DocumentEvent:
 )
 def test_the_line_of_an_event(event: DocumentEvent, line: str) -> None:
     assert progress_line(event) == line
+
+
+# --- results, as `tools/call` returns them ------------------------------------------------------------
+
+
+def test_a_result_has_the_text_and_the_response() -> None:
+    whole = response(SAID).whole
+    text = {"type": "text", "text": text_of(whole)}
+    assert tool_result(whole) == {"content": [text], "structuredContent": structured(whole), "isError": False}
+    failed = tool_result(whole, message="It failed.")
+    assert (failed["content"][0]["text"], failed["isError"]) == ("It failed.", True)
+    assert failed_result("No.") == {"content": [{"type": "text", "text": "No."}], "isError": True}
+
+
+def test_the_result_of_a_task_says_why_it_failed() -> None:
+    error = document(ErrorMetadata(error_code="X", source="agent", details=""), "It failed.")
+    assert task_result(response(error, status="error").whole)["content"][0]["text"] == "It failed."
+    assert not task_result(response(SAID).whole)["isError"]
+    assert not task_result(response().whole)["isError"]
+
+
+def test_the_last_thing_that_was_done_is_the_progress() -> None:
+    assert progress_of(response(SAID, command("npm test")).whole) == "Ran `npm test` (exit status 0)"
+    assert progress_of(response().whole) == ""
+    queued = response(status="streaming", queue=QueuePlace(age_seconds=1.0, expires="2026-11-18T10:00:00Z")).whole
+    assert progress_of(queued) == "Waiting in the queue"
+    assert "waits in the queue" in text_of(queued)
+    waiting = WaitingCall(tool_call_id="call_1", tool_name="ask", arguments={}, document_id="doc_1")
+    assert progress_of(response(SAID, status="streaming", waiting_for=[waiting]).whole) == "Waiting for an answer"

@@ -13,11 +13,9 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cursor_gateway.sources.processes import members
-from tests.agent.install import install
-from tests.agent.records import records
 from tests.cli.processes import TIMEOUT, finished_process, read_until
 from tests.gateways import RunningGateway, running_gateway
-from tests.mcp_server.host import Host, environment_of, mcp_host, text_of
+from tests.mcp_server.host import Host, environment_alone, environment_of, mcp_host, prompted_agents, text_of
 from tests.preloaded import Process, start
 from tests.server.conftest import eventually, http_client, invocation, invocations, option, unique
 
@@ -248,23 +246,8 @@ def test_a_folder_must_exist(tmp_path: Path) -> None:
 
 @pytest.fixture
 def alone(tmp_path: Path) -> dict[str, str]:
-    """The environment of a machine on which no gateway runs. The agent cannot wait for answers."""
     (tmp_path / "work").mkdir()
-    install(tmp_path / "bin", knobs={"log": str(tmp_path / "agent.log")})
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    return {
-        "HOME": str(tmp_path),
-        "PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin",
-        "CURSOR_GATEWAY_DATA_DIR": str(tmp_path / "data"),
-        "CURSOR_GATEWAY_PORT": str(port),
-        "CURSOR_GATEWAY_SOURCE": "cli",
-        "CURSOR_GATEWAY_GRACE_SECONDS": "0.5",
-    }
-
-
-def agents(home: Path) -> list[dict[str, Any]]:
-    return [record for record in records(home / "agent.log") if record["prompt"]]
+    return environment_alone(tmp_path)
 
 
 def test_it_starts_a_gateway_that_ends_with_it(tmp_path: Path, alone: dict[str, str]) -> None:
@@ -274,11 +257,11 @@ def test_it_starts_a_gateway_that_ends_with_it(tmp_path: Path, alone: dict[str, 
         allowed = host.call("answer", **json.loads(line))  # the next turn of the same session
         assert allowed["id"] != rejected.structured_content["id"]
         assert "42\n" in [one["metadata"].get("output") for one in allowed["documents"]]
-        assert len(agents(tmp_path)) == 2
-        assert {started["workspace"] for started in agents(tmp_path)} == {str(tmp_path / "work")}
+        assert len(prompted_agents(tmp_path)) == 2
+        assert {started["workspace"] for started in prompted_agents(tmp_path)} == {str(tmp_path / "work")}
         sockets = list((tmp_path / "data" / "sockets").glob("*.sock"))
         host.call("run", prompt="standin: hang-mid", background=True)
-        groups = [started["pgid"] for started in eventually(lambda: agents(tmp_path)[2:])]
+        groups = [started["pgid"] for started in eventually(lambda: prompted_agents(tmp_path)[2:])]
     assert len(sockets) == 1
     assert not any(members(group) for group in groups)
     assert not list((tmp_path / "data" / "sockets").glob("*.sock"))
@@ -315,7 +298,7 @@ def test_a_signal_ends_it_and_its_agents(
             groups: list[int] = []
             if has_gateway:
                 send(process, 2, "tools/call", name="ask", arguments={"prompt": "standin: hang-mid"})
-                groups = [started["pgid"] for started in eventually(lambda: agents(tmp_path))]
+                groups = [started["pgid"] for started in eventually(lambda: prompted_agents(tmp_path))]
             process.send_signal(number)
             assert process.wait(TIMEOUT) == 128 + number
             assert not any(members(group) for group in groups)

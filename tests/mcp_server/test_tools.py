@@ -14,6 +14,7 @@ from cursor_gateway.mcp_server.tools import (
     AskArguments,
     RunArguments,
     input_schema,
+    listed_tools,
     output_schema,
     read_arguments,
 )
@@ -67,3 +68,10 @@ def test_arguments_are_read() -> None:
 def test_other_arguments_are_refused(name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(msgspec.ValidationError):
         read_arguments(TOOLS[name], arguments)
+
+
+def test_the_tools_are_listed_in_their_order() -> None:
+    listed = listed_tools()
+    assert [tool["name"] for tool in listed] == list(TOOLS)
+    assert listed[0]["annotations"] == {"readOnlyHint": True, "destructiveHint": False, "openWorldHint": True}
+    assert listed[1]["inputSchema"]["required"] == ["prompt"]

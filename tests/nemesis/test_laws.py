@@ -445,3 +445,17 @@ def test_a_run_may_wait_for_a_client_that_does_not_know_of_it() -> None:
     run = StoredRun("run", "conversation", "running", 1, (paused,), "")
     assert [one.law for one in violations(History(runs=(run,)))] == []
     assert [one.law for one in violations(History(runs=(run,), asked=("run",)))] == ["every accepted run ends"]
+
+
+def test_what_was_accepted_and_not_started_must_say_why() -> None:
+    shown = [Shown(reader, "queued", 1, b"done {}", 1.0) for reader in ("one", "two")]
+    history = History(asked=("queued",), shown=tuple(shown))
+    law = "every accepted run ends"
+    assert [one.law for one in violations(replace(history, shown=()))] == [law]
+    assert [one.law for one in violations(replace(history, shown=(), unstarted={"queued": ""}))] == [law]
+    said = replace(history, unstarted={"queued": "cancelled"})
+    assert violations(said) == []
+    differing = replace(said, shown=(shown[0], replace(shown[1], data=b"done {1}")))
+    assert [one.law for one in violations(differing)] == ["two readers never differ"]
+    run = StoredRun("queued", "c", "error", 1, (StoredEvent(1, 1, b"done {}", True),))
+    assert law in [one.law for one in violations(replace(said, runs=(run,)))]

@@ -7,9 +7,20 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.gateways import RunningGateway
+from tests.page.browsers import Watch
 from tests.page.conftest import PHONE, Contexts, both_sizes, opened
 from tests.page.scripts import Script
-from tests.page.using import answers, ask_and_wait, choose, choose_folder, documents, expect_state, prompt_box, turns
+from tests.page.using import (
+    answers,
+    ask,
+    ask_and_wait,
+    choose,
+    choose_folder,
+    documents,
+    expect_state,
+    prompt_box,
+    turns,
+)
 from tests.server.conftest import invocation, unique
 
 _PNG = base64.b64decode(
@@ -131,6 +142,21 @@ def test_examples_fit_the_folder(page: Page, gateway: RunningGateway) -> None:
     page.get_by_role("list", name="Examples").get_by_role("button", name="Explain what this project does").click()
     expect_state(page, "completed")
     expect(answers(page)).to_contain_text("ask")
+
+
+def test_a_folder_with_hooks_of_its_own_is_refused(page: Page, gateway: RunningGateway, watch: list[Watch]) -> None:
+    """The prompt is not lost."""
+    watch[0].allow("status of 403")
+    folder = gateway.workspace / unique()
+    folder.mkdir()
+    (folder / ".mcp.json").touch()
+    choose_folder(page, str(folder))
+    ask(page, "hello")
+    expect(page.get_by_role("alert")).to_contain_text(f'allow_workspace_hooks = ["{folder}"]')
+    (folder / ".mcp.json").unlink()
+    expect(prompt_box(page)).to_have_value("hello")
+    page.get_by_role("button", name="Send", exact=True).click()
+    expect_state(page, "completed")
 
 
 def test_the_keys_work_from_the_prompt_after_escape(page: Page) -> None:

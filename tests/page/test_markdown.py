@@ -2,6 +2,7 @@
 
 from playwright.sync_api import Page, expect
 
+from tests.page.browsers import Watch
 from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
 from tests.page.using import ask_and_wait, of_type
@@ -36,3 +37,49 @@ def test_long_code_is_folded_live_and_later(page: Page, script: Script) -> None:
         assert whole is not None
         assert whole["height"] > 2 * folded["height"]
         page.reload()
+
+
+def test_a_diagram_is_drawn_and_its_source_is_one_click_away(page: Page, script: Script) -> None:
+    text = "```mermaid\ngraph TD\n  A[Request] --> B{Known?}\n  B -->|yes| C[Answer]\n```\n"
+    ask_and_wait(page, script.say(text).prompt())
+    code = of_type(page, "code_block")
+    for _ in range(2):
+        drawing = code.frame_locator("iframe.diagram").locator("svg")
+        expect(drawing).to_be_visible()
+        expect(drawing).to_contain_text("Known?")
+        assert code.locator("iframe").evaluate("it => it.clientHeight") > 100
+        expect(code.locator("figcaption")).to_contain_text("Mermaid diagram")
+        expect(code.locator("pre code")).not_to_be_visible()
+        code.get_by_text("Source", exact=True).click()
+        expect(code.locator("pre code")).to_contain_text("A[Request]")
+        page.reload()
+
+
+def test_a_diagram_that_cannot_be_drawn_stays_source(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say("```mermaid\ngraph TD\n  A[[[\n```\n").prompt())
+    code = of_type(page, "code_block")
+    expect(code.locator(".problem")).to_contain_text("This diagram cannot be drawn.")
+    expect(code.locator("pre code")).to_be_visible()
+    expect(code.locator("iframe")).to_have_count(0)
+
+
+def test_a_diagram_reaches_neither_the_page_nor_the_network(page: Page, script: Script, watch: list[Watch]) -> None:
+    """Whatever the model has written: Mermaid's own protection is not what this relies on."""
+    for policy in ("Content Security Policy", "error: policy: "):
+        watch[-1].allow(policy)
+    refused: list[str] = []
+    page.context.on("requestfailed", lambda request: refused.append(f"{request.url} {request.failure}"))
+    page.context.on("response", lambda response: refused.append(f"{response.url} {response.status}"))
+    text = (
+        '```mermaid\n%%{init: {"securityLevel": "loose", "htmlLabels": true}}%%\ngraph TD\n'
+        "  A[\"<img src='http://127.0.0.1:9/x' onerror='parent.document.title=1'>a\"] --> B\n"
+        '  click B "javascript:parent.document.title=2"\n```\n'
+    )
+    ask_and_wait(page, script.say(text).prompt())
+    drawing = of_type(page, "code_block").frame_locator("iframe.diagram").locator("svg")
+    expect(drawing).to_be_visible()
+    assert {reply for reply in refused if ":9/x" in reply} <= {"http://127.0.0.1:9/x csp"}
+    for reach in ("parent.document.title", "localStorage.length", "document.cookie"):
+        tried = f"() => {{ try {{ return {reach} }} catch (error) {{ return error.name }} }}"
+        assert drawing.evaluate(tried) == "SecurityError"
+    assert drawing.evaluate("() => fetch('/v1/models').then(() => 'answered', () => 'refused')") == "refused"

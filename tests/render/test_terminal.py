@@ -348,6 +348,9 @@ def test_the_closing_line_has_status_time_tokens_and_model() -> None:
     assert plain_text([done()]) == "✓ completed in 4.2 s · 1,200 tokens in, 34 out · Opus 4.6\n"
     cached = Usage(prompt_tokens=9, completion_tokens=1, total_tokens=10, cached_tokens=7)
     assert "9 tokens in (7 cached), 1 out" in plain_text([done(cached)])
+    for cost, shown in ((12.3, "$12.30"), (0.0123, "$0.0123"), (0.0, "$0.00")):
+        priced = replace(cached, cost=cost)
+        assert f"9 tokens in (7 cached), 1 out, {shown}" in plain_text([done(priced)])
     estimated = Usage(prompt_tokens=9, completion_tokens=1, total_tokens=10, estimated=True)
     assert "9 tokens in, 1 out, estimated" in plain_text([done(estimated)])
 

@@ -11,7 +11,7 @@ from cursor_gateway.errors import Failure, unknown_model
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.model.requests import RunInfo, TraceContext
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Run
@@ -152,6 +152,9 @@ class Watcher:
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         self._note(f"repeated {failure.code} {owner} {request_id}")
+
+    def asked(self, run_id: str, trace: TraceContext) -> None:
+        self._note(f"asked {run_id} {trace.traceparent}")
 
 
 def info(id: str = "chat_1", conversation_id: str | None = "conv_1") -> RunInfo:

@@ -24,7 +24,17 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store import batches, pace
-from cursor_gateway.store.base import Busy, HistoryLimits, Idempotency, KeyTaken, Lease, NewRun, RunEnd, Written
+from cursor_gateway.store.base import (
+    Busy,
+    HistoryLimits,
+    Idempotency,
+    KeyTaken,
+    Lease,
+    NewRun,
+    RunEnd,
+    Superseded,
+    Written,
+)
 from cursor_gateway.store.sqlite.opening import FILE
 from cursor_gateway.store.sqlite.store import SqliteStore
 from tests.runs.scripted import (
@@ -70,7 +80,7 @@ class Flaky(SqliteStore):
 
     async def begin_run(
         self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
-    ) -> KeyTaken | Busy | Written:
+    ) -> KeyTaken | Busy | Superseded | Written:
         self._ask()
         return await super().begin_run(new, events, end)
 

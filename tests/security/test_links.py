@@ -130,6 +130,26 @@ def test_a_link_is_a_page_without_scripts_forms_and_robots(alice: httpx2.Client,
     assert not re.search(r"<(?:script|form|input|textarea|select|img|iframe)\b", reply.text)
 
 
+def test_a_question_is_shown_without_a_form(alice: httpx2.Client, stranger: httpx2.Client) -> None:
+    asked = alice.post("/v1/chat", json={"message": standin("question")}).json()
+    page = stranger.get(shared(alice, asked["conversationId"])).text
+    assert "Which file is meant?" in page
+    assert "notes.txt" in page
+    assert not re.search(r"<(?:form|fieldset|input|button)\b", page)
+
+
+def test_links_are_listed_page_by_page(alice: httpx2.Client) -> None:
+    made = [chat(alice, standin("text"))["conversationId"] for _ in range(3)]
+    for id in made:
+        shared(alice, id)
+    first = alice.get("/v1/links", params={"limit": 2}).json()
+    assert [one["id"] for one in first["conversations"]] == made[:0:-1]
+    second = alice.get("/v1/links", params={"limit": 2, "before": first["next"]}).json()
+    assert second["conversations"][0]["id"] == made[0]
+    assert alice.get("/v1/links", params={"limit": 1000}).status_code == 400
+    assert alice.get("/v1/links", params={"before": "x"}).status_code == 400
+
+
 def test_a_deleted_conversation_cannot_be_read(alice: httpx2.Client, stranger: httpx2.Client, hers: Json) -> None:
     path = shared(alice, hers["conversationId"])
     assert alice.delete(f"/v1/conversations/{hers['conversationId']}").status_code in (202, 204)
@@ -141,7 +161,7 @@ def test_a_link_is_off_unless_the_operator_allows_it(anybody: httpx2.Client) -> 
     refused = anybody.post(f"/v1/conversations/{mine['conversationId']}/link")
     assert refused.status_code == 403
     assert "public_links" in refused.json()["error"]["message"]
-    assert anybody.get("/v1/links").json() == {"conversations": [], "canCreate": False}
+    assert anybody.get("/v1/links").json() == {"conversations": [], "next": None, "canCreate": False}
 
 
 def test_views_are_limited_for_each_link(alice: httpx2.Client, stranger: httpx2.Client, hers: Json) -> None:

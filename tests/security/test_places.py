@@ -5,6 +5,7 @@ import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -213,23 +214,38 @@ def test_the_callers_tools_are_kept_for_their_owner_alone(open_gateway: RunningG
 
 
 def test_a_workspace_with_hooks_of_its_own_is_refused(tmp_path: Path) -> None:
-    with (
-        running_gateway(tmp_path, settings={"refuse_workspace_hooks": "true"}) as gateway,
-        http_client(gateway) as client,
-    ):
-        mark = unique()
-        result = chat(client, f"{standin('text')} {mark}")["conversationId"]
-        (gateway.workspace / ".cursor").mkdir()
-        (gateway.workspace / ".cursor" / "hooks.json").write_text("{}")  # as an agent could, for the next run
+    with running_gateway(tmp_path) as gateway, http_client(gateway) as client:
+        hooks = gateway.workspace / ".cursor" / "hooks.json"
+        hooks.parent.mkdir()
+        hooks.write_text('{"version": 1, "hooks": {}}')
+        result = chat(client, standin("text"))["conversationId"]
+        hooks.write_text('{"version": 1, "hooks": {"stop": [{"command": "true"}]}}')  # as an agent could
         again = unique()
-        for source in ("cli", "acp"):
-            for more in ({}, {"conversationId": result}):
-                refused = client.post("/v1/chat", json={"message": again, "source": source, **more})
-                assert refused.status_code == 403
-                assert "hooks.json" in refused.json()["error"]["message"]
-                assert "refuse_workspace_hooks" in refused.json()["error"]["message"]
-        assert client.post("/v1/chat/completions", json=question(again)).status_code == 403
+        messages = question(again)["messages"]
+        asked: list[tuple[str, dict[str, Any]]] = [
+            *(("/v1/chat", {"message": again, "source": source}) for source in ("cli", "acp")),
+            ("/v1/chat", {"message": again, "conversationId": result}),
+            ("/v1/chat/completions", question(again)),
+            ("/v1/responses", {"model": "auto", "input": again}),
+            ("/v1/messages", {"model": "auto", "max_tokens": 9, "messages": messages}),
+        ]
+        line = f'`allow_workspace_hooks = ["{gateway.workspace}"]` in `config.toml`'
+        for path, body in asked:
+            refused = client.post(path, json=body)
+            assert (refused.status_code, refused.json()["error"]["type"]) == (403, "permission_error"), path
+            assert str(hooks) in refused.json()["error"]["message"]
+            assert line in refused.json()["error"]["message"]
         assert invocations(gateway, again) == []
         tool = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}
-        asked = client.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
-        assert asked.status_code == 200  # it works in a folder of the gateway's
+        offered = client.post("/v1/chat/completions", json=question(standin("text"), tools=[tool]))
+        assert offered.status_code == 200  # it works in a folder of the gateway's
+
+
+def test_hooks_of_workspaces_are_used_if_the_operator_says_so(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / ".mcp.json").write_text('{"mcpServers": {"own": {"command": "true"}}}')
+    allowing = {"refuse_workspace_hooks": "false"}, {"allow_workspace_hooks": str(tmp_path / "work")}
+    for number, settings in enumerate(allowing):
+        more = {"data_dir": str(tmp_path / f"data{number}"), **settings}
+        with running_gateway(tmp_path, settings=more) as gateway, http_client(gateway) as client:
+            assert chat(client, standin("text"))["status"] == "completed"

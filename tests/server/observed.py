@@ -1,7 +1,7 @@
 """What an agent does in; a run that did it, with its observers told, out."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import cast
 
 from cursor_gateway.errors import GatewayError
@@ -9,7 +9,8 @@ from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.run import Observer, Run
-from cursor_gateway.sources.base import Source, SourceState, Turn
+from cursor_gateway.sources.base import AgentUse, Source, SourceState, Turn
+from cursor_gateway.sources.router import AgentBatches, routed
 from tests.runs.scripted import UnstoredLog
 
 PROMPT = "the secret prompt"
@@ -39,12 +40,18 @@ def new_run() -> Run:
 def observed(
     *events: AgentEvent,
     observer: Observer,
+    uses: Sequence[AgentUse] = (),
     error: Exception | None = None,
     stopped: GatewayError | None = None,
     model: str = "auto",
+    traced: Callable[[Turn, str, AgentBatches], AgentBatches] | None = None,
 ) -> Run:
     run, turn = new_run(), Turn(run_id="chat_1", prompt=PROMPT, model=model, workspace="/w", folder="/f")
-    source = cast(Source, _Scripted(events, error, lingers=stopped is not None))
+    source = routed(cast(Source, _Scripted(events, error, lingers=stopped is not None)))
+    source.observed = traced
+
+    for use in uses:
+        run.uses.append(use)
 
     async def live() -> None:
         limits = Timeouts(first_event_seconds=60, idle_seconds=60, run_seconds=60)

@@ -16,6 +16,7 @@ import pytest
 from tests.gateways import RunningGateway, running_gateway
 from tests.openai_shapes import validate_error
 from tests.server.conftest import http_client, unique
+from tests.workspace.agent_trace import lines, valid_record
 
 
 @pytest.fixture(scope="module")
@@ -438,3 +439,36 @@ def test_the_lines_of_a_patch_have_colours_and_are_only_text(http: httpx2.Client
         assert line.count("<span") == line.count("</span>")  # each line is whole by itself
     schemas = http.get("/openapi.json").json()["components"]["schemas"]
     assert set(schemas["ColouredLines"]["required"]) == sides.keys()
+
+
+def test_lines_are_traced_to_the_runs_that_wrote_them(http: httpx2.Client, folder: Path) -> None:
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    named = ["git", "-C", str(folder), "-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    (folder / "a.py").write_text("zero\n")
+    subprocess.run([*named, "add", "."], check=True)
+    subprocess.run([*named, "commit", "-qm", "First"], check=True)
+    (folder / "src").mkdir()
+    more = {"workspace": str(folder / "src")}
+    first = edited(http, (folder / "src/a.py", "one\ntwo\n"), **more)
+    second = edited(http, (folder / "src/a.py", "one\ntwo\nthree\n"), conversationId=first["conversationId"], **more)
+    (folder / "src/a.py").write_text("mine\none\ntwo\nthree\n")
+    reply = http.get(f"/v1/conversations/{first['conversationId']}/trace")
+    assert reply.headers["content-type"] == "application/vnd.agent-trace.record+json"
+    record = valid_record(reply.content)
+    assert lines(record, "src/a.py") == {2: first["id"], 3: first["id"], 4: second["id"]}
+    head = subprocess.run([*named, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert record["vcs"] == {"type": "git", "revision": head}
+    (conversation, _) = record["files"][0]["conversations"]
+    assert conversation["contributor"] == {"type": "ai", "model_id": "cursor/auto"}
+    assert http.get(conversation["url"]).json()["id"] == first["conversationId"]
+    assert http.get(conversation["related"][0]["url"]).json()["id"] == first["id"]
+    assert http.get(f"/v1/conversations/{first['conversationId']}/trace").json() == record
+    assert http.get("/v1/conversations/conv_nowhere/trace").status_code == 404
+
+
+def test_without_snapshots_no_line_is_traced(tmp_path: Path) -> None:
+    with running_gateway(tmp_path, settings={"snapshots": "false"}) as running, http_client(running) as client:
+        run = client.post("/v1/chat", json={"message": "standin: text"}).json()
+        refused = client.get(f"/v1/conversations/{run['conversationId']}/trace")
+    assert refused.status_code == 404
+    assert "snapshots" in refused.json()["error"]["message"]

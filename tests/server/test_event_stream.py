@@ -13,6 +13,7 @@ from cursor_gateway.dialects.chat.encoder import ChunkEncoder, CompletionHead
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder
 from cursor_gateway.errors import AgentOverloaded, AgentUnauthenticated
 from cursor_gateway.model.agent_events import AgentEvent, ThinkingDelta
+from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.runs.run import Run
 from cursor_gateway.server.streaming import EventStream, Reading, push_until
 from cursor_gateway.sources.base import Turn
@@ -50,6 +51,34 @@ def sse(run: Run, asked: Reading) -> EventStream:
 def frames(client: Client) -> list[SseEvent]:
     decoder = SseDecoder()
     return [*decoder.push(client.body), *decoder.flush()]
+
+
+def test_readers_that_are_equally_far_share_what_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+    push_all = SseEncoder.push_all
+
+    def counted(encoder: SseEncoder, events: Sequence[DocumentEvent], /) -> bytes:
+        encoded.append(len(events))
+        return push_all(encoder, events)
+
+    async def live() -> None:
+        gates = [asyncio.Event() for _ in range(3)]
+        script = [step for gate in gates for step in (Until(gate), say("some ", "words "))]
+        run, clients = started([STARTED], *script, [FINISHED]), [Client() for _ in range(5)]
+        monkeypatch.setattr(SseEncoder, "push_all", counted)
+        asking = [client.ask(EventStream(run, SseEncoder(), SSE, reading(), is_replay=True)) for client in clients]
+        for gate in gates:
+            await turns_of_the_loop()
+            gate.set()
+        for client, asked in zip(clients, asking, strict=True):
+            await asked
+            assert client.body == clients[0].body
+        assert [frame.id for frame in frames(clients[0])] == [str(number) for number in range(1, run.count + 1)]
+        assert sum(encoded) == run.count
+        late = await Client().answered(EventStream(run, SseEncoder(3), SSE, reading(), after=3, is_replay=True))
+        assert clients[0].body.endswith(late.body)
+
+    asyncio.run(live())
 
 
 # --- the reply ------------------------------------------------------------------------------------------

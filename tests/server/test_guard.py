@@ -627,3 +627,38 @@ def test_a_fault_names_no_token_of_a_link(monkeypatch: pytest.MonkeyPatch) -> No
     guard = Guard(failing, Settings(), Metrics(), {}, KeyRing({}))
     serving._server(guard, Settings(), 1).fault(ValueError(), "/shared/secret-token")
     assert logged == ["/shared/…", "/v1/models", "/shared/…"]
+
+
+# --- the log of a front ---------------------------------------------------------------------------------
+
+
+def test_a_front_logs_one_line_for_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    logged: list[tuple[object, ...]] = []
+
+    def note(_: StructuredLog, event: str, **fields: object) -> None:
+        assert (event, fields["request_id"]) == ("request", "req_1")
+        assert isinstance(fields["seconds"], float)
+        logged.append(tuple(fields[name] for name in ("method", "path", "status", "owner", "run_id")))
+
+    async def run(scope: Scope, receive: Receive, send: Send) -> None:
+        await Response(b"{}", headers={"x-chat-id": "chat_1"})(scope, receive, send)
+
+    monkeypatch.setattr(StructuredLog, "info", note)
+    monkeypatch.setattr(StructuredLog, "warning", note)
+    monkeypatch.setattr(StructuredLog, "error", lambda *_, **__: None)
+    id = ("x-request-id", "req_1")
+    front = Settings(store="postgresql://db/gateway", role="front", api_keys={"laptop": hash_key("key")})
+    key = ("x-api-key", "key")
+    ask(HOST, id, key, method="POST", path="/v1/chat", settings=front, app=run)
+    ask(HOST, id, settings=front)
+    ask(HOST, id, key, path="/shared/secret-token", settings=front, app=failing)
+    assert logged == [
+        ("POST", "/v1/chat", 200, "laptop", "chat_1"),
+        ("GET", "/v1/models", 401, None, None),
+        ("GET", "/shared/…", 500, "local", None),
+    ]
+    for path in ("/health", "/livez", "/readyz", "/metrics"):
+        ask(HOST, id, key, path=path, settings=front)
+    ask(HOST, id, settings=Settings())
+    ask(HOST, id, settings=Settings(store=front.store, role="runner"))
+    assert len(logged) == 3

@@ -216,3 +216,30 @@ def test_a_run_of_another_gateway_that_lives_is_left_alone_and_can_be_read(tmp_p
                 file.touch()
                 received += b"".join(pieces)
         assert received == run.rest()
+
+
+def test_what_a_turn_changed_before_the_gateway_was_killed_can_be_undone(tmp_path: Path) -> None:
+    with ended_agents(tmp_path) as home:
+        settings = {"force": "true"}
+        with running_gateway(home, settings=settings) as gateway:
+            (gateway.workspace / "notes.txt").write_text("mine\n")
+            (gateway.workspace / "other.txt").write_text("other\n")
+            (home / "change").write_text(
+                "echo theirs > notes.txt\nrm other.txt\necho new > new.txt\ntouch done\nsleep 600\n"
+            )
+            watched = Watched(unique(), f'shell command="sh {home}/change"')
+            with ThreadPoolExecutor(1) as pool:
+                reading = pool.submit(watched.ask, gateway.url, None)
+                eventually((gateway.workspace / "done").exists)
+                eventually(lambda: list((gateway.data / "turns").glob("*/conv_*")))
+                kill(gateway)
+                reading.result(TIMEOUT)
+        with running_gateway(home, settings=settings) as gateway, http_client(gateway) as http:
+            path = f"/v1/conversations/{watched.conversation}"
+            files = {file["path"]: file["operation"] for file in http.get(f"{path}/changes").json()["files"]}
+            assert files == {"notes.txt": "edit", "other.txt": "delete", "new.txt": "create", "done": "create"}
+            reply = http.post(f"{path}/revert", json={"chatId": watched.id})
+            assert reply.status_code == 200, reply.text
+            found = {file.name: file.read_text() for file in gateway.workspace.iterdir()}
+            assert found == {"notes.txt": "mine\n", "other.txt": "other\n"}
+        assert list((home / "data" / "turns").glob("*")) == []

@@ -1,19 +1,27 @@
 """What a read-only link shows does not say where the workspace is."""
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any, cast
 
 import msgspec
 import pytest
 from msgspec.structs import replace
 from starlette.requests import Request
+from starlette.responses import Response
 
-from cursor_gateway.keys import LOCAL_OWNER, KeyRing
+from cursor_gateway.errors import TooManyRequests
+from cursor_gateway.keys import LOCAL_OWNER, KeyRing, hash_key
 from cursor_gateway.model.documents import ChatResponse, CodeBlockDocument, CodeBlockMetadata
 from cursor_gateway.render.html import RenderedTurn, render_conversation
+from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.links import HiddenPlace, LinkEndpoints
+from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import ConversationRecord
 
 SCENARIOS = sorted((Path(__file__).parents[1] / "scenarios").glob("*/documents.json"))
 
@@ -52,12 +60,73 @@ def test_it_is_hidden_also_where_colours_divide_it() -> None:
     assert "2024" not in render_conversation("", [RenderedTurn("", hidden)]).partition("<figure")[2]
 
 
-def test_a_page_that_strangers_do_not_read_is_not_held_against_a_key() -> None:
-    async def found(_: str) -> None:
-        return None
+def endpoints(find: Callable[[str], Coroutine[Any, Any, ConversationRecord | None]]) -> LinkEndpoints:
+    """Of a gateway whose store finds links in this way, and that can do nothing else."""
+    service = cast(RunService, SimpleNamespace(store=SimpleNamespace(find_by_link=find)))
+    return LinkEndpoints(service, Settings(public_links=True), KeyRing({}), cast(Reading, None))
 
-    service = SimpleNamespace(store=SimpleNamespace(find_by_link=found))
-    endpoints = LinkEndpoints(service, Settings(public_links=True), KeyRing({}), SimpleNamespace())  # type: ignore[arg-type]
-    request = Request({"type": "http", "path_params": {"token": "x"}, "state": {"owner": LOCAL_OWNER}})
-    assert asyncio.run(endpoints.read(request)).status_code == 404
-    assert request.state.owner != LOCAL_OWNER
+
+def read(links: LinkEndpoints, token: str) -> Request:
+    request = Request({"type": "http", "path_params": {"token": token}, "state": {"owner": LOCAL_OWNER}})
+    assert asyncio.run(links.read(request)).status_code == 404
+    return request
+
+
+async def nothing(_: str) -> None:
+    return None
+
+
+def test_a_page_that_strangers_do_not_read_is_not_held_against_a_key() -> None:
+    assert read(endpoints(nothing), "x").state.owner != LOCAL_OWNER
+
+
+def test_the_store_is_not_asked_for_more_guesses_than_are_allowed() -> None:
+    asked: list[str] = []
+
+    async def find(link: str) -> None:
+        asked.append(link)
+
+    links = endpoints(find)
+    for number in range(700):
+        with suppress(TooManyRequests):
+            read(links, f"{number}")
+    assert 600 <= len(asked) < 610
+
+
+def test_guesses_do_not_keep_the_readers_of_a_link_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = hash_key("known")
+    asked: list[str] = []
+
+    async def find(link: str) -> ConversationRecord | None:
+        asked.append(link)
+        return cast(ConversationRecord, SimpleNamespace(id="conv_1", owner=LOCAL_OWNER)) if link == known else None
+
+    async def page(self: LinkEndpoints, conversation: ConversationRecord) -> Response:
+        return Response("", 404)  # `read` expects it
+
+    async def connected(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
+        return await work
+
+    monkeypatch.setattr(LinkEndpoints, "_page", page)
+    monkeypatch.setattr("cursor_gateway.server.links.while_connected", connected)
+    links = endpoints(find)
+    read(links, "known")
+    for number in range(700):
+        with suppress(TooManyRequests):
+            read(links, f"{number}")
+    read(links, "known")
+    for _ in range(70):
+        with suppress(TooManyRequests):
+            read(links, "known")
+    assert 60 <= asked.count(known) < 70
+
+
+def test_only_so_many_links_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def find(link: str) -> ConversationRecord:
+        return cast(ConversationRecord, SimpleNamespace(id=link, owner=LOCAL_OWNER))
+
+    links = endpoints(find)
+    monkeypatch.setattr("cursor_gateway.server.links._MOST_KNOWN", 3)
+    for number in range(10):
+        asyncio.run(links._found(f"{number}"))
+    assert list(links._known) == ["7", "8", "9"]

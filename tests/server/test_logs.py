@@ -18,8 +18,9 @@ from cursor_gateway.errors import AgentOverloaded, RunCancelled
 from cursor_gateway.model.agent_events import RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server import logs
-from cursor_gateway.server.logs import RunLog, StructuredLog, configure, lost_lines, outcome
+from cursor_gateway.server.logs import RunLog, StructuredLog, carry_trace_ids, configure, lost_lines, outcome
 from cursor_gateway.settings import LogFormat, LogLevel
+from cursor_gateway.sources.base import AgentUse
 from tests.server.observed import PROMPT, new_run, observed
 
 FINISHED = RunFinished(usage=TokenCounts(prompt=100, completion=20, cached=70), duration_ms=5)
@@ -106,6 +107,17 @@ def test_lines_on_a_terminal_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert re.fullmatch(r"\d\d:\d\d:\d\d error failed", failed)
     assert all(line.startswith("    ") for line in trace)
     assert "\x1b" not in text_of(terminal)
+
+
+def test_lines_have_the_ids_of_traces_which_a_terminal_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(logs, "_trace_ids", None)
+    carry_trace_ids(lambda run_id: {"trace_id": "abc", "span_id": f"of {run_id}"})
+    logging_to(stream := StringIO(), "auto").info("said", run_id="chat_1")
+    (line,) = objects(stream)
+    assert (line["trace_id"], line["span_id"]) == ("abc", "of chat_1")
+    logging_to(terminal := Terminal(), "auto").info("said", run_id="chat_1")
+    assert "chat_1" in text_of(terminal)
+    assert "abc" not in text_of(terminal)
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
@@ -294,7 +306,16 @@ def test_a_run_is_logged_from_start_to_end_under_its_id() -> None:
     tokens = {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 70}
     assert ended.items() >= {"event": "run ended", "status": "completed", "documents": 1, **tokens}.items()
     assert "code" not in ended
+    assert "cpu_seconds" not in ended
     assert outcome(run) == "completed"
+
+
+def test_a_run_whose_use_is_known_says_it() -> None:
+    logging_to(stream := StringIO())
+    observed(FINISHED, observer=RunLog(), uses=[AgentUse(1.23456, 2**20)])
+    assert objects(stream)[-1].items() >= {"cpu_seconds": 1.235, "memory_bytes": 2**20}.items()
+    observed(FINISHED, observer=RunLog(), uses=[AgentUse(1.0)])
+    assert "memory_bytes" not in objects(stream)[-1]
 
 
 def test_a_run_that_failed_is_a_warning_with_its_code() -> None:

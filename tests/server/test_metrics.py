@@ -4,6 +4,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -11,6 +12,8 @@ from cursor_gateway.errors import AgentOverloaded, RunCancelled, ShuttingDown
 from cursor_gateway.model.agent_events import AgentEvent, RunFinished, RunStarted, TextDelta, TokenCounts
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.server.metrics import CONTENT_TYPE, Metrics
+from cursor_gateway.sources.base import AgentUse
+from tests.runs.scripted import UnstoredLog
 from tests.server.observed import observed
 
 TEXT = TextDelta("a")
@@ -45,11 +48,14 @@ def test_all_is_there_from_the_start_as_0() -> None:
         *(f"runs_total{{state={state}}}" for state in ("completed", "failed", "cancelled")),
         *(f"account_errors_repeated_total{{code={code}}}" for code in ("agent_unauthenticated", "insufficient_quota")),
         *(f"tokens_total{{kind={kind}}}" for kind in ("prompt", "completion", "cached")),
-        *(f"{name}_seconds_{part}" for name in ("run", "event_loop_lag") for part in ("count", "sum")),
+        *(f"{name}_seconds_{part}" for name in ("run", "run_cpu", "event_loop_lag") for part in ("count", "sum")),
+        *(f"run_memory_bytes_{part}" for part in ("count", "sum")),
         *(f"first_event_seconds_{part}{{start={start}}}" for part in ("count", "sum") for start in ("warm", "cold")),
         "runs_running",
         "open_streams",
+        "cost_usd_total",
         "fallbacks_total",
+        "runs_not_stored_total",
     }
 
 
@@ -62,6 +68,16 @@ def test_a_run_that_completed() -> None:
     assert result["first_event_seconds_count{start=warm}"] == 0
     assert result["first_event_seconds_sum{start=cold}"] <= result["run_seconds_sum"] < 60
     assert not [name for name in result if name.startswith("agent_failures")]
+
+
+def test_what_the_agents_of_a_run_used() -> None:
+    """Their processors add up; they run one after the other, so the memory is that of the largest."""
+    result = after(TEXT, FINISHED, uses=[AgentUse(1.5, 300), AgentUse(0.5, 200), AgentUse(1.0)])
+    assert (result["run_cpu_seconds_count"], result["run_cpu_seconds_sum"]) == (1, 3.0)
+    assert (result["run_memory_bytes_count"], result["run_memory_bytes_sum"]) == (1, 300)
+    result = after(TEXT, FINISHED, uses=[AgentUse(1.5)])
+    assert (result["run_cpu_seconds_count"], result["run_memory_bytes_count"]) == (1, 0)
+    assert after(TEXT, FINISHED)["run_cpu_seconds_count"] == 0  # nobody knows
 
 
 def test_a_run_that_the_agent_failed() -> None:
@@ -114,6 +130,16 @@ def test_a_run_that_is_not_done_is_counted_all_the_same() -> None:
             assert figures(self)["runs_total{state=failed}"] == 1
 
     observed(TEXT, FINISHED, observer=Early())
+
+
+def test_a_run_that_the_store_did_not_take_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert after(TEXT, FINISHED)["runs_not_stored_total"] == 0
+
+    async def refuse(log: UnstoredLog) -> bool:
+        return False
+
+    monkeypatch.setattr(UnstoredLog, "try_again", refuse)
+    assert after(TEXT, FINISHED)["runs_not_stored_total"] == 1
 
 
 def test_streams_are_counted_while_they_are_open() -> None:

@@ -18,12 +18,14 @@ from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import Growing, chat, eventually, growing, http_client, standin
 
 SOURCES = ["cli", "acp", "sdk"]
+IN_CGROUPS = "cli in cgroups"  # where there are some; the others are without, as on most machines
 linux = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="only the Linux kernel keeps orphans in a tree")
 
 
 @contextmanager
 def gateway_with(source: str, home: Path) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
-    settings = {"source": source, "sdk_bridge": ",".join(install_bridge(home / "bridge")), "max_agents": "1"}
+    settings = {"source": source.split()[0], "sdk_bridge": ",".join(install_bridge(home / "bridge")), "max_agents": "1"}
+    settings["agent_cgroups"] = str(source == IN_CGROUPS).lower()
     environment = {"CURSOR_API_KEY": "key"} if source == "sdk" else {}
     with (
         running_gateway(home, settings=settings, environment=environment) as gateway,
@@ -79,7 +81,7 @@ def above(table: Table, pid: int, parent: int) -> int:
 
 
 @linux
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 def test_cancel_replies_when_all_are_dead(source: str, tmp_path: Path, strays: list[int]) -> None:
     with (
         gateway_with(source, tmp_path) as (_, client),
@@ -92,7 +94,7 @@ def test_cancel_replies_when_all_are_dead(source: str, tmp_path: Path, strays: l
 
 
 @linux
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 @pytest.mark.quick_cases(1)
 def test_nothing_is_left_of_a_run_that_ends_well(source: str, tmp_path: Path, strays: list[int]) -> None:
     with (
@@ -112,7 +114,7 @@ def zombies(parent: int) -> list[str]:
 
 
 @linux
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 @pytest.mark.quick_cases(1)
 def test_nothing_is_left_when_the_agent_is_killed(source: str, tmp_path: Path, strays: list[int]) -> None:
     with (
@@ -126,7 +128,7 @@ def test_nothing_is_left_when_the_agent_is_killed(source: str, tmp_path: Path, s
 
 
 @linux
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [*SOURCES, IN_CGROUPS])
 @pytest.mark.quick_cases(1)
 def test_nothing_is_left_when_the_gateway_is_killed(source: str, tmp_path: Path, strays: list[int]) -> None:
     """Also if no other one is ever started."""

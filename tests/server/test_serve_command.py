@@ -160,6 +160,18 @@ def test_the_demos_banner(tmp_path: Path) -> None:
     assert "/v1/chat -H 'Content-Type: application/json'" in said
 
 
+def test_a_workspace_with_hooks_of_its_own_is_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    file, line = tmp_path / "work" / ".mcp.json", f'`allow_workspace_hooks = ["{tmp_path / "work"}"]`'
+    file.touch()
+    with running_gateway(tmp_path) as gateway:
+        assert str(file) in gateway.banner
+        assert line in gateway.banner
+    file.write_text("{}")
+    with running_gateway(tmp_path) as gateway:
+        assert "allow_workspace_hooks" not in gateway.banner
+
+
 # --- recording ------------------------------------------------------------------------------------------
 
 _OF_A_RUN = ("id", "conversationId", "created", "model", "metadata")  # what two runs differ in

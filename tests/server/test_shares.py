@@ -40,7 +40,7 @@ def begin(client: httpx2.Client, until: Path) -> httpx2.Response:
 
 
 def test_a_greedy_owner_does_not_keep_the_other_out(tmp_path: Path) -> None:
-    with two_owners(tmp_path, max_runs="3") as (_, clients), ThreadPoolExecutor() as pool:
+    with two_owners(tmp_path, max_runs="3", queue_ttl_seconds="0") as (_, clients), ThreadPoolExecutor() as pool:
         greedy, modest = clients.values()
         files = [tmp_path / f"go-{number}" for number in range(5)]
         assert [begin(greedy, file).status_code for file in files[:2]] == [202, 202]
@@ -59,7 +59,7 @@ def test_a_greedy_owner_does_not_keep_the_other_out(tmp_path: Path) -> None:
 
 
 def test_a_key_may_have_fewer_places(tmp_path: Path) -> None:
-    with two_owners(tmp_path, max_runs="4", max_runs_per_key="1") as (_, clients):
+    with two_owners(tmp_path, max_runs="4", max_runs_per_key="1", queue_ttl_seconds="0") as (_, clients):
         go = tmp_path / "go"
         assert [begin(clients[name], go).status_code for name in OWNERS] == [202, 202]
         refused = begin(clients["greedy"], go)
@@ -74,7 +74,7 @@ def test_waiting_runs_of_one_owner_do_not_push_out_those_of_another(tmp_path: Pa
         asking.ask()
         return asking
 
-    with two_owners(tmp_path, max_runs="2") as (_, clients):
+    with two_owners(tmp_path, max_runs="2", queue_ttl_seconds="0") as (_, clients):
         modest = caller(clients["modest"], 0)
         greedy = [caller(clients["greedy"], number) for number in range(1, 4)]
         states = [documents_of(clients["greedy"], one.chat_id)["status"] for one in greedy]

@@ -217,6 +217,13 @@ def test_what_a_command_printed_is_its_output_in_any_shape(end: dict[str, Any]) 
     assert (action.output, action.exit_code, outcome.state) == ("all of it", 0, "completed")
 
 
+def test_a_command_that_failed_keeps_its_output_and_its_status() -> None:
+    output = {"exitCode": 2, "stdout": "one", "stderr": ""}
+    command, outcome = end_of({"kind": "execute", "title": "`ls`"}, {"status": "failed", "rawOutput": output})
+    assert isinstance(command, Command)
+    assert (command.exit_code, command.output, outcome.state) == (2, "one", "failed")
+
+
 def test_output_that_is_no_object_is_kept() -> None:
     for output in ("text", ["a", 1]):
         action, _ = end_of({"kind": "other", "title": "s-t: t"}, {"rawOutput": output})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.errors import AgentError, Failure, GatewayError
+from cursor_gateway.errors import AgentError, AgentOutOfMemory, Failure, GatewayError
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Command,
@@ -41,6 +41,7 @@ from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 from cursor_gateway.sources.base import LONGEST_LINE, OfferedTools, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import members
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from tests.agent.install import install
@@ -684,6 +685,16 @@ def test_a_turn_that_fails_says_how_and_keeps_what_was_said(
         assert failure(events).code == code
         assert said(events) == text
         assert said(await collected(source, place.turn("And now?"))) == "You said: And now?"
+
+    lived(place, life)
+
+
+def test_an_agent_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
+
+    async def life(source: CursorAcpSource) -> None:
+        assert failure(await collected(source, place.turn("standin: killed"))).code == "agent_out_of_memory"
 
     lived(place, life)
 

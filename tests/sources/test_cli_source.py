@@ -10,13 +10,22 @@ from typing import Any
 
 import pytest
 import uvloop
+from msgspec.structs import replace
 
-from cursor_gateway.errors import AgentMissing, AgentOutputTooLarge, Failure, GatewayError, ModelUnavailable
+from cursor_gateway.errors import (
+    AgentMissing,
+    AgentOutOfMemory,
+    AgentOutputTooLarge,
+    Failure,
+    GatewayError,
+    ModelUnavailable,
+)
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed, RunFinished, RunStarted, TextDelta
-from cursor_gateway.sources.base import LONGEST_LINE, SourceState, Turn
+from cursor_gateway.sources.base import LONGEST_LINE, AgentUse, SourceState, Turn
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cursor.command import CommandOptions
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import start_of
 from cursor_gateway.sources.recorder import Recorder
 from tests.agent.account import VERSION
@@ -230,6 +239,25 @@ def test_a_turn_that_fails_says_how(tmp_path: Path, scenario: str, code: str, de
         assert details in result.details
 
     lived(place, live)
+
+
+def test_an_agent_that_the_system_has_ended_says_why_and_what_it_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for an agent in a cgroup: see test_cgroups."""
+    place, uses = Place(tmp_path), list[AgentUse]()
+    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
+    monkeypatch.setattr(AgentProcess, "use", property(lambda self: AgentUse(1.5, 100, 1)))
+
+    async def live() -> None:
+        turn = replace(place.turn("standin: killed"), uses=uses)
+        result = failure(await collected(place.source(), turn))
+        assert (result.code, result.message, result.retryable) == ("agent_out_of_memory", "Too much.", False)
+        ended = await collected(place.source(), replace(place.turn("standin: text"), uses=uses))
+        assert isinstance(ended[-1], RunFinished)  # only a command was ended
+
+    lived(place, live)
+    assert uses == [AgentUse(1.5, 100, 1)] * 2
 
 
 def test_an_agent_that_closes_its_output_and_stays_has_failed(tmp_path: Path) -> None:

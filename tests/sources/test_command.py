@@ -8,9 +8,11 @@ from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.cursor.command import (
     CommandOptions,
     Program,
+    check_version,
     command_for,
     environment_for,
     flags_of,
+    proxy_in,
 )
 from tests.agent.arguments import COMMANDS, help_text
 
@@ -81,6 +83,29 @@ def test_the_operator_decides_about_trust_and_force() -> None:
     assert "--trust" not in arguments(turn(), trust=False)
     assert "--force" not in arguments(turn())
     assert "--force" in arguments(turn(), force=True)
+
+
+@pytest.mark.parametrize("sandbox", ["enabled", "disabled"])
+def test_the_operator_decides_about_the_sandbox(sandbox: str) -> None:
+    given = arguments(turn(), sandbox=sandbox)
+    assert given[given.index("--sandbox") + 1] == sandbox
+    assert "--sandbox" not in arguments(turn())
+    with pytest.raises(AgentMisconfigured, match="has no sandbox"):
+        arguments(turn(), BARE, sandbox=sandbox)
+
+
+def test_another_version_than_the_operators_is_refused() -> None:
+    for wanted in ("", "2026.10.01", "2026.10.01-e373342"):
+        check_version(ALL, wanted)
+    with pytest.raises(AgentMisconfigured, match=r"2026\.10\.01-e373342 is installed, .*2026\.10\.22"):
+        check_version(ALL, "2026.10.22")
+
+
+def test_a_proxy_is_found_by_the_variable_that_sets_it() -> None:
+    assert proxy_in({"https_proxy": "http://proxy:3128"}) == "https_proxy"
+    assert proxy_in({"HTTPS_PROXY": "", "NO_PROXY": "*"}) == ""
+    passed = environment_for({"NODE_USE_ENV_PROXY": "1", "HTTPS_PROXY": "http://proxy"}, [], None)
+    assert {"NODE_USE_ENV_PROXY", "HTTPS_PROXY"} <= set(passed)
 
 
 def test_headers_are_handed_on() -> None:

@@ -26,6 +26,7 @@ from cursor_gateway.sources.cursor.configuration import (
     copy_configuration,
     read_settings,
     set_rules,
+    use_http1,
     user_configuration,
     without_proxy,
 )
@@ -262,6 +263,17 @@ def test_without_settings_the_agents_own_rule_stays_and_old_rules_go(tmp_path: P
     assert permissions_in(copy) == {"allow": ["Shell(ls)", "Shell(npm)"], "deny": []}
     set_rules(user, copy, tmp_path / "data", [])
     assert permissions_in(copy) == {"allow": ["Shell(ls)"], "deny": []}
+
+
+def test_http_1_is_added_to_the_copy_alone(user: Path, copy: Path, tmp_path: Path) -> None:
+    copy_configuration(user, copy, tmp_path)
+    before = (user / "cli-config.json").read_bytes()
+    use_http1(copy, tmp_path)
+    assert read_settings(copy)["network"] == {"useHttp1ForAgent": True}
+    (copy / "cli-config.json").write_text('{"network": {"a": 1}, "b": 2}')
+    use_http1(copy, tmp_path)
+    assert read_settings(copy) == {"version": 1, "network": {"a": 1, "useHttp1ForAgent": True}, "b": 2}
+    assert (user / "cli-config.json").read_bytes() == before
 
 
 def test_strange_settings_are_no_reason_to_fail(tmp_path: Path) -> None:

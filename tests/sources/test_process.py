@@ -377,8 +377,8 @@ def test_a_prompt_that_cannot_be_written_is_reported(has_memory_files: bool, mon
 def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
-    async def noted(*arguments: Any, is_alone: bool) -> int:
-        started.append(await spawn(*arguments, is_alone=is_alone))
+    async def noted(*arguments: Any, is_alone: bool, cgroup: str) -> int:
+        started.append(await spawn(*arguments, is_alone=is_alone, cgroup=cgroup))
         return started[0]
 
     def refuse(_: object) -> None:
@@ -563,9 +563,9 @@ def test_only_an_agent_that_is_alone_is_started_by_the_loop_itself(loop: Run, mo
     """The others would have to wait."""
     alone: list[bool] = []
 
-    async def noted(*arguments: Any, is_alone: bool) -> int:
+    async def noted(*arguments: Any, is_alone: bool, cgroup: str) -> int:
         alone.append(is_alone)
-        return await spawn(*arguments, is_alone=is_alone)
+        return await spawn(*arguments, is_alone=is_alone, cgroup=cgroup)
 
     async def live() -> None:
         first = await start(HANG)

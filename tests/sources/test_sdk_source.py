@@ -18,6 +18,7 @@ from cursor_gateway.errors import (
     AgentCrashed,
     AgentMisconfigured,
     AgentMissing,
+    AgentOutOfMemory,
     AgentOverloaded,
     AgentTimedOut,
     AgentUnauthenticated,
@@ -48,6 +49,7 @@ from cursor_gateway.model.agent_events import (
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.ledger import Ledger
+from cursor_gateway.sources.process import AgentProcess
 from cursor_gateway.sources.processes import members, signal_group
 from cursor_gateway.sources.sdk import bridge as bridges
 from cursor_gateway.sources.sdk.bridge import BridgeOptions
@@ -920,6 +922,21 @@ def test_a_bridge_that_dies_in_a_run_takes_all_runs_with_it_and_is_replaced(tmp_
     assert len(place.pids) == 2
 
 
+def test_a_bridge_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path)
+    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
+
+    async def live() -> None:
+        source = place.source()
+        run = Following(source, place.turn("standin: hang-mid"))
+        await true(lambda: said(run.events).endswith("more."))
+        os.kill(place.pids[0], signal.SIGKILL)
+        assert failure(await run.ended()).code == "agent_out_of_memory"
+        await source.close()
+
+    lived(place, live)
+
+
 def test_a_bridge_that_dies_while_a_call_is_held_fails_the_run_and_gives_the_call_up(tmp_path: Path) -> None:
     place, runner = Place(tmp_path), Runner()
 
@@ -1074,6 +1091,10 @@ def test_the_bundled_bridge_is_node_itself() -> None:
     node, script = bridges.bundled_command(cursor_sdk)
     assert Path(node).name == "node"
     assert Path(script).is_file()
+    _, option, told, _ = bridges.bundled_command(cursor_sdk, http1=True)
+    assert option == "--import"
+    assert "useHttp1ForAgent" in told
+    assert bridges.bundled_command(cursor_sdk, has_proxy=True)[1:3] == ["--use-env-proxy", "--import"]
     with pytest.raises(AgentMissing, match="without its bridge"):
         bridges.bundled_command(json)
 

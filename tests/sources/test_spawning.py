@@ -196,7 +196,8 @@ def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch
             assert library is not None
             return library.waiting.posix_spawn(*arguments)
 
-    monkeypatch.setattr(spawning, "_library", lambda: library._replace(waiting=Waiting()))  # type: ignore[arg-type]
+    slow = spawning._Library(library.quick, Waiting(), library.attributes)  # type: ignore[arg-type]
+    monkeypatch.setattr(spawning, "_library", lambda: slow)
 
     async def live() -> None:
         starting = asyncio.ensure_future(hanging(null))

@@ -34,6 +34,7 @@ from cursor_gateway.model.agent_events import (
     Unrecognized,
 )
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
+from cursor_gateway.model.costs import Price
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -829,6 +830,15 @@ def test_the_agents_own_figures_are_the_usage() -> None:
     assert usage == Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=3)
     usage = envelope([RunFinished(usage=TokenCounts(prompt=10, completion=5))]).usage
     assert usage == Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+
+
+def test_usage_has_the_cost_of_its_model() -> None:
+    prices = {"opus": Price(input=1, output=2)}
+    finished = RunFinished(usage=TokenCounts(prompt=1_000_000, completion=500_000))
+    for model, cost in (("opus", 2.0), ("auto", UNSET)):
+        made = Assembler(RunInfo(id="chat_1", created="", model=model, prices=prices)).push(finished)
+        (done,) = (event for event in made if isinstance(event, Done))
+        assert done.envelope.usage.cost == cost
 
 
 @pytest.mark.parametrize(("prompt", "completion", "cached"), [(-1, 5, 0), (5, -1, 0), (5, 5, -1)])

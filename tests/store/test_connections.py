@@ -207,6 +207,15 @@ def test_a_file_that_is_taken_away_is_begun_anew(store: Database, tmp_path: Path
     assert store.events("run", ME).events == deltas(1)
 
 
+def test_a_reader_of_a_file_that_is_gone_is_not_used_again(store: Database, tmp_path: Path) -> None:
+    connections = store.store._connections
+    with connections.reading():
+        for file in tmp_path.glob(f"{FILE}*"):
+            file.unlink()
+        store.begin_run(new_run("run", "conv"))
+    assert store.run("run", ME) is not None
+
+
 def test_permissions_are_the_operators_to_see_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, "Permission denied")

@@ -1,14 +1,19 @@
 """No question reads a whole table: what is asked for is found by an index, and in its order."""
 
+import asyncio
+import json
 import re
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from cursor_gateway.model.document_events import Paused
 from cursor_gateway.store.base import HistoryLimits, Idempotency, IdempotentRun
+from cursor_gateway.store.postgres.cluster import _HEADS, PostgresCluster
+from cursor_gateway.store.postgres.connections import PostgresConnection
+from cursor_gateway.store.postgres.store import PostgresStore
 from tests.store.blocking import Database
 from tests.store.making import EVERY_EVENT, ME, deltas, lease, new_run, run_end, whole_run
 
@@ -97,3 +102,54 @@ def test_a_table_that_compares_whole_rows_has_no_large_ones(store: Database) -> 
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE sql LIKE '%WITHOUT ROWID%'").fetchall()
         found = {column for (table,) in tables for _, column, *_ in connection.execute(f"PRAGMA table_info({table})")}
     assert not found & {"text", "data", "tokens", "title"}, tables
+
+
+# --- PostgreSQL ---------------------------------------------------------------------------------------
+
+_MANY_RUNS = """
+    INSERT INTO runs (id, conversation, instance, state, model, mode, created, fences, include, started_ms)
+    SELECT 'run' || number, conversation, instance, 'completed', model, mode, created, fences, include, started_ms
+    FROM runs, generate_series(1, 2000) AS number
+"""
+_MANY_EVENTS = """
+    INSERT INTO events (run, first, count, epoch, data)
+    SELECT key, number, 1, 1, convert_to(repeat('x', 200), 'UTF8') FROM runs, generate_series(2, 20) AS number
+"""
+
+
+def test_the_heads_of_runs_are_found_by_an_index_after_an_early_analyze(database: str) -> None:
+    """Statistics of a nearly empty table stay for as long as it takes until the next ANALYZE. A plan that is kept from
+    that time would read all events of all runs, several times a second on each front."""
+
+    async def test() -> None:
+        store = PostgresStore(database)
+        cluster = PostgresCluster(store)
+        try:
+            await begin(store, "run0")
+            await store.connections.execute("ANALYZE")
+            for _ in range(10):  # after five times, psycopg would prepare a statement, and PostgreSQL keep its plan
+                assert (await cluster.heads({"run0": 0}))["run0"].last == 1
+            await store.connections.execute(_MANY_RUNS)
+            await store.connections.execute(_MANY_EVENTS)
+            after = {f"run{number}": 90 for number in range(8)}
+            explained = "".join(await store.connections.run(lambda connection: plan_of(connection, after)))
+            assert "Seq Scan" not in explained, explained
+            # Not all events of a run, but those after the last that is known.
+            assert re.search(r"Index Scan using events_pkey.*\n *Index Cond: .*run = .*first >= ", explained), explained
+            kept = "SELECT statement FROM pg_prepared_statements WHERE statement LIKE '%%LATERAL%%'"
+            assert await store.connections.select(kept) == []
+        finally:
+            await store.close()
+
+    asyncio.run(asyncio.wait_for(test(), 60))
+
+
+async def begin(store: PostgresStore, id: str) -> None:
+    await store.begin_run(new_run(id, f"conversation of {id}"))
+    await store.append(lease(id), 1, deltas(1))
+
+
+async def plan_of(connection: PostgresConnection, after: Mapping[str, int]) -> list[str]:
+    values = [json.dumps(after), 1000]
+    found = await connection.execute(f"EXPLAIN {_HEADS}", values, prepare=False)
+    return [f"{line}\n" for (line,) in await found.fetchall()]

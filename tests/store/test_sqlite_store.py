@@ -35,6 +35,7 @@ SHORT: dict[str, Call] = {
     "find_run_by_calls": lambda store: store.find_run_by_calls(ME, ["call"]),
     "find_run_by_idempotency": lambda store: store.find_run_by_idempotency(ME, "key"),
     "name_reply": lambda store: store.name_reply(ME, "key", IdempotentRun("run", "", 1), 1000),
+    "usage": lambda store: store.usage(ME, "2026-01-01"),
 }
 LONG: dict[str, Call] = {
     "delete_conversation": lambda store: store.delete_conversation("conv", ME),

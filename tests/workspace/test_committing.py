@@ -10,7 +10,7 @@ import pytest
 from cursor_gateway.errors import FileChanged, InvalidRequest, NotFound
 from cursor_gateway.model.changes import CommitRequest, CommitResult
 from cursor_gateway.workspace import committing
-from cursor_gateway.workspace.committing import commit, proposed
+from cursor_gateway.workspace.committing import checked_out, commit, proposed
 from tests.workspace.repositories import git
 
 
@@ -223,3 +223,21 @@ def test_a_worktree_whose_repository_is_inside_of_it_is_not_believed(top: Path, 
     (evil / "a.txt").write_text("1\n")
     with pytest.raises(InvalidRequest, match="worktree"):
         commit(str(evil), ["a.txt"], "", CommitRequest())
+
+
+def test_the_commit_that_is_checked_out(top: Path, tmp_path: Path) -> None:
+    head = git(top, "rev-parse", "HEAD").decode().strip()
+    (top / "src").mkdir(exist_ok=True)
+    assert checked_out(str(top)) == ("", head)
+    assert checked_out(str(top / "src")) == ("src/", head)
+    git(top, "checkout", "-q", "--detach")
+    assert checked_out(str(top)) == ("", head)
+    (top / ".git/HEAD").write_text("ref: refs/heads/../../secret\n")
+    assert checked_out(str(top)) == ("", "")
+    (top / ".git/HEAD").write_text("nonsense\n")
+    assert checked_out(str(top)) == ("", "")
+    (tmp_path / "none").mkdir()
+    assert checked_out(str(tmp_path / "none")) == checked_out("") == ("", "")
+    (top / ".git").rename(tmp_path / "elsewhere")
+    (top / ".git").symlink_to(tmp_path / "elsewhere")
+    assert checked_out(str(top)) == ("", "")

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import FileChanged
-from cursor_gateway.model.changes import ListedChanges, ListRequest, RevertedFiles, RevertRequest
+from cursor_gateway.model.changes import (
+    LineTrace,
+    ListedChanges,
+    ListRequest,
+    RevertedFiles,
+    RevertRequest,
+    TraceRequest,
+)
 from cursor_gateway.workspace import review as module
 from cursor_gateway.workspace.beneath import OnDisk, PathRefused, read_below, write_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, TurnStep, version_of
@@ -110,3 +117,19 @@ def test_what_was_reverted_before_a_failure_can_be_undone(
     assert isinstance(listed, ListedChanges)
     Review(str(work), log).perform(RevertRequest(undo=listed.undo))
     assert (work / "a").read_bytes() == b"2\n"
+
+
+def test_lines_have_their_runs_and_a_trace_ends_in_time(log: ChangeLog, work: Path, tmp_path: Path) -> None:
+    changed(log, work, "a", b"1\n", b"1\n2\n")
+    changed(log, work, "gone", None, b"x\n")
+    (work / "gone").unlink()
+    (work / "gone").symlink_to(tmp_path)  # cannot be read
+    log.append(TurnStep("chat_2", [], problem="The folder was too large."))
+    traced = Review(str(work), log).perform(TraceRequest())
+    assert isinstance(traced, LineTrace)
+    (file,) = traced.files
+    assert (file.path, [(one.chat_id, one.start, one.end) for one in file.lines]) == ("a", [("chat_1", 2, 2)])
+    assert (traced.revision, traced.notes) == ("", ["The folder was too large."])
+    late = Review(str(work), log, is_over=lambda: True).perform(TraceRequest())
+    assert isinstance(late, LineTrace)
+    assert (late.files, late.notes[1]) == ([], "There was no time to compare all files.")

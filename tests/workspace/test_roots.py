@@ -145,23 +145,34 @@ def test_people_are_told_which_folders_are_allowed(tree: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["hooks.json", "mcp.json", "cli.json"])
-def test_hooks_servers_and_permissions_of_a_workspace_are_found(tree: Path, name: str) -> None:
-    folder = tree / "home" / "below" / "deep"
-    folder.mkdir(parents=True)
-    allowing, refusing = Workspaces(tree / "home", []), Workspaces(tree / "home", [], refuse_hooks=True)
-    refusing.check(str(folder))
-    (tree / "home" / ".cursor").mkdir()
-    (tree / "home" / ".cursor" / name).symlink_to(tree / "missing")
-    refusing.check(str(folder))  # another folder's, as far as the agent is concerned
-    (tree / "home" / ".git").mkdir()
-    with pytest.raises(WorkspaceForbidden, match=f"{name}.*refuse_workspace_hooks"):
-        refusing.check(str(folder))
-    with pytest.raises(WorkspaceForbidden):
-        refusing.check(str(tree / "home"))
-    allowing.check(str(folder))
-    (folder / ".git").touch()  # a worktree of its own
-    refusing.check(str(folder))
+def test_a_workspace_with_its_own_hooks_is_refused_unless_the_operator_says_otherwise(tree: Path) -> None:
+    home = tree / "home"
+    (home / ".mcp.json").touch()
+    with pytest.raises(WorkspaceForbidden) as caught:
+        Workspaces(home, []).check(str(home))
+    assert f" {home}/.mcp.json. " in str(caught.value)
+    assert f'`allow_workspace_hooks = ["{home}"]` in `config.toml`' in str(caught.value)
+    Workspaces(home, [], refuse_hooks=False).check(str(home))
+    (home / ".mcp.json").unlink()
+    Workspaces(home, []).check(str(home))
+
+
+def test_hooks_may_be_allowed_in_some_folders(tree: Path) -> None:
+    repository = tree / "home" / "repository"
+    folder = repository / "part"
+    for place in (repository / ".git", repository / ".cursor", folder / ".cursor"):
+        place.mkdir(parents=True)
+    (folder / ".cursor" / "mcp.json").touch()
+    Workspaces(tree / "home", [], allow_hooks=[folder]).check(str(folder))
+    (repository / ".cursor" / "hooks.json").touch()  # above the folder that is allowed
+    with pytest.raises(WorkspaceForbidden) as caught:
+        Workspaces(tree / "home", [], allow_hooks=[folder]).check(str(folder))
+    assert f"{repository}/.cursor/hooks.json" in str(caught.value)
+    assert f'`allow_workspace_hooks = ["{folder}", "{repository}"]`' in str(caught.value)
+    with pytest.raises(WorkspaceForbidden) as caught:  # one line allows both
+        Workspaces(tree / "home", []).check(str(folder))
+    assert f'`allow_workspace_hooks = ["{repository}"]`' in str(caught.value)
+    Workspaces(tree / "home", [], allow_hooks=[repository]).check(str(folder))
 
 
 def test_a_folder_that_is_only_mentioned_is_taken_if_it_is_allowed(tree: Path) -> None:

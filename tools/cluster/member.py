@@ -70,6 +70,13 @@ class Member:
         """None while it runs."""
         return None if self._process is None else self._process.poll()
 
+    def how_ended(self) -> str:
+        """How it ended; empty while it runs."""
+        status = self.exit_status
+        if status is None:
+            return ""
+        return f"was ended by signal {-status}" if status < 0 else f"ended with status {status}"
+
     @property
     def has_failed(self) -> bool:
         """It has ended by itself."""
@@ -89,6 +96,7 @@ class Member:
                 cwd=self.folder,
                 start_new_session=True,  # Ctrl-C is for whoever started it
             )
+        (self.folder / "pid").write_text(f"{self._process.pid}\n")
 
     async def ready(self) -> None:
         """Waits until it says that it is (`/readyz`). Raises `RuntimeError` if it ends before."""

@@ -30,7 +30,12 @@ _CLASSIFIERS = {
     "License :: OSI Approved :: Apache Software License": "Apache-2.0",
     "License :: OSI Approved :: Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0",
 }
-_READ_BY_HAND = {"cursor-sdk": "Cursor's terms"}  # in its licence file
+_READ_BY_HAND = {  # in their licence files
+    "cursor-sdk": "Cursor's terms",
+    "protobuf": "BSD-3-Clause",
+    "quickjs-ng": "MIT",
+    "resvg-py": "MIT",
+}
 
 
 class Component(Struct, frozen=True):
@@ -87,7 +92,7 @@ def licences_page(found: list[Component]) -> str:
         "if a licence is new. It is the list for Linux; other systems need fewer packages or other builds of them.",
         table(["licence", "why it is compatible"], [(f"`{one}`", _ACCEPTED[one]) for one in used]),
         table(["package", "version", "licence", "needed by"], rows),
-        "`extra`: installed only with `[sdk]` or `[postgres]`. `opentelemetry-api`, which `mcp` needs, has\n"
+        "`extra`: installed only with `[sdk]`, `[postgres]` or `[otel]`. `opentelemetry-api`, which `mcp` needs, has\n"
         "no exporter and sends nothing.",
     )
     return text.replace("`make docs`", "`make dist WRITE=1`", 1)

@@ -23,6 +23,33 @@ _HTML = "tests/render/test_html_safety.py"
 
 MUTATIONS: tuple[Mutation, ...] = (
     *_of(
+        "webhooks/post.py",
+        "tests/webhooks/test_post.py",
+        ("Webhooks: private addresses are refused", "if allow_private or is_public(address)]", "if True]"),
+        ("Webhooks: addresses inside others count", "for one in _carried(known))", "for one in ())"),
+        (
+            "Webhooks: the address that was checked is used",
+            "                    address,\n                    port,",
+            "                    host,\n                    port,",
+        ),
+        (
+            "Webhooks: the certificate is that of the name",
+            "server_hostname=host if is_secure else None",
+            'server_hostname="hooks.example" if is_secure else None',
+        ),
+    ),
+    *_of(
+        "webhooks/messages.py",
+        "tests/webhooks/test_messages.py",
+        ("Webhooks: the body is signed", '".encode() + body, sha256)', '".encode(), sha256)'),
+        ("Webhooks: a key's runs are for its webhooks", "or owner in webhook.keys)", "or True)"),
+    ),
+    *_of(
+        "runs/service.py",
+        "tests/server/test_budgets.py",
+        ("Budgets: a key is refused before an agent starts", "await self._budgets.check(request.owner)", "pass"),
+    ),
+    *_of(
         "runs/admission.py",
         "tests/runs/test_shares.py",
         (
@@ -55,6 +82,27 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         ("Processes: another session's commands are left alone", "if value == session_id]", "if value]"),
         ("Processes: a gateway does not end itself", "result.pop(pid, None)", "pass"),
+    ),
+    *_of(
+        "sources/cgroups.py",
+        "tests/sources/test_cgroups.py",
+        ("Cgroups: a limit that nobody would keep is refused", "    if missing:\n", "    if False:\n"),
+        (
+            "Cgroups: those of a gateway that lives are left alone",
+            "        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)\n        _end_processes",
+            "        _end_processes",
+        ),
+        (
+            "Cgroups: what was started before the move is moved too",
+            "outside = [one for one in below(pid) if one not in inside]",
+            "outside = []",
+        ),
+    ),
+    *_of(
+        "cluster/volumes.py",
+        "tests/cluster/test_volumes.py",
+        ("Volumes: another disk of the same name is refused", "        elif expected != found:", "        elif False:"),
+        ("Volumes: no link of an agent is followed", "os.O_RDONLY | os.O_NOFOLLOW", "os.O_RDONLY"),
     ),
     *_of(
         "sources/processes.py",
@@ -200,6 +248,11 @@ MUTATIONS: tuple[Mutation, ...] = (
         ("Links: search engines leave them out", ', "x-robots-tag": "noindex, nofollow"', ""),
     ),
     *_of(
+        "server/links.py",
+        "tests/server/test_links.py",
+        ("Links: guesses are limited before a lookup", "_LOOKUPS_PER_MINUTE = 600", "_LOOKUPS_PER_MINUTE = 0"),
+    ),
+    *_of(
         "cli/commands/share.py",
         "tests/cli/test_sharing.py",
         ("Sharing: asks first", '    click.confirm("Run it?", default=True, abort=True)\n', ""),
@@ -234,11 +287,43 @@ MUTATIONS: tuple[Mutation, ...] = (
             "[root for root in roots]",
         ),
         ("Workspaces: only folders", "if not _is_folder(folder):", "if False:"),
-        ("Workspaces: hooks", '_BROUGHT = ("hooks.json", ', "_BROUGHT = ("),
-        ("Workspaces: servers", '"mcp.json", "cli.json")', '"cli.json")'),
-        ("Workspaces: permissions", '"mcp.json", "cli.json")', '"mcp.json")'),
-        ("Workspaces: up to where the repository begins", "folders[: top + 1]", "folders[:1]"),
+        ("Workspaces: only folders that are allowed bring hooks", "if not self._may_bring(file)", "if False"),
+        ("Workspaces: hooks are refused by default", "refuse_hooks: bool = True", "refuse_hooks: bool = False"),
         ("Workspaces: no NUL", ' or "\\0" in name', ""),
+    ),
+    *_of(
+        "workspace/agent_files.py",
+        "tests/workspace/test_agent_files.py",
+        ("Workspaces: hooks", '    ".cursor/hooks.json",\n', ""),
+        ("Workspaces: servers", '    ".cursor/mcp.json",\n', ""),
+        ("Workspaces: permissions", '    ".cursor/cli.json",\n', ""),
+        ("Workspaces: Claude's hooks", '    ".claude/settings.json",', ""),
+        ("Workspaces: Claude's hooks of one user", '    ".claude/settings.local.json",\n', ""),
+        ("Workspaces: Claude's servers", '    ".mcp.json": (".mcp.json",),\n', ""),
+        ("Workspaces: up to where the repository begins", "    return passed\n", "    return passed[:1]\n"),
+        ("Workspaces: the home folder alone is the user's", "if folder != home]", "if not folder.startswith(home)]"),
+        (
+            "Workspaces: what cannot be understood counts",
+            "    except (OSError, ValueError, RecursionError):\n        return True",
+            "    except (OSError, ValueError, RecursionError):\n        return False",
+        ),
+        (
+            "Workspaces: what is no object counts",
+            "not isinstance(content, dict) or _says",
+            "isinstance(content, dict) and _says",
+        ),
+        (
+            "Workspaces: pipes are not opened",
+            "if not stat.S_ISREG(found.st_mode) or",
+            "if",
+        ),
+        (
+            "Workspaces: links to nothing count",
+            "# a link to nothing, so far\n        return True",
+            "\n        return False",
+        ),
+        ("Workspaces: changed files are read again", "found.st_mtime_ns, found.st_ctime_ns", "found.st_mtime_ns"),
+        ("Workspaces: plugins of Claude", ', content.get("enabledPlugins")]', "]"),
     ),
     *_of(
         "workspace/files.py",
@@ -338,10 +423,88 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
     ),
     *_of(
+        "cluster/runner.py",
+        "tests/cluster/test_lost_runs.py",
+        (
+            "Cluster: who was removed starts no agent of a run that had begun",
+            "working, self._working = self._working, {}",
+            "working: dict[str, asyncio.Task[None]] = {}",
+        ),
+    ),
+    *_of(
         "store/postgres/cluster.py",
         "tests/cluster/test_resuming.py tests/cluster/test_last_place.py",
-        ("Cluster: a run that is resumed has its place", "= 0 OR {_HAS_BEGUN}", "= 0"),
+        ("Cluster: a run that is resumed has its place", "= 0 OR {HAS_BEGUN}", "= 0"),
         ("Cluster: a key that has none gets the last place", "OR owner NOT IN (SELECT owner FROM active)", ""),
+    ),
+    *_of(
+        "store/postgres/cluster.py",
+        "tests/cluster/test_fencing.py",
+        (
+            "Cluster: a takeover raises the epoch of a run",
+            "UPDATE runs SET epoch = epoch + 1, claim",
+            "UPDATE runs SET claim",
+        ),
+        (
+            "Cluster: an old claim finishes nothing",
+            "WHERE id = %s AND epoch = %s AND state = 'claimed'\n",
+            "WHERE id = %s AND %s > 0 AND state = 'claimed'\n",
+        ),
+        (
+            "Cluster: an old claim releases nothing",
+            "WHERE id = %(id)s AND epoch = %(epoch)s AND state = 'claimed'\n",
+            "WHERE id = %(id)s AND state = 'claimed'\n",
+        ),
+        (
+            "Cluster: who was removed claims nothing",
+            "            AND EXISTS (SELECT FROM members WHERE members.id = %(id)s)\n",
+            "",
+        ),
+        (
+            "Cluster: a member is removed only with the beat that was seen",
+            'WHERE id = %s AND beat = %s", [id, beat]',
+            'WHERE id = %s", [id]',
+        ),
+    ),
+    *_of(
+        "store/postgres/events.py",
+        "tests/cluster/test_fencing.py",
+        ("Cluster: an old writer appends nothing", "runs.epoch = given.epoch AND ", ""),
+        ("Cluster: events are appended where the log ends", "runs.last = given.first - 1 AND ", ""),
+    ),
+    *_of(
+        "store/postgres/store.py",
+        "tests/cluster/test_fencing.py",
+        (
+            "Cluster: only the epoch that was seen is claimed",
+            "WHERE id = %s AND epoch = %s AND state = 'running'",
+            "WHERE id = %s AND %s > 0 AND state = 'running'",
+        ),
+    ),
+    *_of(
+        "store/postgres/writing.py",
+        "tests/cluster/test_fencing.py",
+        ("Cluster: an old writer ends nothing", "id = %(id)s AND epoch = %(epoch)s AND last", "id = %(id)s AND last"),
+        ("Cluster: a run ends where its log ends", "AND last = %(first)s - 1 AND", "AND"),
+        (
+            "Cluster: an old claim begins no run",
+            "WHERE id = %(command)s AND epoch = %(epoch)s AND state = 'claimed' FOR UPDATE",
+            "WHERE id = %(command)s AND state = 'claimed' FOR UPDATE",
+        ),
+        (
+            "Cluster: an old claim resumes no run",
+            "WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE",
+            "WHERE id = %s AND %s > 0 AND state = 'claimed' FOR SHARE",
+        ),
+    ),
+    *_of(
+        "store/sql.py",
+        "tests/cluster/test_fencing.py",
+        (
+            "Cluster: a writer that is ahead of the log is told where it ends",
+            "return Behind(place.last) if repeated < 0 else",
+            "return Behind(place.last) if repeated < -1 else",
+        ),
     ),
     *_of(
         "store/postgres/connections.py",
@@ -699,8 +862,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         _HTML,
         (
             "Code: a language's name is escaped",
-            '<span class="language">{name or exact_line(language)}</span>',
-            '<span class="language">{name or language}</span>',
+            '<span class="language"{drawn}>{name or exact_line(language)}</span>',
+            '<span class="language"{drawn}>{name or language}</span>',
         ),
         (
             "Code: coloured text is escaped",
@@ -915,8 +1078,8 @@ MUTATIONS: tuple[Mutation, ...] = (
         ),
         (
             "Settings: secrets are masked",
-            '_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store"})',
-            '_SECRET = frozenset({"api_keys", "api_key", "store"})',
+            '_SECRET = frozenset({"api_keys", "agent_headers", "api_key", "store", "webhooks"})',
+            '_SECRET = frozenset({"api_keys", "api_key", "store", "webhooks"})',
         ),
         ("Settings: one key, one owner", "elif hashed in owners:", "elif False:"),
     ),

@@ -38,6 +38,7 @@ _WIRES = {
     "chat": "OpenAI's chat API (`/v1/chat/completions`)",
     "responses": "OpenAI's Responses API (`/v1/responses`)",
     "messages": "Anthropic's Messages API (`/v1/messages`)",
+    "mcp": "MCP (`/mcp`)",
 }
 
 

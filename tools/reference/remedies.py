@@ -70,6 +70,11 @@ AGENT = {
         "Update the agent with `cursor-agent update`, or change the option that the message names. "
         "`cursor-gateway doctor` lists what the installed agent lacks.",
     ),
+    "agent_out_of_memory": Remedy(
+        "The agent or one of its commands needed more memory than `agent_memory_bytes` allows; the system ended it.",
+        "Ask for less at a time, such as fewer tests in parallel, or raise `agent_memory_bytes`. The metric of the "
+        "memory of runs in `/metrics` shows what they need.",
+    ),
     "agent_output_too_large": Remedy(
         "The agent wrote more in one run than the gateway accepts.",
         "Ask for less at a time, or raise `max_output_bytes`.",
@@ -107,9 +112,11 @@ REQUESTS = {
         "for a web page of your own, add its origin to `allowed_origins`.",
     ),
     "workspace_forbidden": Remedy(
-        "The request names a folder outside `workspace` and `workspace_roots`, or a folder that has its own hooks, MCP "
-        "servers or permissions while `refuse_workspace_hooks` is set.",
-        "Start the gateway with `serve --workspace DIR`, or add the folder, or one above it, to `workspace_roots`.",
+        "The request names a folder outside `workspace` and `workspace_roots`, or one that brings hooks, MCP servers "
+        "or permissions for the agent ([files of strangers](network.md#files-of-strangers)).",
+        "Start the gateway with `serve --workspace DIR`, or add the folder, or one above it, to `workspace_roots`. "
+        "If the folder brings hooks, look at the file that the message names; if you trust it, add the line that the "
+        "message contains to `config.toml`, and restart the gateway.",
     ),
     "approval_forbidden": Remedy(
         "`permissions` is `deny`, so only the operator decides what the agent may run.",
@@ -149,13 +156,19 @@ REQUESTS = {
         "The gateway, or this API key, already has as many active runs as it may have.",
         "Retry after the time in `Retry-After`, or raise `max_runs` or `max_runs_per_key`.",
     ),
+    "queue_full": Remedy(
+        "This API key has `max_queued_per_key` requests in the queue, or 256 MiB of them.",
+        "Wait until some have started, cancel some (`GET /v1/queue` lists them), or raise the setting.",
+    ),
     "rate_limit_exceeded": Remedy(
         "This API key has sent more than `requests_per_minute`.",
         "Wait for the time in `Retry-After`, or raise the setting.",
     ),
     "key_quota_exhausted": Remedy(
-        "This API key has started as many runs, or used as many tokens, as it may in a day (UTC).",
-        "Wait until tomorrow, or revoke the key and create it again with other limits: `cursor-gateway key --help`.",
+        "This API key has started as many runs, or used as many tokens or as much money, as it may in a day or a month "
+        "(UTC).",
+        "Wait until the time in the message and in `Retry-After`, or raise the setting `budgets`. For a limit of a key "
+        "in a database, revoke the key and create it again: `cursor-gateway key --help`.",
     ),
     "request_timeout": Remedy(
         "The headers or the body of the request arrived too slowly.",
@@ -219,6 +232,10 @@ GATEWAY = {
     "no_runner": Remedy(
         "In a cluster, no process that runs agents is connected to the database, or none has the workspace's volume.",
         "See `cursor-gateway runners`; start a runner on the machine that has the volume, or retry when it is back.",
+    ),
+    "queue_expired": Remedy(
+        "The request waited in the queue for `queue_ttl_seconds`, and no slot was free for it.",
+        "Send it again. If it happens often, allow more runs at once, start more runners, or raise the setting.",
     ),
     "runner_lost": Remedy(
         "In a cluster, the process that ran the agent was killed, or was cut off from the database for too long.",

@@ -79,6 +79,13 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
             for entry in page:
                 yield entry
 
+    async def links(self) -> AsyncIterator[ConversationEntry]:
+        """The conversations that have a read-only link. Fetched page by page."""
+        steps, connection = calls.links(self._link), _Connection(self._http)
+        while (page := await connection.run(next_batch(steps))) is not None:
+            for entry in page:
+                yield entry
+
     # --- the other calls of a gateway ---------------------------------------------------------------
 
     response = _awaited(calls.response)
@@ -86,8 +93,11 @@ class AsyncClient(BaseClient["httpx2.AsyncClient"]):
     cancel = _awaited(calls.cancel)
     conversation = _awaited(calls.conversation)
     delete_conversation = _awaited(calls.delete_conversation)
+    create_link = _awaited(calls.create_link)
+    revoke_link = _awaited(calls.revoke_link)
     changes = _awaited(calls.changes)
     patch = _awaited(calls.patch)
+    trace = _awaited(calls.trace)
     revert = _awaited(calls.revert)
     keep = _awaited(calls.keep)
     commit = _awaited(calls.commit)

@@ -32,6 +32,7 @@ from cursor_gateway.dialects.documents.request import (
     QuestionAnswer,
     ToolAnswer,
 )
+from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList, PlanChoice
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -47,12 +48,14 @@ from cursor_gateway.model.health import Health
 from cursor_gateway.model.history import (
     ConversationDetail,
     ConversationEntry,
+    ConversationLink,
     ConversationList,
     DeviceEntry,
     DeviceList,
+    LinkList,
     LoginLink,
 )
-from cursor_gateway.model.requests import RunOptionFields
+from cursor_gateway.model.requests import RunOptionFields, WhenClientLeaves
 
 T = TypeVar("T")
 
@@ -110,13 +113,14 @@ def response(link: Link, id: str) -> Call[ChatResponse]:
 
 
 class AnswerFields(TypedDict, total=False):
-    """The answer to a run: one of these, and `text` beside `plan`."""
+    """The answer to a run: one of the first five, and `text` beside `plan`."""
 
     tool_results: Iterable[ToolAnswer] | None
     answers: Iterable[QuestionAnswer] | None
     plan: PlanChoice | None
     text: str  # beside `plan`: what the agent should know about the decision
     permissions: Iterable[PermissionAnswer] | None
+    when_client_leaves: WhenClientLeaves  # from now on; `finish` by default
 
 
 def answer(link: Link, id: str, **fields: Unpack[AnswerFields]) -> Call[str]:
@@ -130,7 +134,7 @@ def answer(link: Link, id: str, **fields: Unpack[AnswerFields]) -> Call[str]:
         plan=fields.get("plan"),
         text=fields.get("text", ""),
         permissions=_listed(fields.get("permissions")),
-        when_client_leaves="finish",
+        when_client_leaves=fields.get("when_client_leaves", "finish"),
     )
     request = Request(
         method="POST",
@@ -180,6 +184,31 @@ def delete_conversation(link: Link, id: str) -> Call[None]:
     yield from _delete(link, "v1", "conversations", id)
 
 
+# --- read-only links ----------------------------------------------------------------------------------
+
+
+def links(link: Link) -> BatchCall[ConversationEntry]:
+    before: str | None = None
+    while True:
+        request = Request(method="GET", path=("v1", "links"), query={} if before is None else {"before": before})
+        page = read_value(link, (yield from ask(request, Tries(link))), LinkList)
+        yield Batch(page.conversations)
+        if page.next is None:
+            return
+        before = page.next
+
+
+def create_link(link: Link, id: str) -> Call[str]:
+    """The address, which is shown only now. It replaces an earlier link of the conversation."""
+    request = Request(method="POST", path=("v1", "conversations", id, "link"))
+    return read_value(link, (yield from ask(request, Tries(link))), ConversationLink).url
+
+
+def revoke_link(link: Link, id: str) -> Call[None]:
+    """The link of this conversation stops working."""
+    yield from _delete(link, "v1", "conversations", id, "link")
+
+
 # --- changed files ----------------------------------------------------------------------------------
 
 
@@ -196,6 +225,11 @@ def patch(link: Link, id: str, chat_id: str | None = None, path: str | None = No
     query = {name: value for name, value in wanted.items() if value is not None}
     reply = yield from ask(Request(method="GET", path=("v1", "conversations", id, "changes"), query=query), Tries(link))
     return reply.body
+
+
+def trace(link: Link, id: str) -> Call[TraceRecord]:
+    """The lines that the agent wrote, as a record of Agent Trace."""
+    return (yield from _get(link, TraceRecord, "v1", "conversations", id, "trace"))
 
 
 def revert(link: Link, id: str, request: RevertRequest) -> Call[RevertedFiles]:

@@ -75,6 +75,12 @@ class Client(BaseClient["httpx2.Client"]):
         while (page := connection.run(next_batch(steps))) is not None:
             yield from page
 
+    def links(self) -> Iterator[ConversationEntry]:
+        """The conversations that have a read-only link. Fetched page by page."""
+        steps, connection = calls.links(self._link), _Connection(self._http)
+        while (page := connection.run(next_batch(steps))) is not None:
+            yield from page
+
     # --- the other calls of a gateway ---------------------------------------------------------------
 
     response = _blocking(calls.response)
@@ -82,8 +88,11 @@ class Client(BaseClient["httpx2.Client"]):
     cancel = _blocking(calls.cancel)
     conversation = _blocking(calls.conversation)
     delete_conversation = _blocking(calls.delete_conversation)
+    create_link = _blocking(calls.create_link)
+    revoke_link = _blocking(calls.revoke_link)
     changes = _blocking(calls.changes)
     patch = _blocking(calls.patch)
+    trace = _blocking(calls.trace)
     revert = _blocking(calls.revert)
     keep = _blocking(calls.keep)
     commit = _blocking(calls.commit)

@@ -22,6 +22,7 @@ from cursor_gateway.store.cluster import (
     Queued,
     Submitted,
 )
+from cursor_gateway.store.queue import Full
 
 _LOOK_SECONDS = 1.0
 _FIRST_SECONDS = 0.1  # until all runners are hinted, not only the first
@@ -64,19 +65,15 @@ class Asking:
 
     async def ask(
         self, command: NewCommand, queue_seconds: float, max_active: int = 0, first: str = ""
-    ) -> CommandOutcome | OverLimit:
+    ) -> CommandOutcome | OverLimit | Alike:
         """If a runner is given, only that one is hinted at first: if each request woke all runners, a hundred of them
         would cost a hundred times as much as one. Raises `Withdrawn`, or `StoreUnavailable` if the database stays
-        unavailable.
+        unavailable. `Alike`: the same request is in the queue.
         """
-        while True:
-            match await self._cluster.submit(command, max_active):
-                case Submitted():
-                    break
-                case OverLimit() as over:
-                    return over
-                case Alike(id=id):
-                    await self._wait(id, None)
+        submitted = await self._submitted(command, max_active)
+        if not isinstance(submitted, Submitted):
+            assert not isinstance(submitted, Full)
+            return submitted
         loop = asyncio.get_running_loop()
         self._cluster.hints.send(command.target or first, Hint("queue"))
         then_all = loop.call_later(_FIRST_SECONDS, self._cluster.hints.send, "", Hint("queue")) if first else None
@@ -91,6 +88,39 @@ class Asking:
         if done.outcome is None:
             raise Withdrawn
         return outcome_of(done.outcome)
+
+    async def queue(
+        self, command: NewCommand, seconds: float, first: str = ""
+    ) -> CommandOutcome | CommandDone | Alike | Full | None:
+        """Adds an entry to the queue, and waits for its outcome for a moment, because it may start at once. None: it
+        waits; `CommandDone`: it was cancelled."""
+        match await self._submitted(command, 0):
+            case Submitted():
+                pass
+            case OverLimit():
+                raise AssertionError("the queue limits active runs by itself")
+            case Alike() | Full() as refused:
+                return refused
+        self._cluster.hints.send(first, Hint("queue"))
+        if not seconds:
+            return None
+        try:
+            async with asyncio.timeout(seconds):
+                done = await self._wait(command.id, None)
+        except TimeoutError:
+            self._waiting.pop(command.id, None)
+            self._claimed.discard(command.id)
+            return None
+        return done if done.outcome is None else outcome_of(done.outcome)
+
+    async def _submitted(self, command: NewCommand, max_active: int) -> Submitted | OverLimit | Alike | Full:
+        """After all that are like it, except one in the queue: that may take hours."""
+        while True:
+            match await self._cluster.submit(command, max_active):
+                case Alike(id=id, entry=""):
+                    await self._wait(id, None)
+                case Submitted() | OverLimit() | Alike() | Full() as submitted:
+                    return submitted
 
     async def _wait(self, id: str, queue_seconds: float | None) -> CommandDone:
         """With a limit for the time until it is claimed."""

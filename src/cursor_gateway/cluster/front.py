@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Collection, Sequence, Set
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Concatenate, ParamSpec, TypeVar, get_type_hints
 
 import msgspec
@@ -29,15 +30,32 @@ from cursor_gateway.cluster.commands import (
 )
 from cursor_gateway.cluster.hub import Hub, RemoteRun
 from cursor_gateway.cluster.members import Members
-from cursor_gateway.errors import GatewayError, GatewayFault, InvalidRequest, NoRunner, TooManyRuns, error_of
+from cursor_gateway.errors import (
+    ConversationBusy,
+    GatewayError,
+    GatewayFault,
+    InvalidRequest,
+    NoRunner,
+    TooManyRuns,
+    error_of,
+)
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.changes import REVIEWS, ListedChanges, ListRequest, ReviewRequest, ReviewResult
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.answers import earlier_reply
 from cursor_gateway.runs.caller_tools import run_of
 from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
+from cursor_gateway.runs.queue import (
+    QueuedRun,
+    QueueLimits,
+    check_time,
+    new_entry,
+    queue_full,
+    queued_request,
+)
 from cursor_gateway.runs.repeats import Deliveries, request_key
 from cursor_gateway.runs.run_service import (
     Asker,
@@ -48,15 +66,19 @@ from cursor_gateway.runs.run_service import (
     RunRequest,
     RunService,
     ServiceState,
+    Work,
+    check_body,
     quote_answer,
     results_in,
     stored_continuation,
 )
+from cursor_gateway.runs.service import cancelled
 from cursor_gateway.runs.starter import new_run_id
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
-from cursor_gateway.store.cluster import ClusterStore, Member, NewCommand, OverLimit
+from cursor_gateway.store.cluster import Alike, ClusterStore, CommandDone, Hint, Member, NewCommand, OverLimit
 from cursor_gateway.store.health import Figure
+from cursor_gateway.store.queue import Entry, Full
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -64,12 +86,20 @@ _T = TypeVar("_T")
 _SHORT_SECONDS = 10.0  # for a runner to take a command that starts no run
 _MODELS_SECONDS = 60.0
 _NOT_LISTENING = "Notifications of other processes do not arrive, so new events may be late."
+_START_SECONDS = 1.0  # for a request that may be queued to start at once, if a runner seems to have room
+_QUEUE_LEVEL = 2  # of all members, from which on requests can be queued
 _SILENT_SECONDS = 5.0  # without a reply from the database; after that, a front is not ready
 
 
 class FrontLimits(msgspec.Struct, frozen=True, kw_only=True):
     queue_seconds: float
     max_runs_per_key: int
+    queue_ttl_seconds: int = 0
+    max_queued_per_key: int = 1
+
+    @property
+    def queue(self) -> QueueLimits:
+        return QueueLimits(queue_ttl_seconds=self.queue_ttl_seconds, max_queued_per_key=self.max_queued_per_key)
 
 
 class Receiver(msgspec.Struct, frozen=True):
@@ -82,6 +112,7 @@ class Receiver(msgspec.Struct, frozen=True):
     dedupe: str | None = None
     starts: str = ""  # the id of the run that it may start
     needs: Sequence[str] = ()
+    priority: int = 0
 
 
 class RemoteHost:
@@ -139,6 +170,43 @@ class RemoteHost:
         return any(revoked)
 
 
+class ClusterWork:
+    """The `Work` of a cluster."""
+
+    is_shared = True
+
+    def __init__(self, cluster: ClusterStore, members: Members) -> None:
+        self._cluster, self._members = cluster, members
+
+    async def entries(self, owner: str | None, limit: int) -> list[Entry]:
+        return await self._cluster.queue.entries(owner, limit)
+
+    async def forget(self, id: str, owner: str) -> bool:
+        return await self._cluster.queue.forget(id, owner)
+
+    async def runners(self) -> list[RunnerEntry]:
+        await self._members.look()
+        return [
+            RunnerEntry(
+                id=one.id,
+                role=one.role,
+                host=one.host,
+                volumes=list(one.volumes),
+                labels=list(one.labels),
+                running=one.busy,
+                capacity=one.capacity,
+                draining=one.is_draining,
+                version=one.version,
+            )
+            for one in self._members.known
+        ]
+
+    async def set_draining(self, id: str, *, is_draining: bool) -> bool:
+        is_known = await self._cluster.set_member(id, is_draining=is_draining)
+        self._cluster.hints.send("", Hint("queue"))
+        return is_known
+
+
 class Front:
     def __init__(
         self,
@@ -157,11 +225,14 @@ class Front:
         self._limits, self._local = limits, local
         self._deliveries = Deliveries(defaults.reconnect_seconds)
         self.host: Host = RemoteHost(self, members)
+        self.work: Work = ClusterWork(cluster, members)
         self._stopping: set[asyncio.Task[None]] = set()
 
     # --- starting, continuing and ending runs -------------------------------------------------------
 
     async def take(self, request: RunRequest) -> Continued:
+        if request.run_at is not None:
+            check_time(request, self._limits.queue, datetime.now(UTC))
         results, _ = results_in(request)
         waiting = await self.store.find_run_by_calls(request.owner, list(results)) if results else None
         dedupe = request.idempotency_key
@@ -169,8 +240,87 @@ class Front:
             dedupe = request_key(request, self.defaults.mode)
             if request.may_be_asked_again and self._deliveries.is_asked_again(request.owner, dedupe):
                 request = msgspec.structs.replace(request, attempt="first")
+        if request.queues and waiting is None and not results:
+            queued = await self._queued(request, dedupe)
+            if queued is not None:
+                return msgspec.structs.replace(queued, key=dedupe or "")
+        if (request.when_busy or self.defaults.when_busy) == "interrupt" and waiting is None:
+            waiting = await self._active(request)
         continued = await self._started(Take(request), request, dedupe, waiting)
         return msgspec.structs.replace(continued, key=dedupe or "")
+
+    async def _active(self, request: RunRequest) -> RunRecord | None:
+        """The active run of the request's conversation. Its runner can stop it, and start the next in its place."""
+        runs = await self._runs_before(request)
+        return runs[-1] if runs and runs[-1].state == "running" else None
+
+    async def _runs_before(self, request: RunRequest) -> list[RunRecord]:
+        """Those of the conversation that it names, by its id or by that of its latest run."""
+        id, owner = request.conversation_id, request.owner
+        if id is None:
+            return []
+        named = await self.store.run(id, owner) if id.startswith("chat_") else None
+        runs = await self.store.runs_of(named.conversation_id if named is not None else id, owner)
+        return runs if named is None or runs[-1:] == [named] else []
+
+    async def _queued(self, request: RunRequest, dedupe: str | None) -> Continued | None:
+        """None: a runner has to decide about it now."""
+        limits, owner, queue = self._limits.queue, request.owner, self._cluster.queue
+        if not limits.queue_ttl_seconds or self._members.level < _QUEUE_LEVEL:
+            return None
+        if dedupe is not None and await self.store.find_run_by_idempotency(owner, dedupe) is not None:
+            return None
+        runs = await self._runs_before(request)
+        active = runs[-1] if runs and runs[-1].state == "running" else None
+        conversation = runs[-1].conversation_id if runs else request.conversation_id or ""
+        is_awaited = bool(conversation) and await queue.is_awaited(owner, conversation)
+        if conversation and not runs and not is_awaited:
+            return None
+        match request.when_busy or self.defaults.when_busy:
+            case "refuse" if active is not None or is_awaited:
+                raise ConversationBusy("This conversation has an active run; wait for it to end, or cancel it.")
+            case "interrupt" if active is not None:
+                return None
+            case _:
+                pass
+        volume, run_id = await self._volume(request), new_run_id()
+        with suppress(NoRunner):  # one may come
+            await self._check_runner(volume, request.needs or ())
+        starts = queued_request(request, conversation)
+        entry = new_entry(run_id, request, starts, self.defaults, limits, b"")
+        command = NewCommand(
+            id=new_command_id(),
+            owner=owner,
+            dedupe=dedupe,
+            front=self._members.own_id,
+            volume=volume or None,
+            needs=request.needs or (),
+            run_id=run_id,
+            takes_place=True,
+            body=encode(Take(starts)),
+            priority=entry.priority,
+            entry=entry,
+        )
+        first = self._first_runner(volume, request.needs or ())
+        may_start = first and active is None and not is_awaited and request.run_at is None
+        with self._hub.expecting(run_id):
+            outcome = await self._asking.queue(command, _START_SECONDS if may_start else 0, first)
+            match outcome:
+                case Alike(entry=known):
+                    return Continued(await self._joined(known, request), 0)
+                case Full():
+                    raise queue_full(limits.max_queued_per_key)
+                case None | CommandDone():
+                    return Continued(await self._find(run_id, owner), 0)
+                case Replied() | Failed() | Returned():
+                    return await self._continued(outcome, owner, run_id)
+
+    async def _joined(self, run_id: str, request: RunRequest) -> RunHandle:
+        """The same request, in the queue, or begun meanwhile."""
+        entry = await self._cluster.queue.entry(run_id, request.owner)
+        if entry is not None and request.idempotency_key is not None:
+            check_body(entry.body_hash, request)
+        return await self._find(run_id, request.owner)
 
     def delivered(self, owner: str, key: str) -> None:
         self._deliveries.note(owner, key)
@@ -183,8 +333,18 @@ class Front:
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
-            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=request.needs or ())
+            to = Receiver(
+                request.owner,
+                waiting,
+                volume,
+                dedupe=dedupe,
+                starts=run_id,
+                needs=request.needs or (),
+                priority=request.priority or 0,
+            )
             outcome = await self._ask(command, to)
+            if isinstance(outcome, Alike):
+                return Continued(await self._joined(outcome.entry, request), 0)
             return await self._continued(outcome, request.owner, run_id)
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
@@ -196,6 +356,7 @@ class Front:
         to = Receiver(asker.owner, run, volume, dedupe=f"answer to {id}", starts=run_id, needs=needs)
         try:
             outcome = await self._ask(AnswerCommand(id, asker, given), to)
+            assert not isinstance(outcome, Alike)  # answers are not queued
         except (NoRunner, InvalidRequest) as error:
             if (repeated := await self._repeated(run, given)) is not None:
                 return repeated
@@ -219,7 +380,10 @@ class Front:
         await quote_answer(self.store, request, run, answer, self.defaults.mode)
 
     async def cancel(self, id: str, owner: str) -> Envelope:
-        run = await self._record(id, owner)
+        while (run := await self.store.run(id, owner)) is None:
+            found = await self._find(id, owner)
+            if isinstance(found, QueuedRun) and (ended := await found.withdraw(cancelled())) is not None:
+                return ended
         if run.state != "running":
             return await (await StoredRun.open(self.store, run)).cancel(NoRunner("It has ended."))
         return await self.call(Receiver(owner, run), RunService.cancel, id, owner)
@@ -240,6 +404,12 @@ class Front:
     async def find(self, id: str, owner: str) -> RunHandle:
         return await self._find(id, owner)
 
+    async def kept_request(self, id: str, owner: str, after: int) -> bytes | None:
+        kept = await self.store.kept_request(id, owner, after)
+        if kept is not None or after:
+            return kept
+        return await self._cluster.queue.kept_request(id, owner)
+
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
         waiting = await self._cluster.waiting_calls(conversation_ids)
         return {conversation for conversation, call in waiting if run_of(call) is None}
@@ -250,7 +420,12 @@ class Front:
         local = self._local.find(id, owner) if self._local is not None else None
         if local is not None and self._members.holds_its_runs:
             return local
-        record = known if known is not None and local is None else await self._record(id, owner)
+        record = known if known is not None and local is None else await self.store.run(id, owner)
+        if record is None:
+            entry = await self._cluster.queue.entry(id, owner)
+            if entry is not None:
+                return await QueuedRun.open(self.store, self._cluster.queue, entry)
+            record = await self._record(id, owner)  # it may have begun just now
         if record.state == "running":
             if local is not None and record.instance == self._members.own_id:
                 return local
@@ -309,6 +484,8 @@ class Front:
             return f"{old[0].id} has version {old[0].version}, which is too old for this one; upgrade or stop it first."
         if self._members.look_age > _SILENT_SECONDS + self._members.timing.beat_seconds:
             return "The database does not answer."
+        if not self._members.holds_its_runs:  # it can be read; its disk may be full
+            return "The database does not accept the heartbeats of this process."
         return ""
 
     async def retire(self) -> None:
@@ -352,6 +529,8 @@ class Front:
 
     async def value(self, to: Receiver, command: RunnerCommand, type: Any) -> Any:
         match await self._ask(command, to):
+            case Alike():
+                raise GatewayFault("A request in the queue has the same key as this command.")
             case Returned(value=value):
                 return msgspec.msgpack.decode(value, type=type)
             case Failed(failure=failure):
@@ -359,7 +538,7 @@ class Front:
             case Replied():
                 raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
-    async def _ask(self, command: RunnerCommand, to: Receiver) -> CommandOutcome:
+    async def _ask(self, command: RunnerCommand, to: Receiver) -> CommandOutcome | Alike:
         target = to.member.id if to.member is not None else None
         if to.run is not None and to.run.state == "running" and self._members.has(to.run.instance):
             target = to.run.instance
@@ -377,6 +556,7 @@ class Front:
             run_id=to.starts,
             takes_place=bool(to.starts) and target is None,
             body=encode(command),
+            priority=to.priority,
             watches=bool(to.starts) and target is None,
         )
         try:

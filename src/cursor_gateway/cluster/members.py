@@ -17,6 +17,7 @@ from cursor_gateway.cluster.commands import begun
 from cursor_gateway.cluster.liveness import Liveness
 from cursor_gateway.errors import ConversationBusy, GatewayError, RunnerLost, StoreUnavailable
 from cursor_gateway.runs.handle import end_claimed_run
+from cursor_gateway.runs.queue import expired
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.store.base import Lease, RunRecord, Store
 from cursor_gateway.store.cluster import OLDEST, ClusterStore, Figures, Heartbeat, Hint, Member
@@ -26,6 +27,8 @@ _FORGET_SECONDS = 60.0  # between two removals of old commands
 _CUT_OFF = 0.8  # of a lease without beats: others may soon consider this process dead
 _SILENT, _SILENT_SECONDS = 2, 1.0  # without a beat for so many beats and seconds, the database is reported as lost
 _NO_BEATS = "The database does not accept the heartbeats of this process; check the database and the network."
+_LONG_QUEUE_SECONDS = 10.0  # for which a request has waited for a runner: then the log says so
+_REPEAT_SECONDS = 60.0  # between two such lines
 _LATE = 1.5  # times `beat_seconds` after the last beat: the next one should be there
 _REJOINED = 2**40  # beats by which a restarted member is ahead of its earlier life
 _LOST = RunnerLost(
@@ -62,6 +65,7 @@ class Members:
         self.busy: Callable[[], int] = lambda: 0
         self._cluster, self._store, self.timing, self._now_ms, self._warn = cluster, store, timing, now_ms, warn
         self._agents = agents
+        self._is_leaving = False
         self._liveness = Liveness(timing.lease_seconds)
         self._database: tuple[str, int] | None = None  # as of the last look: see `_was_away`
         self._looked_at = self._turned_at = monotonic()
@@ -69,6 +73,7 @@ class Members:
         self._ticking: asyncio.TimerHandle | None = None
         self._rejoining: asyncio.Task[None] | None = None
         self._forgot_at = monotonic()
+        self._queue_reported_at = -_REPEAT_SECONDS
 
     @property
     def own_id(self) -> str:
@@ -157,7 +162,8 @@ class Members:
             await self._cluster.leave(self.own.id)
 
     async def drain(self) -> None:
-        """Takes no new work from now on."""
+        """Takes no new work from now on, whatever an operator says."""
+        self._is_leaving = True
         self.own = replace(self.own, is_draining=True)
         with suppress(StoreUnavailable):
             await self._cluster.set_member(self.own.id, is_draining=True)
@@ -207,6 +213,8 @@ class Members:
         return [
             *found,
             Figure("cluster_queue_age_seconds", "Age of the oldest command without a runner.", stored.queue_seconds),
+            Figure("cluster_queue_length", "Requests of the whole cluster without a runner.", stored.queue_length),
+            Figure("cluster_runs_running", "Runs with a running agent in the whole cluster.", stored.running),
             Figure(
                 "cluster_notification_queue_ratio",
                 "How full PostgreSQL's notification queue is.",
@@ -254,8 +262,8 @@ class Members:
         self.volumes.update(*(member.volumes for member in found))
         self.labels.update(frozenset(member.labels) for member in found)
         for member in found:
-            if member.id == self.own.id and member.is_draining:
-                self.own = replace(self.own, is_draining=True)  # an operator said so
+            if member.id == self.own.id and not self._is_leaving:
+                self.own = replace(self.own, is_draining=member.is_draining)  # as an operator says
         if self._agents is not None and self.own.id in present and self.holds_its_runs:
             self._agents.joined()
         for member in gone:
@@ -278,7 +286,9 @@ class Members:
             try:
                 await self.look()
                 self.stored = await self._cluster.figures()
+                self._report_queue(self.stored)
                 await self._report_busy()
+                await self._cluster.queue.expire(expired().failure())
             except StoreUnavailable:
                 self._liveness.failed()
                 continue
@@ -312,6 +322,16 @@ class Members:
         before, stored = self._database, self.stored
         self._database = None if stored is None else (stored.server, stored.losses)
         return self._database != before
+
+    def _report_queue(self, stored: Figures) -> None:
+        """Once a minute, by fronts: their clients wait."""
+        is_due = monotonic() - self._queue_reported_at >= _REPEAT_SECONDS
+        if stored.queue_seconds > _LONG_QUEUE_SECONDS and is_due and self.own.role != "runner":
+            self._queue_reported_at = monotonic()
+            self._warn(
+                f"{stored.queue_length} requests wait for a runner, the first of them for "
+                f"{stored.queue_seconds:.0f} seconds; start more runners, or raise `max_runs`"
+            )
 
     async def _report_busy(self) -> None:
         if (busy := self.busy()) != self.own.busy:

@@ -48,7 +48,9 @@ class Node:
         self.front = Front(store, cluster, self.members, self.hub, self._asking, options.defaults, options.limits, runs)
         self.runner: Runner | None = None
         if local is not None:
-            self.runner = Runner(local, cluster, self.members, options.own.capacity, fault, options.api_keys)
+            limit = options.limits.max_runs_per_key
+            self.runner = Runner(local, cluster, self.members, options.own.capacity, fault, options.api_keys, limit)
+            local.cancel_elsewhere = self.front.cancel
         self._cluster, self._fault = cluster, fault
         self._listening: asyncio.Task[None] | None = None
 

@@ -36,7 +36,16 @@ from cursor_gateway.cluster.commands import (
     returned,
 )
 from cursor_gateway.cluster.members import Members
-from cursor_gateway.errors import GatewayError, GatewayFault, RunnerLost, ShuttingDown, StoreUnavailable, error_of
+from cursor_gateway.errors import (
+    ConversationBusy,
+    GatewayError,
+    GatewayFault,
+    RunnerLost,
+    ShuttingDown,
+    StoreUnavailable,
+    TooManyRuns,
+    error_of,
+)
 from cursor_gateway.runs.run import Run
 from cursor_gateway.runs.run_service import Continued, RunRequest, RunService, results_in
 from cursor_gateway.runs.service import LocalRunService, cancelled
@@ -46,6 +55,8 @@ from cursor_gateway.store.cluster import ClaimedCommand, ClusterStore, Hint, Wat
 _LOOK_SECONDS = (1.0, 2.0)  # between two looks without a hint
 _AGAIN_SECONDS = 0.5
 _MOST = 16  # commands of one claim
+_NOT_NOW = frozenset(error.code for error in (ConversationBusy, ShuttingDown, StoreUnavailable, TooManyRuns))
+_STOP_SECONDS = 10.0  # for commands that are cancelled
 _SETTLE_SECONDS = 60.0  # for the run of a dead runner to be ended
 
 
@@ -66,15 +77,18 @@ class Runner:
         capacity: int,
         fault: Callable[[Exception], None] = lambda error: None,
         api_keys: Collection[str] = (),
+        max_runs_per_key: int = 0,
     ) -> None:
-        """`api_keys`: the names of those that are not in the database."""
+        """`api_keys`: the names of those that are not in the database. `max_runs_per_key`: 0 is no limit."""
         self._service, self._runs, self._cluster, self._members = service, service.runs, cluster, members
         self._capacity, self._fault, self._api_keys = capacity, fault, api_keys
+        self._max_runs_per_key = max_runs_per_key
         self._working: dict[str, asyncio.Task[None]] = {}  # commands under way
         self._deciding: dict[str, ClaimedCommand] = {}  # those of them that have no outcome yet
         self._fronts: dict[str, set[str]] = {}  # which members read each run
         self._proxies: dict[str, bool] = {}  # runs that are read elsewhere; see `_count`
         self._gone_since: dict[str, float] = {}  # fronts that are no members any more
+        self._returning: dict[str, float] = {}  # runs that their callers continue, and until when they may be unread
         self._may_be_more = False  # commands that it had no room for
         self._wanted = asyncio.Event()
         self._watchers_wanted = asyncio.Event()
@@ -111,7 +125,16 @@ class Runner:
             await asyncio.wait(tasks)
 
     async def stop_all(self) -> None:
-        """Others considered this process dead: its runs are over."""
+        """Others considered this process dead: its runs are over, and others carry out its commands.
+
+        A command whose run has begun, but whose agent has not started, must not start it when this process has joined
+        again: whoever has the run by then ends the agents of absent processes only.
+        """
+        working, self._working = self._working, {}
+        for task in working.values():
+            task.cancel()
+        if working:
+            await asyncio.wait(working.values(), timeout=_STOP_SECONDS)
         await self._runs.stop_all(
             RunnerLost("This process was considered dead, so its runs were ended; send the message again.")
         )
@@ -161,9 +184,14 @@ class Runner:
         most = max(1, min(_MOST, room - kept))
         keys = self._api_keys if room == kept == 1 else None
         claimed = await self._cluster.claim(
-            self._members.own, has_room=room > 0, most=most, known=list(self._working), kept_for=keys
+            self._members.own,
+            has_room=room > 0,
+            most=most,
+            known=list(self._working),
+            kept_for=keys,
+            max_active=self._max_runs_per_key,
         )
-        is_cut = len(claimed) == most
+        is_cut = len(claimed) == most or any(command.is_queued for command in claimed)
         self._may_be_more = is_cut or room <= kept
         for command in claimed:
             task = asyncio.get_running_loop().create_task(self._carry_out(command), name=command.id)
@@ -194,7 +222,14 @@ class Runner:
     async def _finish(self, claimed: ClaimedCommand, outcome: CommandOutcome | _DrivenElsewhere) -> bool | None:
         """Whether the outcome is stored; None if it has to be tried again."""
         is_refused = isinstance(outcome, Failed) and outcome.failure.code == ShuttingDown.code
+        failure = outcome.failure if isinstance(outcome, Failed) else None
         try:
+            if claimed.is_queued and failure is not None and failure.code in _NOT_NOW:
+                await asyncio.sleep(_AGAIN_SECONDS)
+                await self._cluster.release(claimed.id, claimed.epoch)
+                return False
+            if claimed.is_queued and isinstance(outcome, Replied) and outcome.run_id != claimed.run_id:
+                failure = GatewayFault(f"The same request has started {outcome.run_id}; read that run.").failure()
             if isinstance(outcome, _DrivenElsewhere):
                 await self._cluster.release(claimed.id, claimed.epoch, outcome.member)
                 self._cluster.hints.send(outcome.member, Hint("queue"))
@@ -203,7 +238,9 @@ class Runner:
                 await self._cluster.release(claimed.id, claimed.epoch)
                 self._cluster.hints.send("", Hint("queue"))
                 return False
-            return await self._cluster.finish(claimed.id, claimed.epoch, encode(outcome))
+            return await self._cluster.finish(
+                claimed.id, claimed.epoch, encode(outcome), failure if claimed.is_queued else None
+            )
         except StoreUnavailable:
             return None
 
@@ -260,6 +297,7 @@ class Runner:
                 return Replied((await self._resumed(request, claim)).id, 0)
             case AnswerCommand(run_id=run_id, asker=asker, given=given):
                 await self._settle(run_id, asker.owner)
+                self._expect_reader(run_id)
                 self._watch(claim.run_id, front)
                 return _replied(await service.answer(run_id, replace(asker, claim=claim), given))
             case Stop(run_id=run_id, owner=owner, why=why):
@@ -293,6 +331,7 @@ class Runner:
             found = await self._service.store.find_run_by_calls(request.owner, list(results))
             if found is not None:
                 await self._settle(found.id, request.owner)
+                self._expect_reader(found.id)
 
     async def _settle(self, id: str, owner: str, *, is_cancelled: bool = False) -> None:
         """Waits until a run is driven by this process, or over. Raises `_DrivenElsewhere` if another member has it.
@@ -326,6 +365,11 @@ class Runner:
     def _watch(self, run_id: str, front: str) -> None:
         self._fronts.setdefault(run_id, set()).add(front)
 
+    def _expect_reader(self, run_id: str) -> None:
+        """Whoever continues a run reads it. That the reader of the reply before has left may be known only now, and
+        must not stop the run; that the next one has come may be known a moment later."""
+        self._returning[run_id] = asyncio.get_running_loop().time() + self._members.timing.lease_seconds
+
     def _written(self, run_id: str, is_more: bool) -> None:
         """After a commit."""
         for front in self._fronts.get(run_id, ()):
@@ -335,6 +379,8 @@ class Runner:
         by_id = {run.id: run for run in self._runs.all}
         self._fronts = {id: fronts for id, fronts in self._fronts.items() if id in by_id or self._deciding}
         self._proxies = {id: is_read for id, is_read in self._proxies.items() if id in by_id}
+        now = asyncio.get_running_loop().time()
+        self._returning = {id: until for id, until in self._returning.items() if id in by_id and until > now}
         if not by_id:
             return
         watchers = await self._cluster.watchers(list(by_id))
@@ -344,6 +390,9 @@ class Runner:
             if not those:
                 continue
             was_read, is_read = self._proxies.get(id, False), any(map(self._reads, those))
+            if is_read:
+                self._returning.pop(id, None)
+            is_read = is_read or id in self._returning
             if is_read and not was_read:
                 run.joined()
             elif was_read and not is_read:

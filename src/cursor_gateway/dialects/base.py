@@ -1,12 +1,12 @@
 """The protocol of a dialect: all that the HTTP server knows of the APIs that it speaks.
 
 A dialect is a folder beside this module. It reads the bodies of its routes (`Route`), encodes a run's events as a
-stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look an answer up by its id
-(`StoredAnswers`), and has its own errors and ids. All of it is pure: the server starts runs, waits for their events and
-writes the bytes.
+stream or as a whole answer (`Reply`), lets a reader resume (`Replay`) or look an answer up by its id (`StoredAnswers`)
+or its name (`NamedStreams`), and has its own errors and ids. All of it is pure: the server starts runs, waits for their
+events and writes the bytes.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -71,6 +71,15 @@ class Encoder(Protocol):
     @property
     def is_slow(self) -> bool:
         """Whether it renders, which would block the event loop."""
+        ...
+
+    @property
+    def place(self) -> Hashable | None:
+        """Encoders of a run with the same one encode the next events to the same bytes. None: it has its own state."""
+        ...
+
+    def skip(self, count: int, /) -> None:
+        """So many events were encoded by another one with the same place."""
         ...
 
 
@@ -146,17 +155,20 @@ class StartRun(AgentRequest, frozen=True, kw_only=True):
     check: Check | None = None  # before it is shown
     refused: Callable[[Failure], bytes] | None = None  # the stream of a run that cannot start; None: a status says it
     stream: bool = False
+    stream_name: str = ""  # under which a reader can find the stream again: see `NamedStreams`
     responds_async: bool = False  # only the run's id is wanted
     background: bool = False  # reply at once with the answer so far; the run continues without readers
     references: Mapping[int, AnswerId] = {}  # by the number of an answer in `messages`, where its text is
 
 
 class ContinueRun(Struct, frozen=True, kw_only=True):
-    """What the run of the path's `{id}` waits for, or what its agent has asked."""
+    """What a run waits for, or what its agent has asked."""
 
     given: RunAnswer
     reply: Reply
+    run_id: str = ""  # instead of the path's `{id}`
     stream: bool = False
+    stream_name: str = ""  # see `StartRun`
     responds_async: bool = False
     when_client_leaves: WhenClientLeaves | None = None
 
@@ -174,6 +186,7 @@ class Route(Struct, Generic[Read], frozen=True):
     name: str  # in the metrics
     read: Callable[[bytes, Mapping[str, str]], Read]  # raises a `GatewayError`
     method: Literal["GET", "POST"] = "POST"
+    takes_dialect: bool = False  # `?dialect=` chooses the stream that it replies with
 
 
 class StoredAnswers(Struct, frozen=True, kw_only=True):
@@ -199,6 +212,19 @@ class Replay(Struct, frozen=True):
     """Takes the number of the last event that the reader has. Returns an encoder, and the event after which it must be
     given all."""
     preferred: Mapping[str, Callable[[RunView, int], tuple[Encoder, int]]] = {}  # in its place, by a value of Prefer
+    headers: Mapping[str, str] = {}
+    reply: Reply | None = None  # to a request of another dialect that asks for this one
+
+
+class NamedStreams(Struct, frozen=True):
+    """The streams of replies by `stream_name`, for readers that do not know their run. 204 if none is active."""
+
+    path: str  # with `{id}`
+    name: str  # in the metrics
+    form: StreamForm
+    open: Callable[[RunView, int], Encoder]
+    """From the beginning of the run; takes the number of the event after which the reply begins."""
+    headers: Mapping[str, str] = {}
 
 
 class Dialect(Struct, frozen=True, kw_only=True):
@@ -208,5 +234,6 @@ class Dialect(Struct, frozen=True, kw_only=True):
     header: str = ""  # that its clients send with every request: `errors` are then used on all paths
     computed: Sequence[Route[bytes]] = ()  # answered without an agent
     answers: StoredAnswers | None = None
+    named: NamedStreams | None = None
     answer_id: Callable[[str], AnswerId | None] = lambda answer: None  # None: it is no id of this dialect
     description: str = ""  # the module whose `describe` has it (`dialects/openapi.py`); few gateways are asked for it

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from cursor_gateway.dialects.actions import action_of
 from cursor_gateway.errors import Failure
@@ -391,6 +391,7 @@ class AnswerFold(ReplyState):
 
 def add_usage(first: Usage, second: Usage) -> Usage:
     """What two runs took."""
+    costs = [usage.cost for usage in (first, second) if isinstance(usage.cost, float)]
     return Usage(
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,
         completion_tokens=first.completion_tokens + second.completion_tokens,
@@ -398,6 +399,7 @@ def add_usage(first: Usage, second: Usage) -> Usage:
         cached_tokens=cached_tokens(first) + cached_tokens(second),
         reasoning_tokens=(first.reasoning_tokens or 0) + (second.reasoning_tokens or 0),
         estimated=first.estimated or second.estimated,
+        cost=round(sum(costs), 6) if costs else UNSET,
     )
 
 

@@ -20,6 +20,7 @@ from cursor_gateway.dialects.errors import ErrorBody, error_body, for_retrying_c
 from cursor_gateway.dialects.requests import CursorOptions, header_names
 from cursor_gateway.errors import AgentError, Failure, GatewayError, KeyRefused, MethodRefused
 from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.requests import RunOptions
 
 Json = dict[str, Any]
 Fields = dict[str, tuple[Json, str]]  # the schema and the meaning of each field
@@ -73,6 +74,7 @@ class ErrorForm(Struct, frozen=True):
     schema: str
     example: Callable[[Failure], object]
     other: str = ""  # the schema of the form that a header chooses
+    media_type: str = "application/json"
     shown: Callable[[Failure], Failure] = lambda failure: failure  # as in the path's `Errors`
 
 
@@ -145,7 +147,7 @@ SESSION_HEADERS = [
 ]
 
 
-def cursor_headers(options: type[CursorOptions]) -> list[Json]:
+def cursor_headers(options: type[RunOptions]) -> list[Json]:
     """The headers for clients that cannot send a `cursor` object."""
     (schema,) = _components([options], str).values()
     found = []
@@ -268,7 +270,7 @@ def _error_response(failures: Sequence[Failure], failed_run: str, envelope: Erro
         for failure in failures
     }
     about = " ".join(f"`{failure.code}`: {_meaning(failure)}" for failure in failures)
-    return reply(about, {"application/json": {"schema": schema, "examples": examples}}, headers)
+    return reply(about, {envelope.media_type: {"schema": schema, "examples": examples}}, headers)
 
 
 def _sentence(error: type[GatewayError]) -> str:

@@ -1,7 +1,7 @@
 """What the replies of most dialects have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Protocol
 
 from cursor_gateway.dialects.base import SSE, Encoder, ReplyStart, RunView, StreamForm
@@ -32,6 +32,14 @@ class EventEncoder(ABC):
     """An `Encoder` that encodes each event by itself, and fast."""
 
     is_slow = False
+
+    @property
+    def place(self) -> Hashable | None:
+        return None
+
+    def skip(self, count: int, /) -> None:
+        """Not called: only encoders with a `place` share what they encode."""
+        raise NotImplementedError
 
     @abstractmethod
     def push(self, event: DocumentEvent, /) -> bytes: ...

@@ -1,5 +1,6 @@
 """Read what the requests of several dialects share: gateway options, attempts, and errors that name a field."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -53,7 +54,11 @@ def _is_list(kind: Any) -> bool:
     return get_origin(kind) in (Sequence, Set) or any(map(_is_list, get_args(kind)))
 
 
-T = TypeVar("T", bound=CursorOptions)
+def _takes(wanted: type, kind: Any) -> bool:
+    return kind is wanted or any(_takes(wanted, part) for part in get_args(kind))
+
+
+T = TypeVar("T", bound=RunOptions)
 _PREFIX = "x-cursor-"
 
 
@@ -71,8 +76,15 @@ def with_headers(options: T, headers: Mapping[str, str]) -> T:
     named = header_names(type(options))
     given: dict[str, object] = {name: found[header] for name, header in named.items() if header in found}
     for field in msgspec.structs.fields(options):
-        if isinstance(listed := given.get(field.encode_name), str) and _is_list(field.type):
-            given[field.encode_name] = [word.strip() for word in listed.split(",")]
+        match given.get(field.encode_name):
+            case str(text) if _is_list(field.type):
+                given[field.encode_name] = [word.strip() for word in text.split(",")]
+            case str(text) if _takes(int, field.type) and re.fullmatch(r"-?[0-9]{1,9}", text):
+                given[field.encode_name] = int(text)
+            case ("true" | "false") as text if _takes(bool, field.type):
+                given[field.encode_name] = text == "true"
+            case _:
+                pass
     for name, value in given.items():
         try:
             msgspec.convert({name: value}, type(options))

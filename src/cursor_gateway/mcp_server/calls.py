@@ -4,14 +4,15 @@ A run that was started here and is no longer wanted (the host cancelled its requ
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Set
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import AsyncIterator, Coroutine, Mapping, Set
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from msgspec import Struct
 
-from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.mcp_server.elicitation import FilledForm, answer_to, forms, has_questions
+from cursor_gateway.mcp_server.peers import Peer
 from cursor_gateway.mcp_server.results import progress_line
 from cursor_gateway.mcp_server.tools import (
     AnswerArguments,
@@ -21,8 +22,8 @@ from cursor_gateway.mcp_server.tools import (
     StatusArguments,
     ToolArguments,
 )
-from cursor_gateway.model.document_events import Done, Paused
-from cursor_gateway.model.documents import ChatResponse
+from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
+from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.requests import INTERACTIVE
 
 if TYPE_CHECKING:
@@ -30,39 +31,144 @@ if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
 
 _LOOKS, _LOOK_SECONDS = 200, 0.05  # for an agent that takes its time with an answer
+_FORM_SECONDS = 1.0  # between two looks at whether a form is still needed
 
-Report: TypeAlias = Callable[[str], Awaitable[None]]
+
+class RunStream(Protocol):
+    """The events of a run."""
+
+    last_event: int  # the number of the last one that was read
+
+    @property
+    def id(self) -> str: ...
+
+    def __aiter__(self) -> AsyncIterator[DocumentEvent]: ...
+
+    async def result(self) -> ChatResponse:
+        """Waits for the end. Raises `CallFailed` for a run that failed."""
+        ...
+
+    def let_finish(self) -> None:
+        """The run continues when the stream is closed."""
+        ...
+
+
+class AgentGateway(Protocol):
+    """A gateway, elsewhere (`AsyncClient`) or in this process (`ServiceGateway`), for one caller. Its methods raise
+    `CallFailed` or `GatewayError`."""
+
+    def stream(self, message: str, **options: Unpack["ChatOptions"]) -> AbstractAsyncContextManager[RunStream]:
+        """Starts a run. Leaving it before the end stops the run."""
+        ...
+
+    def events(self, id: str, after: int = 0) -> AbstractAsyncContextManager[RunStream]: ...
+
+    async def start(self, message: str, **options: Unpack["ChatOptions"]) -> str:
+        """Starts a run that outlives its caller, and returns its id when the run is stored."""
+        ...
+
+    def response(self, id: str, /) -> Coroutine[Any, Any, ChatResponse]: ...
+
+    def answer(self, id: str, /, **fields: Unpack["AnswerFields"]) -> Coroutine[Any, Any, str]:
+        """Returns the id of the run that continues."""
+        ...
+
+    def cancel(self, id: str, /) -> Coroutine[Any, Any, Envelope]: ...
 
 
 class ConnectedGateway(Struct, frozen=True):
-    client: AsyncClient
+    client: AgentGateway
     folder: str | None = None  # to work in by default; None: the gateway's own default
+    stops_cancelled: bool = True  # when a call is cancelled, its run is not wanted any more
 
 
-async def perform(gateway: ConnectedGateway, arguments: ToolArguments, report: Report) -> ChatResponse:
+class HostLink(Protocol):
+    """To the host, while a call of its is performed."""
+
+    peer: Peer
+    last_number: int  # of the events that were reported
+
+    async def begun(self, run_id: str) -> None:
+        """The call is performed by this run."""
+        ...
+
+    async def report(self, line: str, number: int) -> None:
+        """What the agent does: the event of this number. Each is reported once."""
+        ...
+
+    async def ask_user(self, run_id: str, document_id: str, form: dict[str, Any]) -> FilledForm: ...
+
+
+async def perform(gateway: ConnectedGateway, arguments: ToolArguments, host: HostLink) -> ChatResponse:
     """Raises `CallFailed`."""
     client = gateway.client
     match arguments:
         case AskArguments() | RunArguments():
-            return await _send(gateway, arguments, report)
+            return await _with_user(gateway, await _send(gateway, arguments, host), host)
         case StatusArguments(run_id=id, wait_seconds=seconds):
-            return await _status(client, id, seconds, report)
+            return await _status(client, id, seconds, host)
         case AnswerArguments(run_id=id, background=True):
             return await client.response(await client.answer(id, **_fields(arguments)))
-        case AnswerArguments(run_id=id):
-            async with _stopped_if_cancelled(client, id):
-                answered: Set[str] = frozenset()
-                with suppress(CallFailed):  # `answer` says what is wrong
-                    answered = _open_calls(await client.response(id))
-                continued = await client.answer(id, **_fields(arguments))
-            async with _stopped_if_cancelled(client, continued), client.events(continued) as stream:
-                return await _follow(client, stream, report, answered)
+        case AnswerArguments():
+            return await _with_user(gateway, await _answer(gateway, arguments, host), host)
         case CancelArguments(run_id=id):
             await client.cancel(id)
             return await client.response(id)
 
 
-async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments, report: Report) -> ChatResponse:
+async def start_task(gateway: ConnectedGateway, message: AskArguments | RunArguments) -> ChatResponse:
+    """Starts a run that outlives its call. Raises `CallFailed`."""
+    options = _options(gateway, message)
+    return await gateway.client.response(await gateway.client.start(message.prompt, **options))
+
+
+async def answer_run(
+    gateway: ConnectedGateway, run_id: str, filled: Mapping[str, FilledForm], *, is_final: bool = False
+) -> ChatResponse | None:
+    """Sends what the user has decided about the run's documents; None if there was nothing to send. `is_final`: who
+    does not decide is not asked again, so that it is a refusal."""
+    answered: ChatResponse | None = None
+    response = await _steady_response(gateway.client, run_id)
+    for document_id, form in filled.items():
+        if (answer := answer_to(response, document_id, form, is_final=is_final)) is not None:
+            await gateway.client.answer(run_id, **_fields(answer))
+            answered = response
+            await _response_after(gateway.client, run_id, _open_calls(response))
+            response = await _steady_response(gateway.client, run_id)
+    return answered
+
+
+async def continue_call(
+    gateway: ConnectedGateway, run_id: str, filled: Mapping[str, FilledForm], host: HostLink
+) -> ChatResponse:
+    """The call that this run performs, after the user was asked. Raises `CallFailed`."""
+    answered = await answer_run(gateway, run_id, filled)
+    if answered is None:
+        return await gateway.client.response(run_id)
+    return await follow_run(gateway, run_id, 0, host, _open_calls(answered))
+
+
+async def follow_run(
+    gateway: ConnectedGateway, run_id: str, after: int, host: HostLink, answered: Set[str] = frozenset()
+) -> ChatResponse:
+    """Until the run is over, or waits. Raises `CallFailed`."""
+    async with _stopped_if_cancelled(gateway, run_id), gateway.client.events(run_id, after) as stream:
+        await host.begun(run_id)
+        response = await _follow(gateway.client, stream, host, answered)
+    return await _with_user(gateway, response, host)
+
+
+async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments, host: HostLink) -> ChatResponse:
+    if isinstance(message, RunArguments) and message.background:
+        return await start_task(gateway, message)
+    options = _options(gateway, message)
+    options["when_client_leaves"] = "cancel"  # a host may kill this process soon after it has closed its input
+    async with gateway.client.stream(message.prompt, **options) as stream:
+        await host.begun(stream.id)
+        return await _follow(gateway.client, stream, host)
+
+
+def _options(gateway: ConnectedGateway, message: AskArguments | RunArguments) -> "ChatOptions":
     # A conversation has its own folder.
     folder = message.workspace or (None if message.conversation_id else gateway.folder)
     options: ChatOptions = {
@@ -73,36 +179,91 @@ async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments,
     }
     if isinstance(message, RunArguments):
         options = {**options, "mode": message.mode, "may_ask": True, "source": INTERACTIVE}
-        if message.background:
-            return await gateway.client.response(await gateway.client.start(message.prompt, **options))
-    options["when_client_leaves"] = "cancel"  # a host may kill this process soon after it has closed its input
-    async with gateway.client.stream(message.prompt, **options) as stream:
-        return await _follow(gateway.client, stream, report)
+    return options
+
+
+async def _answer(gateway: ConnectedGateway, answer: AnswerArguments, host: HostLink) -> ChatResponse:
+    client = gateway.client
+    async with _stopped_if_cancelled(gateway, answer.run_id):
+        answered: Set[str] = frozenset()
+        with suppress(CallFailed):  # `answer` says what is wrong
+            answered = _open_calls(await client.response(answer.run_id))
+        continued = await client.answer(answer.run_id, **_fields(answer))
+    async with _stopped_if_cancelled(gateway, continued), client.events(continued) as stream:
+        await host.begun(continued)
+        return await _follow(client, stream, host, answered)
+
+
+async def _with_user(gateway: ConnectedGateway, response: ChatResponse, host: HostLink) -> ChatResponse:
+    """As long as the run waits, and the host shows its user what for. A host of today's protocol gets it as a result,
+    and calls again."""
+    if not host.peer.can_elicit or host.peer.is_modern:
+        return response
+    while wanted := forms(response, host.peer):
+        document_id, form = next(iter(wanted.items()))
+        is_undecided, response = await _shown(gateway, response, document_id, form, host)
+        if is_undecided:
+            break
+    return response
+
+
+async def _shown(
+    gateway: ConnectedGateway, response: ChatResponse, document_id: str, form: dict[str, Any], host: HostLink
+) -> tuple[bool, ChatResponse]:
+    """Whether the user has not decided, and how the run went on. The run is read meanwhile, or it would stop when
+    somebody else answers it."""
+    client, id = gateway.client, response.id
+    after = max(0, host.last_number - 1)  # from the pause on: there may be more to answer
+    async with _stopped_if_cancelled(gateway, id), client.events(id, after) as stream:
+        asking = asyncio.ensure_future(host.ask_user(id, document_id, form))
+        elsewhere = asyncio.ensure_future(_decided(client, id, document_id, host.peer))
+        try:
+            ends: list[asyncio.Future[Any]] = [asking, elsewhere]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asking.cancel()
+            elsewhere.cancel()
+        answered: Set[str] = frozenset()
+        if asking.done() and not asking.cancelled():
+            answer = answer_to(response, document_id, asking.result())
+            if answer is None:
+                stream.let_finish()
+                return True, response
+            answered = _open_calls(response)
+            await client.answer(id, **_fields(answer))
+        return False, await _follow(client, stream, host, answered)
+
+
+async def _decided(client: AgentGateway, id: str, document_id: str, peer: Peer) -> None:
+    """Until somebody has decided: on the page, or through another process."""
+    while document_id in forms(await client.response(id), peer):
+        await asyncio.sleep(_FORM_SECONDS)
 
 
 @asynccontextmanager
-async def _stopped_if_cancelled(client: AsyncClient, id: str) -> AsyncIterator[None]:
+async def _stopped_if_cancelled(gateway: ConnectedGateway, id: str) -> AsyncIterator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        with suppress(CallFailed):
-            await client.cancel(id)
+        if gateway.stops_cancelled:
+            with suppress(CallFailed):
+                await gateway.client.cancel(id)
         raise
 
 
-async def _status(client: AsyncClient, id: str, seconds: int, report: Report) -> ChatResponse:
+async def _status(client: AgentGateway, id: str, seconds: int, host: HostLink) -> ChatResponse:
     if seconds:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds), client.events(id) as stream:
-                await _until_pause(client, stream, report)
+                await _until_pause(client, stream, host)
     return await client.response(id)
 
 
 async def _follow(
-    client: AsyncClient, stream: AsyncStream, report: Report, answered: Set[str] = frozenset()
+    client: AgentGateway, stream: RunStream, host: HostLink, answered: Set[str] = frozenset()
 ) -> ChatResponse:
     """Until the run is over, or waits for another answer than to these calls."""
-    paused = await _until_pause(client, stream, report, answered)
+    paused = await _until_pause(client, stream, host, answered)
     if paused is None:
         return await stream.result()
     stream.let_finish()
@@ -110,27 +271,36 @@ async def _follow(
 
 
 async def _until_pause(
-    client: AsyncClient, stream: AsyncStream, report: Report, answered: Set[str] = frozenset()
+    client: AgentGateway, stream: RunStream, host: HostLink, answered: Set[str] = frozenset()
 ) -> ChatResponse | None:
     """None at the end of the run."""
-    async for events in stream.batches():
-        for event in events:
-            if line := progress_line(event):
-                await report(line)
-        if isinstance(events[-1], Done):
+    async for event in stream:
+        if line := progress_line(event):
+            await host.report(line, stream.last_event)
+        if isinstance(event, Done):
             return None
-        if any(isinstance(event, Paused) for event in events):
+        if isinstance(event, Paused):
             response = await _response_after(client, stream.id, answered)
             if response.metadata.waiting_for:  # else it is an earlier pause, or it was answered
                 return response
     return None
 
 
-async def _response_after(client: AsyncClient, id: str, answered: Set[str]) -> ChatResponse:
+async def _response_after(client: AgentGateway, id: str, answered: Set[str]) -> ChatResponse:
     """Until the agent has taken the answer, the run still seems to wait for it."""
     for _ in range(_LOOKS):
         response = await client.response(id)
         if not answered or _open_calls(response) != answered:
+            return response
+        await asyncio.sleep(_LOOK_SECONDS)
+    return await client.response(id)
+
+
+async def _steady_response(client: AgentGateway, id: str) -> ChatResponse:
+    """Of several questions, one is answered first. The run then goes on for a moment, and waits again for the rest."""
+    for _ in range(_LOOKS):
+        response = await client.response(id)
+        if response.metadata.waiting_for or not has_questions(response):
             return response
         await asyncio.sleep(_LOOK_SECONDS)
     return await client.response(id)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -38,7 +39,29 @@ _WAIT_SECONDS = 60  # some hosts allow a tool little more
 _OPEN = ("waiting", "unanswered", "rejected")
 
 
-def structured(response: ChatResponse, *, is_plan_decided: bool = False) -> dict[str, Any]:
+def tool_result(response: ChatResponse, *, message: str = "") -> dict[str, Any]:
+    """As `tools/call` returns it. `message`: why the call failed; the response is then what was done before."""
+    texts = [*([message] if message else []), text_of(response)]
+    return {
+        "content": [{"type": "text", "text": text} for text in texts],
+        "structuredContent": structured(response),
+        "isError": bool(message),
+    }
+
+
+def failed_result(message: str) -> dict[str, Any]:
+    """Of a call without a run."""
+    return {"content": [{"type": "text", "text": message}], "isError": True}
+
+
+def task_result(response: ChatResponse) -> dict[str, Any]:
+    """Of a run that has ended."""
+    last = response.documents[-1] if response.documents else None
+    is_error = response.status == "error" and isinstance(last, ErrorDocument)
+    return tool_result(response, message=last.content if last is not None and is_error and last.content else "")
+
+
+def structured(response: ChatResponse) -> dict[str, Any]:
     """The response as over HTTP, with long outputs and files cut: a model would have to read them.
 
     Some hosts show their model nothing but this, so it begins with the state of the run and what to do next.
@@ -48,7 +71,7 @@ def structured(response: ChatResponse, *, is_plan_decided: bool = False) -> dict
         document["metadata"] = _cut(document["metadata"])
         if document["type"] == "file_edit":
             document["content"] = _cut(document["content"])
-    step = _joined(_next_steps(response, is_plan_decided))
+    step = _joined(_next_steps(response))
     return {"summary": _joined(_summary(response)), **({"nextStep": step} if step else {}), **content}
 
 
@@ -64,19 +87,16 @@ def _cut(value: Any) -> Any:
             return value
 
 
-def text_of(response: ChatResponse, *, is_plan_decided: bool = False) -> str:
-    """What was said, what was done, what is open, and the ids.
-
-    `is_plan_decided`: its plan has been accepted or rejected, which a run in the mode `plan` does not show.
-    """
-    return _joined(_parts(response, is_plan_decided))
+def text_of(response: ChatResponse) -> str:
+    """What was said, what was done, what is open, and the ids."""
+    return _joined(_parts(response))
 
 
 def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _parts(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
+def _parts(response: ChatResponse) -> Iterator[str]:
     demo, *state = _summary(response)
     yield demo
     yield response.text.strip()
@@ -84,7 +104,7 @@ def _parts(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
     if actions:
         yield "\n".join(["Actions:", *actions[-_MOST_ACTIONS:]])
     yield from state
-    yield from _next_steps(response, is_plan_decided)
+    yield from _next_steps(response)
 
 
 def _summary(response: ChatResponse) -> list[str]:
@@ -99,10 +119,9 @@ def _summary(response: ChatResponse) -> list[str]:
     ]
 
 
-def _next_steps(response: ChatResponse, is_plan_decided: bool) -> Iterator[str]:
+def _next_steps(response: ChatResponse) -> Iterator[str]:
     for document in response.documents:
-        if not (is_plan_decided and isinstance(document, PlanDocument)):
-            yield "\n".join(_open_lines(document, response))
+        yield "\n".join(_open_lines(document, response))
     match response.status:
         case "streaming" if not response.metadata.waiting_for:
             yield f"To wait for it, call `status` with\n{_call(response, waitSeconds=_WAIT_SECONDS)}"
@@ -121,6 +140,8 @@ def _state(response: ChatResponse) -> str:
             return "has ended with an error"
         case "streaming" if response.metadata.waiting_for:
             return "waits for an answer"
+        case "streaming" if response.metadata.queue is not UNSET:
+            return "waits in the queue"
         case "streaming":
             return "is still working"
 
@@ -136,11 +157,17 @@ def _open_lines(document: Document, response: ChatResponse) -> Iterator[str]:
         yield "`decision` can be `once`, `conversation`, `workspace` or `deny` (then perhaps with a `reason`)."
     elif isinstance(document, ClarificationDocument) and metadata.state in _OPEN:
         yield from _questions(document.metadata, response)
-    elif isinstance(document, PlanDocument) and (metadata.state == "waiting" or response.mode == "plan"):
+    elif isinstance(document, PlanDocument) and _is_open(document, response):
         yield f"The agent proposes a plan: {document.metadata.title}\n\n{document.content.strip()}\n"
         yield "Show it to the user, then call `answer` with"
         yield _call(response, plan="accept")
         yield 'or with `"plan": "reject"`.' + ("" if metadata.state == "waiting" else " `text` can say why.")
+
+
+def _is_open(plan: PlanDocument, response: ChatResponse) -> bool:
+    """A run in the mode `plan` may end with its plan."""
+    is_decided = bool(plan.metadata.accepted) or plan.metadata.state == "rejected"
+    return plan.metadata.state == "waiting" or (response.mode == "plan" and not is_decided)
 
 
 def _questions(metadata: ClarificationMetadata, response: ChatResponse) -> Iterator[str]:
@@ -183,6 +210,16 @@ def progress_line(event: DocumentEvent) -> str:
             return ""
         case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
             return ""
+
+
+def progress_of(response: ChatResponse) -> str:
+    """The last line that was reported; empty if there was none."""
+    if response.metadata.queue is not UNSET:
+        return "Waiting in the queue"
+    if response.status == "streaming" and response.metadata.waiting_for:
+        return "Waiting for an answer"
+    lines = (progress_line(DocumentEnded(document)) for document in reversed(response.documents))
+    return next((line for line in lines if line), "")
 
 
 def _line(text: str) -> str:

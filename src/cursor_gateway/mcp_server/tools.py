@@ -1,6 +1,7 @@
 """The tools: their arguments, names, descriptions and JSON Schemas."""
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
@@ -130,6 +131,26 @@ def read_arguments(tool: ToolDescription, arguments: dict[str, Any]) -> ToolArgu
     return msgspec.convert(arguments, tool.arguments)
 
 
+def listed_tools() -> list[dict[str, Any]]:
+    """As `tools/list` returns them, in a fixed order."""
+    schema = output_schema()
+    return [
+        {
+            "name": tool.name,
+            "title": tool.title,
+            "description": tool.description,
+            "inputSchema": input_schema(tool),
+            "outputSchema": schema,
+            "annotations": {
+                "readOnlyHint": tool.is_read_only,
+                "destructiveHint": tool.is_destructive,
+                "openWorldHint": True,
+            },
+        }
+        for tool in TOOLS.values()
+    ]
+
+
 def input_schema(tool: ToolDescription) -> dict[str, Any]:
     """An object at the root, as MCP wants it."""
     (root,), definitions = msgspec.json.schema_components([tool.arguments], ref_template="#/$defs/{name}")
@@ -137,6 +158,7 @@ def input_schema(tool: ToolDescription) -> dict[str, Any]:
     return {**schema, "$defs": definitions} if definitions else schema
 
 
+@cache
 def output_schema() -> dict[str, Any]:
     """Of every tool: a `ChatResponse` and what to do next, an object at the root. Hosts read it once per tool, so it is
     kept short."""

@@ -92,7 +92,11 @@ class PatchRequest(Struct, frozen=True):
     only_open: bool = False  # without what was kept
 
 
-ReviewRequest: TypeAlias = ListRequest | PatchRequest | RevertRequest | KeepRequest | CommitRequest
+class TraceRequest(Struct, frozen=True):
+    """Which run wrote which lines."""
+
+
+ReviewRequest: TypeAlias = ListRequest | PatchRequest | TraceRequest | RevertRequest | KeepRequest | CommitRequest
 
 
 class RevertedFile(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -137,6 +141,26 @@ class Patch(Struct, frozen=True):
     data: bytes
 
 
+class WrittenLines(Struct, frozen=True):
+    """Consecutive lines that a run wrote."""
+
+    chat_id: str
+    start: int  # from 1
+    end: int  # the last one
+    hash: str  # SHA-256 of them, with line feeds as line ends
+
+
+class WrittenFile(Struct, frozen=True):
+    path: str
+    lines: list[WrittenLines]
+
+
+class LineTrace(Struct, frozen=True, kw_only=True):
+    files: list[WrittenFile]  # with paths from the top of the repository, if there is one
+    revision: str = ""  # the commit that is checked out; empty: there is none
+    notes: list[str] = []  # why some lines are not known
+
+
 class CommitResult(Struct, frozen=True, kw_only=True, rename="camel"):
     """A commit, or the proposal of one."""
 
@@ -147,12 +171,13 @@ class CommitResult(Struct, frozen=True, kw_only=True, rename="camel"):
     branch: Annotated[str | UnsetType, "The branch."] = UNSET
 
 
-ReviewResult: TypeAlias = ListedChanges | Patch | RevertedFiles | KeptFiles | CommitResult
+ReviewResult: TypeAlias = ListedChanges | Patch | LineTrace | RevertedFiles | KeptFiles | CommitResult
 
 # Each request with its result, under the name that the processes of a cluster use.
 REVIEWS: dict[str, tuple[type[ReviewRequest], type[ReviewResult]]] = {
     "list": (ListRequest, ListedChanges),
     "patch": (PatchRequest, Patch),
+    "trace": (TraceRequest, LineTrace),
     "revert": (RevertRequest, RevertedFiles),
     "keep": (KeepRequest, KeptFiles),
     "commit": (CommitRequest, CommitResult),

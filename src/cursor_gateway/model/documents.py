@@ -408,6 +408,9 @@ class Usage(_Wire, frozen=True, kw_only=True):
     estimated: Annotated[
         bool | UnsetType, "Extension: true if the agent reported no usage and the tokens are estimated from the text."
     ] = UNSET
+    cost: Annotated[
+        float | UnsetType, "Extension: what they cost in US dollars, if the setting `prices` has the model."
+    ] = UNSET
 
 
 class WaitingCall(_Wire, frozen=True, kw_only=True):
@@ -448,6 +451,18 @@ class ReplayedRecording(_Wire, frozen=True, kw_only=True):
     ]
 
 
+class QueuePlace(_Wire, frozen=True, kw_only=True):
+    """Extension: where a run is that waits to be started."""
+
+    position: Annotated[
+        int | UnsetType, "Extension: its place, from 1, if no other request arrives; omitted until `runAt`."
+    ] = UNSET
+    age_seconds: Annotated[float, "How long it has waited; 0 until `runAt`."]
+    priority: Annotated[int, "As in the request."] = 0
+    run_at: Annotated[str | UnsetType, "Extension: when it is to start, if the request says so: ISO 8601, UTC."] = UNSET
+    expires: Annotated[str, "If it has not started by then, it fails with `queue_expired`: ISO 8601, UTC."]
+
+
 class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     """Figures about a run."""
 
@@ -482,6 +497,7 @@ class ResponseMetadata(_Wire, frozen=True, kw_only=True):
     warm: Annotated[
         bool | UnsetType, "Extension: true if the agent was ready before the run; nothing had to be started."
     ] = UNSET
+    queue: Annotated[QueuePlace | UnsetType, "Extension: its place in the queue, while it waits to be started."] = UNSET
     context_tokens: Annotated[
         int | UnsetType,
         'Extension: the size of the conversation after the last model call, in tokens, with `include: ["context"]`. '
@@ -496,7 +512,9 @@ class _Answer(_Wire, frozen=True, kw_only=True):
     mode: Annotated[Mode, "The mode the agent ran in."]
     created: Annotated[str, "When the run started: ISO 8601, UTC."]
     status: Annotated[
-        Status, "The state of the run: `streaming` while it runs or waits for its caller, then `completed` or `error`."
+        Status,
+        "The state of the run: `streaming` while it waits to be started, runs, or waits for its caller; then "
+        "`completed` or `error`.",
     ]
 
 

@@ -52,7 +52,8 @@ class ConversationLink(Struct, frozen=True, kw_only=True):
 class LinkList(Struct, frozen=True, kw_only=True, rename="camel"):
     """The caller's conversations that have a read-only link."""
 
-    conversations: Annotated[list[ConversationEntry], "The newest hundred, by last use."]
+    conversations: Annotated[list[ConversationEntry], "Those that were used last come first."]
+    next: Annotated[str | None, "Send this as `before` to get the next page; null on the last page."]
     can_create: Annotated[bool, "False if `public_links` is off; links then do not work."]
 
 
@@ -114,6 +115,53 @@ class ConversationDetail(ConversationEntry, frozen=True, kw_only=True, rename="c
 
     messages: Annotated[list[MessageEntry], "The messages."]
     runs: Annotated[list[RunEntry], "The runs, oldest first."]
+
+
+# --- what an API key has used -------------------------------------------------------------------------
+
+
+class UsedTokens(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What several runs used."""
+
+    runs: Annotated[int, "How many runs ended."]
+    prompt_tokens: Annotated[int, "Tokens read, including those from the cache."]
+    completion_tokens: Annotated[int, "Tokens written."]
+    total_tokens: Annotated[int, "The sum of both."]
+    cached_tokens: Annotated[int, "The part of `promptTokens` that came from the cache."]
+    cost: Annotated[
+        float | UnsetType,
+        "In US dollars, by the setting `prices`, of the models that have a price; omitted if none has.",
+    ] = UNSET
+
+
+class UsedByModel(UsedTokens, frozen=True, kw_only=True, rename="camel"):
+    """The same of one model."""
+
+    model: Annotated[str, "The model."]
+
+
+class UsedOnDay(UsedTokens, frozen=True, kw_only=True, rename="camel"):
+    """What the runs used that ended on one day."""
+
+    day: Annotated[str, "The day (UTC), as YYYY-MM-DD."]
+    models: Annotated[list[UsedByModel], "The same by model."]
+
+
+class UsedInPeriod(UsedTokens, frozen=True, kw_only=True, rename="camel"):
+    """What was used since the beginning of a day or a month, and what may be."""
+
+    resets: Annotated[str, "When the next one begins, in UTC."]
+    max_cost: Annotated[float | UnsetType, "How much may be spent in US dollars (setting `budgets`)."] = UNSET
+    max_tokens: Annotated[int | UnsetType, "How many tokens may be used (setting `budgets`)."] = UNSET
+
+
+class UsageReport(Struct, frozen=True, kw_only=True):
+    """What the runs of an API key have used."""
+
+    key: Annotated[str, "The name of the key; `local` without keys."]
+    today: Annotated[UsedInPeriod, "Today (UTC)."]
+    month: Annotated[UsedInPeriod, "This month (UTC)."]
+    days: Annotated[list[UsedOnDay], "The days on which runs ended, the newest first."]
 
 
 # --- devices that may log in ------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypedDict
 from msgspec import Meta, Struct
 
 from cursor_gateway.model.caller_tools import Offer
+from cursor_gateway.model.costs import Prices
 from cursor_gateway.model.documents import Mode
 from cursor_gateway.model.messages import Image, Message
 
@@ -16,14 +17,26 @@ Fences: TypeAlias = Literal["split", "inline"]
 Include: TypeAlias = Literal["thinking", "raw", "context"]
 WhenClientLeaves: TypeAlias = Literal["cancel", "finish"]
 WhenRunnerLost: TypeAlias = Literal["end", "resume"]
-WhenBusy: TypeAlias = Literal["refuse", "wait"]
+WhenBusy: TypeAlias = Literal["refuse", "wait", "interrupt"]
 
 Label: TypeAlias = Annotated[str, Meta(min_length=1, max_length=100)]  # of a runner, such as `gpu`
 Labels: TypeAlias = Annotated[Sequence[Label], Meta(max_length=20)]
 
+MOST_PRIORITY = 9
+Time: TypeAlias = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+Priority: TypeAlias = Annotated[int, Meta(ge=-MOST_PRIORITY, le=MOST_PRIORITY)]
+
 # Of a client that sends the same request again by itself when a reply is lost: the one that it says this is, or
 # `unknown` if it does not say. `only`: any other client; the same request again asks for another answer.
 Attempt: TypeAlias = Literal["only", "first", "retry", "unknown"]
+
+
+class TraceContext(Struct, frozen=True):
+    """Of the request that a run belongs to, if it is traced: the headers of W3C Trace Context."""
+
+    traceparent: str
+    tracestate: str = ""
+    received_ns: int = 0  # when the gateway got it, since 1970
 
 
 class RunInfo(Struct, frozen=True, kw_only=True):
@@ -37,6 +50,8 @@ class RunInfo(Struct, frozen=True, kw_only=True):
     # The address of the page on which refused calls can be allowed: empty if it is not known, None if nobody can.
     page_url: str | None = None
     known_tokens: int = 0  # estimated size of the agent's session without the prompt; for estimates
+    prices: Prices = {}
+    trace: TraceContext | None = None  # None: it is not traced
 
 
 INTERACTIVE = "interactive"  # as `source`: the one that is best where a person can answer
@@ -78,8 +93,18 @@ class RunOptions(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = None
     when_busy: Annotated[
         WhenBusy | None,
-        "What happens while the conversation has an active run: `refuse` returns 409, `wait` waits for its end. The "
-        "default is the operator's setting.",
+        "What happens while the conversation has an active run: `refuse` returns 409, `wait` waits for its end, "
+        "`interrupt` cancels it and keeps its partial answer. The default is the operator's setting.",
+    ] = None
+    priority: Annotated[
+        Priority | None,
+        "Among requests that wait for a slot, those with a higher priority come first; 0 is the default. An API key "
+        "may use a priority above 0 only up to its limit in the operator's setting `priorities`.",
+    ] = None
+    run_at: Annotated[
+        Time | None,
+        "When to start the run, as a time with its offset, at most a year ahead; only where the answer is read later "
+        "(`Prefer: respond-async`, or `background`). It waits in the queue until then.",
     ] = None
     needs: Annotated[
         Labels | None, "Labels that the runner must have, in a cluster; without such a runner the request gets 503."
@@ -100,6 +125,8 @@ class RunOptionFields(TypedDict, total=False):
     when_client_leaves: WhenClientLeaves | None
     when_runner_lost: WhenRunnerLost | None
     when_busy: WhenBusy | None
+    priority: int | None
+    run_at: str | None
     needs: Sequence[str]
     source: str | None
 

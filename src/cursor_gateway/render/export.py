@@ -113,6 +113,8 @@ def _facts(response: ChatResponse) -> Iterator[str]:
     yield response.mode
     took = duration(response.metadata.duration_ms)
     match response.status:
+        case "streaming" if response.metadata.queue is not UNSET:
+            yield "waiting to start"
         case "streaming":
             yield "still running"
         case "completed":

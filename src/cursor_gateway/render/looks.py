@@ -52,7 +52,12 @@ def tokens(usage: Usage, unit: str = "") -> str:
         return ""
     cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     estimated = ", estimated" if usage.estimated is True else ""
-    return f"{usage.prompt_tokens:,} {unit}in{cached}, {usage.completion_tokens:,} out{estimated}"
+    cost = f", {money(usage.cost)}" if isinstance(usage.cost, float) else ""
+    return f"{usage.prompt_tokens:,} {unit}in{cached}, {usage.completion_tokens:,} out{estimated}{cost}"
+
+
+def money(usd: float) -> str:
+    return f"${usd:,.2f}" if usd >= 1 or not usd else f"${usd:.4f}"
 
 
 def line_range(first: int, last: int) -> str:

@@ -8,7 +8,10 @@ another API key that has none: whose runs never end can have all places but one.
 
 - if it holds its share or more, it is refused at once, with `Retry-After`;
 - if it holds less, it waits, for a bounded time, for the next place that becomes free;
-- the next place goes to the waiting owner that holds the fewest, and among equals to the one that has waited longest.
+- the next place goes to the request with the highest priority, among equals to the owner that holds the fewest, and
+  among these to the one that has waited longest.
+
+Requests in the store's queue (`queue`) wait for places in the same order, one of each owner at a time.
 
 So an owner that sends one request after the other finds a place at once, however greedy another one is. One that has
 been away gets the last place, or waits for the next run to end: a greedy owner keeps what it has, but every place that
@@ -20,15 +23,18 @@ limited as well. Over the limit, the owner with the most of them gives up the on
 """
 
 import asyncio
+from bisect import insort
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Collection, Hashable, Iterable, Mapping, Sequence, Set
 from contextlib import asynccontextmanager
 from math import ceil
+from time import time
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from cursor_gateway.errors import CallerGone, Failure, GatewayError, ShuttingDown, TooManyRuns
+from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.prompts import TurnBuilder
@@ -94,16 +100,22 @@ def decide(
 
 
 def next_in_queue(
-    held: Mapping[str, int], queued: Sequence[str], shares: Shares, recent: Set[str] = frozenset()
+    held: Mapping[str, int],
+    queued: Sequence[str],
+    shares: Shares,
+    recent: Set[str] = frozenset(),
+    priorities: Sequence[int] = (),
 ) -> int | None:
-    """Whose turn it is, as a place in the queue; None while there is no place for anybody in it."""
+    """Whose turn it is, as a place in the queue; None while there is no place for anybody in it. `priorities` are those
+    of the queued requests; without any, all are equal."""
     limit = shares.max_runs_per_key or shares.max_runs
     free = [
         place
         for place, owner in enumerate(queued)
         if held.get(owner, 0) < limit and has_place(owner, held, recent, shares)
     ]
-    return min(free, key=lambda place: (held.get(queued[place], 0), place), default=None)
+    urgency = [-priority for priority in priorities] or [0] * len(queued)
+    return min(free, key=lambda place: (urgency[place], held.get(queued[place], 0), place), default=None)
 
 
 def gives_way(owner: str, waiting: Sequence[str], shares: Shares) -> int | None:
@@ -166,15 +178,21 @@ class Place:
     """A place that is reserved before its run exists, until it is released: to the run, or to others."""
 
     def __init__(self, runs: "Runs", owner: str) -> None:
-        self._runs, self._owner = runs, owner
+        self._runs, self._owner, self._is_held = runs, owner, True
 
     def give_back(self) -> None:
-        self._runs._give_back(self._owner)
+        """Once; again does nothing."""
+        if self._is_held:
+            self._is_held = False
+            self._runs._give_back(self._owner)
 
 
 class _Ticket(Struct, frozen=True, eq=False):
     owner: str
     granted: "asyncio.Future[None]"
+    priority: int
+    since: float  # since when it waits, as seconds since 1970
+    is_stored: bool  # in the store's queue; it may wait for hours
 
 
 class Runs:
@@ -184,7 +202,7 @@ class Runs:
         self._source, self._limits, self._shares = source, limits, shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
         self._recent = Recent()
-        self._queue: list[_Ticket] = []  # in the order of arrival
+        self._queue: list[_Ticket] = []  # those that have waited longest come first
         self._looking: asyncio.TimerHandle | None = None
         self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
@@ -223,20 +241,36 @@ class Runs:
             case "start" | "wait":
                 pass
 
-    async def reserve(self, owner: str) -> Place:
+    async def reserve(self, owner: str, priority: int = 0) -> Place:
         """A place for one run. Waits for one if others have more than their share; raises `TooManyRuns`."""
         self.check_free(owner)
         self._recent.note(owner, _now())
         if self._verdict(owner) == "start":
             self._reserved[owner] += 1
         else:
-            await self._queued(owner)
+            await self._queued(owner, priority)
+        return Place(self, owner)
+
+    def has_place(self, owner: str) -> bool:
+        """Whether `reserve` would return at once."""
+        return not self._is_closing and self._verdict(owner) == "start"
+
+    def inherit(self, run: Run) -> Place:
+        """The place of an active run that is about to be stopped, which nobody else gets."""
+        self._reserved[run.owner] += 1
+        return Place(self, run.owner)
+
+    async def reserve_for_queue(self, owner: str, priority: int, since: float) -> Place:
+        """A place for a request in the store's queue, however long that takes."""
+        await self._granted(_Ticket(owner, asyncio.get_running_loop().create_future(), priority, since, True))
+        self._recent.note(owner, _now())
         return Place(self, owner)
 
     def _verdict(self, owner: str) -> Verdict:
         if not self._queue and has_plenty(len(self._running) + self._reserved.total(), self._shares):
             return "start"
-        queued = [ticket.owner for ticket in self._queue]
+        # Those in the store's queue have no place that is free, or would have got it.
+        queued = [ticket.owner for ticket in self._queue if not ticket.is_stored]
         return decide(owner, self._held(), queued, self._shares, self._recent.owners(_now()))
 
     def _held(self) -> Counter[str]:
@@ -246,20 +280,24 @@ class Runs:
                 held[run.owner] += 1
         return held
 
-    async def _queued(self, owner: str) -> None:
-        ticket = _Ticket(owner, asyncio.get_running_loop().create_future())
-        self._queue.append(ticket)
-        self._look()
+    async def _queued(self, owner: str, priority: int) -> None:
+        ticket = _Ticket(owner, asyncio.get_running_loop().create_future(), priority, time(), False)
         try:
             async with asyncio.timeout(self._shares.queue_seconds):
-                await ticket.granted
+                await self._granted(ticket)
+        except TimeoutError:
+            raise _all_taken(self._shares.max_runs) from None
+
+    async def _granted(self, ticket: _Ticket) -> None:
+        insort(self._queue, ticket, key=lambda one: one.since)
+        self._look()
+        try:
+            await ticket.granted
         except BaseException as error:
             if ticket in self._queue:
                 self._queue.remove(ticket)
             elif not isinstance(error, ShuttingDown):  # it was granted in the same moment
-                self._give_back(owner)
-            if isinstance(error, TimeoutError):
-                raise _all_taken(self._shares.max_runs) from None
+                self._give_back(ticket.owner)
             raise
 
     def _give_back(self, owner: str) -> None:
@@ -277,7 +315,8 @@ class Runs:
             self._looking = None
         while self._queue:
             queued = [ticket.owner for ticket in self._queue]
-            place = next_in_queue(self._held(), queued, self._shares, self._recent.owners(_now()))
+            priorities = [ticket.priority for ticket in self._queue]
+            place = next_in_queue(self._held(), queued, self._shares, self._recent.owners(_now()), priorities)
             if place is None:
                 self._looking = asyncio.get_running_loop().call_later(_QUEUE_LOOK_SECONDS, self._look)
                 return
@@ -323,6 +362,10 @@ class Runs:
             run.stop(why)
         if running:
             await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
+
+    def notify_asked(self, run_id: str, trace: TraceContext) -> None:
+        for observer in self._observers:
+            observer.asked(run_id, trace)
 
     def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         for observer in self._observers:

@@ -304,6 +304,7 @@ def _run_request(run: RunHandle, asker: Asker, messages: Sequence[Message], offe
         may_be_asked=True,
         when_client_leaves=asker.when_client_leaves,
         claim=asker.claim,
+        trace=asker.trace,
     )
 
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError, GatewayRestarted, HistoryDamaged, NotFound
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
-from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Envelope
+from cursor_gateway.model.documents import ChatResponse, ClarificationDocument, Envelope, QueuePlace
 from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
 from cursor_gateway.prompting.replies import with_later_answers
 from cursor_gateway.runs.caller_tools import Questions
@@ -79,6 +79,10 @@ class RunHandle:
     def is_ending(self) -> bool:
         """It is done or stopped; only its agent may still be running."""
         return self.done is not None
+
+    async def place(self) -> QueuePlace | None:
+        """Its place in the queue; None: it has begun."""
+        return None
 
     async def entered(self) -> None:
         """Waits until the run is stored, if possible. Its id must not be sent to anyone before that."""
@@ -318,7 +322,10 @@ async def response_of(run: RunHandle) -> ChatResponse:
     """The whole answer, or what there is of it now."""
     state, transcript = RunState(), Transcript()
     await run.fold(state, transcript)
-    return state.response(transcript.documents, run.info, run.prompt)
+    response = state.response(transcript.documents, run.info, run.prompt)
+    if state.count or (place := await run.place()) is None:
+        return response
+    return replace(response, metadata=replace(response.metadata, queue=place))
 
 
 async def answered_response_of(store: Store, run: RunHandle) -> ChatResponse:

@@ -70,6 +70,7 @@ class Identify:
             parts.defaults,
         )
         self._repeats, self._questions, self._now_ms = repeats, questions, parts.now_ms
+        self._queue = parts.queue
         self.deliveries = Deliveries(parts.defaults.reconnect_seconds)
 
     # --- the agent ----------------------------------------------------------------------------------
@@ -168,7 +169,8 @@ class Identify:
             return found
         workspace = self._workspaces.find(request.workspace)
         if not request.has_full_history:
-            return self._conversations.new(workspace, request.messages)
+            new = self._conversations.new(workspace, request.messages)
+            return replace(new, id=request.new_conversation) if request.new_conversation else new
         return await self._conversations.find_by_history(
             scope_of(request, workspace, self._defaults.mode), request.messages
         )
@@ -176,6 +178,8 @@ class Identify:
     async def _following(self, request: RunRequest, run_id: str) -> Conversation:
         """The conversation that the run is the latest of, or a copy of it up to that run."""
         followed = await self._store.run(run_id, request.owner)
+        if followed is None and request.has_full_history:
+            return await self.conversation(replace(request, follows=None))
         if followed is None:
             raise PreviousAnswerUnknown(
                 "The previous answer is not stored here; send the whole conversation instead.",
@@ -185,7 +189,7 @@ class Identify:
         if (await self._store.runs_of(id, owner))[-1].id == run_id:
             return await self.conversation(replace(request, follows=None, conversation_id=id, has_full_history=False))
         conversation = await self._store.conversation(id, owner)
-        known = await self._conversations.said_up_to(id, owner, run_id)
+        known = [] if request.has_full_history else await self._conversations.said_up_to(id, owner, run_id)
         workspace = request.workspace or (None if conversation is None else conversation.workspace)
         workspace = self._workspaces.find(workspace)
         return self._conversations.new(workspace, [*known, *request.messages])
@@ -232,7 +236,7 @@ class Identify:
         if reply is not None:
             return await find_run(self._runs, self._store, reply.run_id, request.owner)
         if request.idempotency_key is None:
-            return None
+            return await self._waiting(request) if request.repeat_key else None
         running = self._runs.find_by_idempotency(request.owner, request.idempotency_key)
         if running is not None and (named := running.begun.idempotency) is not None:
             check_body(named.body_hash, request)
@@ -242,9 +246,17 @@ class Identify:
         except StoreUnavailable:  # it costs the memory of earlier gateways, not the answer
             return None
         if found is None:
-            return None
+            return await self._waiting(request)
         check_body(found.body_hash, request)
         return await find_run(self._runs, self._store, found.run_id, request.owner)
+
+    async def _waiting(self, request: RunRequest) -> RunHandle | None:
+        """The same request in the queue. It costs nothing while the queue is unreachable."""
+        if self._queue is None or request.claim is not None:
+            return None
+        with suppress(StoreUnavailable):
+            return await self._queue.find_by_key(request)
+        return None
 
     async def _still_asked(self, request: RunRequest) -> RunHandle | None:
         """The run that answers the same question, if it has waited for somebody to allow a command: its client may have

@@ -14,7 +14,7 @@ them again. What is visible, stored and old is dropped from memory; a reader tha
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -66,6 +66,7 @@ class EventLog:
         self.is_deleted = False  # with its conversation, as far as is known here
         self.readers = 0
         self.read_up_to = 0  # the number of the last event that some reader has had
+        self.frames: dict[Hashable, bytes] = {}  # the latest events, encoded once for several readers
         self._store = store
         self._waiting: set[asyncio.Future[None]] = set()  # for more
 
@@ -90,6 +91,7 @@ class EventLog:
 
     def wake_readers(self) -> None:
         waiting, self._waiting = self._waiting, set()
+        self.frames.clear()
         for future in waiting:
             wake(future)
 
@@ -203,6 +205,11 @@ class LiveLog(EventLog):
         """Nothing is left to be stored."""
         return self.done is not None and (self._is_lost or self.stored == self.state.count)
 
+    @property
+    def is_stored(self) -> bool:
+        """All of it, and its end."""
+        return self.done is not None and not self._is_lost and self.stored == self.state.count
+
     # --- its beginning ------------------------------------------------------------------------------
 
     async def begin(self) -> Refused | None:
@@ -264,7 +271,7 @@ class LiveLog(EventLog):
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
-        if not is_paced:
+        if not is_paced and self.is_paced:
             self.hurry.set()
         while self._flushing is not None:
             await asyncio.shield(self._flushing)

@@ -15,7 +15,7 @@ from cursor_gateway.model.caller_tools import Offer, Tool, ToolResult
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ClarificationAnswer, Envelope
 from cursor_gateway.model.messages import Message
-from cursor_gateway.model.requests import RunInfo, WhenClientLeaves
+from cursor_gateway.model.requests import RunInfo, TraceContext, WhenClientLeaves
 from cursor_gateway.runs.caller_tools import CallerTools, Questions
 from cursor_gateway.runs.calls import EndAgent, OpenCalls
 from cursor_gateway.runs.handle import RunHandle
@@ -35,7 +35,7 @@ from cursor_gateway.runs.machine import (
     WaitLimits,
 )
 from cursor_gateway.runs.prompts import TurnBuilder
-from cursor_gateway.sources.base import Turn, never
+from cursor_gateway.sources.base import AgentUse, Turn, never
 from cursor_gateway.sources.router import SourceOrRouter, SourceRouter, routed
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
@@ -55,6 +55,10 @@ class Observer(Protocol):
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         """A request was refused with an error that an agent had reported shortly before; none was started."""
+        ...
+
+    def asked(self, run_id: str, trace: TraceContext) -> None:
+        """A request that is traced gets a reply of the run: it started, continued or joined it."""
         ...
 
 
@@ -102,6 +106,7 @@ class Run(RunHandle):
             asks_others=asks_others,
         )
         self.first_event_at = self.ended_at = 0.0  # by the loop's clock
+        self.uses: list[AgentUse] = []  # of its agents, as far as that is known
         self.needs_readers = True  # it is stopped when the last one leaves
         self.reconnect_seconds = 0.0  # but only after this time, in which a client that retries may reconnect
         self._when_done: Callable[[Run], None] | None = None
@@ -162,6 +167,18 @@ class Run(RunHandle):
     def waits(self) -> bool:
         """The same, for its source."""
         return self.machine.is_waiting
+
+    @property
+    def use(self) -> AgentUse | None:
+        """Of all its agents that have ended; None: unknown."""
+        if not self.uses:
+            return None
+        peaks = [use.memory_bytes for use in self.uses if use.memory_bytes is not None]
+        return AgentUse(
+            sum(use.cpu_seconds for use in self.uses),
+            max(peaks, default=None),
+            sum(use.out_of_memory for use in self.uses),
+        )
 
     # --- driving ------------------------------------------------------------------------------------
 
@@ -366,11 +383,11 @@ class Run(RunHandle):
     async def _flush_what_was_said(self, *, is_first: bool) -> None:
         """A log that has a pace is flushed meanwhile, unless much waits for that, or somebody: for the end, or to be
         asked."""
-        is_awaited = is_first or self.is_ending or self.is_waiting
-        if self.log.is_paced and not is_awaited and self.log.waiting < _MOST_WAITING:
-            self.flush_soon(is_paced=True)
-        else:
+        log = self.log
+        if not log.is_paced or is_first or self.is_ending or self.is_waiting or log.waiting >= _MOST_WAITING:
             await self._flush()
+        else:
+            self.flush_soon(is_paced=True)
 
     async def _flush(self, *, is_paced: bool = False) -> None:
         """What is reported here, is reported before readers see what was flushed: they run later."""

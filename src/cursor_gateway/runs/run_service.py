@@ -14,9 +14,11 @@ from cursor_gateway.errors import IdempotencyMismatch, StoreUnavailable
 from cursor_gateway.model.answers import PermissionEntry, RunAnswer
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
+from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
-from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, WhenBusy, WhenClientLeaves
+from cursor_gateway.model.queue import RunnerEntry
+from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
@@ -24,6 +26,9 @@ from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, RunRecord, Store
 from cursor_gateway.store.health import Figure
+from cursor_gateway.store.queue import Entry
+
+LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
 
 class RunRequest(AgentRequest, frozen=True, kw_only=True):
@@ -38,7 +43,10 @@ class RunRequest(AgentRequest, frozen=True, kw_only=True):
     body: bytes = b""  # as it arrived: a repeated idempotency key must come with the same body
     repeat_key: str = ""  # identifies a request by its content; see `repeats`
     question_key: str = ""  # the same for requests that may be retries; see `repeats.FailedQuestions`
-    claim: Claim | None = None  # in a cluster: the command that it came with
+    queues: bool = False  # it may wait in the store: its client reads the answer later
+    new_conversation: str = ""  # the id of the conversation that it begins, if it begins one; empty: any
+    claim: Claim | None = None  # of the command that it came with, in a cluster, or of its entry in the queue
+    trace: TraceContext | None = None
 
     @property
     def may_be_asked_again(self) -> bool:
@@ -58,6 +66,8 @@ class Defaults(Struct, frozen=True, kw_only=True):
     when_busy: WhenBusy = "refuse"
     when_client_leaves: WhenClientLeaves = "cancel"
     reconnect_seconds: float = 5  # for clients that retry by themselves
+    prices: Prices = {}  # of the agent's tokens
+    budgets: Mapping[str, Budget] = {}  # by the names of API keys; `*`: each of the others
 
 
 def scope_of(request: RunRequest, workspace: str, default_mode: Mode) -> Scope:
@@ -138,6 +148,7 @@ class Asker(Struct, frozen=True, kw_only=True):
     request_id: str = ""
     when_client_leaves: WhenClientLeaves | None = None
     claim: Claim | None = None  # in a cluster: the command that it came with
+    trace: TraceContext | None = None
 
 
 class Continued(Struct, frozen=True):
@@ -199,12 +210,36 @@ class Host(Protocol):
         ...
 
 
+class Work(Protocol):
+    """What waits to be started, and the processes that start it."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether a cluster does it."""
+        ...
+
+    async def entries(self, owner: str | None, limit: int) -> list[Entry]:
+        """Of one owner's requests that wait, or of all; the next one first."""
+        ...
+
+    async def forget(self, id: str, owner: str) -> bool:
+        """Removes a request from the queue. False: it is not in it."""
+        ...
+
+    async def runners(self) -> list[RunnerEntry]: ...
+
+    async def set_draining(self, id: str, *, is_draining: bool) -> bool:
+        """Whether a process accepts no new work. False: there is no such process in a cluster."""
+        ...
+
+
 class RunService(Protocol):
     """All methods raise a `GatewayError` for requests that cannot be fulfilled."""
 
     store: Store
     defaults: Defaults
     host: Host
+    work: Work
 
     # --- starting, continuing and ending runs -------------------------------------------------------
 
@@ -238,6 +273,10 @@ class RunService(Protocol):
 
     async def find(self, id: str, owner: str) -> RunHandle:
         """Raises `NotFound`."""
+        ...
+
+    async def kept_request(self, id: str, owner: str, after: int) -> bytes | None:
+        """As the store's; also of a run that has not begun."""
         ...
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
@@ -274,6 +313,8 @@ class RunService(Protocol):
 async def delete_answer(service: RunService, run_id: str, owner: str, after: int) -> bool:
     """So that it is neither found nor continued; a conversation of one answer is removed. False: there is none."""
     stored = await service.store.run(run_id, owner)
+    if stored is None and not after:
+        return await service.work.forget(run_id, owner)
     if stored is None or await service.store.kept_request(run_id, owner, after) == NOT_STORED:
         return False
     if not await service.store.keep_request(run_id, owner, after, None):

@@ -10,9 +10,12 @@ Another lock, per idempotency key, makes the second of two equal requests join t
 
 import asyncio
 import time
-from collections.abc import Collection, Set
+from collections.abc import Awaitable, Callable, Collection, Set
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
+from importlib.metadata import version
+from socket import gethostname
 
 from msgspec.structs import replace
 
@@ -21,7 +24,6 @@ from cursor_gateway.errors import (
     ConversationBusy,
     GatewayError,
     InvalidRequest,
-    KeyQuotaExhausted,
     NotFound,
     RunCancelled,
     RunnerLost,
@@ -34,19 +36,39 @@ from cursor_gateway.model.answers import (
     PermissionEntry,
     RunAnswer,
 )
-from cursor_gateway.model.changes import ListedChanges, ListRequest, PatchRequest, ReviewRequest, ReviewResult
+from cursor_gateway.model.changes import (
+    ListedChanges,
+    ListRequest,
+    PatchRequest,
+    ReviewRequest,
+    ReviewResult,
+    TraceRequest,
+)
 from cursor_gateway.model.documents import Envelope
 from cursor_gateway.model.messages import Image
+from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.runs.admission import KeyedLocks, Place, find_run
 from cursor_gateway.runs.answers import Answers
+from cursor_gateway.runs.budgets import Budgets, day_end, used_up
 from cursor_gateway.runs.conversations import ImagePlace, Removals, read_image_file, unwritable
 from cursor_gateway.runs.handle import RunHandle, end_interrupted_run
 from cursor_gateway.runs.identify import Identify
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation
+from cursor_gateway.runs.queue import QueuedRun, QueueLimits, RunQueue, check_time, time_of
 from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question, Repeats
 from cursor_gateway.runs.run import Run
-from cursor_gateway.runs.run_service import Asker, Continued, Host, Removed, RunRequest, ServiceState, quote_answer
+from cursor_gateway.runs.run_service import (
+    LARGEST_KEPT,
+    Asker,
+    Continued,
+    Host,
+    Removed,
+    RunRequest,
+    ServiceState,
+    Work,
+    quote_answer,
+)
 from cursor_gateway.runs.starter import RunParts, RunStarter
 from cursor_gateway.sources.base import Model
 from cursor_gateway.store.base import (
@@ -60,12 +82,12 @@ from cursor_gateway.store.base import (
     Superseded,
 )
 from cursor_gateway.store.health import Figure
+from cursor_gateway.store.queue import Entry
 from cursor_gateway.workspace.files import find_files
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
 _THREADS = 4
 _LIST_SECONDS = 5.0
-_LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
 
 class LocalHost:
@@ -93,9 +115,9 @@ class LocalHost:
 
     async def review(self, conversation: ConversationRecord, request: ReviewRequest) -> ReviewResult:
         """One at a time in each conversation."""
-        is_reading = isinstance(request, ListRequest | PatchRequest)
+        is_reading = isinstance(request, ListRequest | PatchRequest | TraceRequest)
         if self._snapshots is None:
-            if is_reading:
+            if is_reading and not isinstance(request, TraceRequest):
                 return ListedChanges([])
             raise NotFound("This gateway does not record what files were (`snapshots` is false).")
         find = self._workspaces.allowed if is_reading else self._workspaces.find
@@ -131,6 +153,37 @@ class LocalHost:
             raise unwritable(error) from error
 
 
+class LocalWork:
+    """The `Work` of a process that runs its agents itself."""
+
+    is_shared = False
+
+    def __init__(self, parts: RunParts) -> None:
+        self._queue, self._runs, self._instance = parts.queue, parts.runs, parts.instance
+
+    async def entries(self, owner: str | None, limit: int) -> list[Entry]:
+        return await self._queue.stored.entries(owner, limit) if self._queue is not None else []
+
+    async def forget(self, id: str, owner: str) -> bool:
+        return self._queue is not None and await self._queue.stored.forget(id, owner)
+
+    async def runners(self) -> list[RunnerEntry]:
+        return [
+            RunnerEntry(
+                id=self._instance,
+                role="all",
+                host=gethostname(),
+                running=self._runs.running,
+                capacity=self._runs.limit,
+                draining=False,
+                version=version("cursor-gateway"),
+            )
+        ]
+
+    async def set_draining(self, id: str, *, is_draining: bool) -> bool:
+        return False
+
+
 class LocalRunService:
     """The `RunService` of a process that runs its agents itself."""
 
@@ -147,62 +200,98 @@ class LocalRunService:
         self.starter = RunStarter(parts, self.decisions)
         self.removals = Removals(self.source, self.conversations, self.decisions, parts.snapshots)
         self._identify = Identify(parts, self._repeats, self._questions)
+        budgets = self.defaults.budgets
+        self._budgets = Budgets(budgets, self.defaults.prices, self.store, parts.now_ms) if budgets else None
         self._answers = Answers(parts, self.decisions, self.start)
         self._resuming: set[str] = set()  # runs of this process that are not driven yet
+        self.work: Work = LocalWork(parts)
+        self.queue = parts.queue  # None: in a cluster, where the database gives places; or there is none
+        self.cancel_elsewhere: Callable[[str, str], Awaitable[Envelope]] | None = None  # in a cluster: any run
         self._is_retired = False
 
     # --- a request: identify, admit, compose, begin, run ----------------------------------------------
 
     async def take(self, request: RunRequest) -> Continued:
         _check_needs(request)
+        if request.run_at is not None:
+            limits = self.queue.limits if self.queue is not None else QueueLimits(queue_ttl_seconds=0)
+            check_time(request, limits, datetime.now(UTC))
         found = await self._identify.reply(request)
         continued = found.reply or Continued(await self.start(found.request), 0)
         run, kept = continued.run, request.kept
+        if request.trace is not None:
+            self.runs.notify_asked(run.id, request.trace)
         is_kept = not continued.after and run.begun is not None and run.begun.request == kept  # with the run
-        if 0 < len(kept) <= _LARGEST_KEPT and not is_kept:
+        if 0 < len(kept) <= LARGEST_KEPT and not is_kept and not isinstance(run, QueuedRun):
             with suppress(StoreUnavailable):  # costs the lookup, not the answer
                 await self.store.keep_request(run.id, request.owner, continued.after, kept)
         return replace(continued, key=found.key or "")
 
-    async def start(self, request: RunRequest) -> RunHandle:
-        """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model."""
+    async def start(self, request: RunRequest, held: Place | None = None) -> RunHandle:
+        """Raises a `RequestError` for requests that cannot be fulfilled, `ModelUnavailable` for an unknown model.
+
+        `held` is a place that the caller has reserved for it, and gives back.
+        """
         _check_needs(request)
+        given = request
         request = await self._identify.with_model(await self._identify.with_source(request))
         if (key := request.idempotency_key or request.repeat_key) == "":
-            return await self._start(request)
+            return await self._start(request, given, held)
         async with self._locks.holding((request.owner, key)):
-            return await self._start(request)
+            return await self._start(request, given, held)
 
-    async def _start(self, request: RunRequest) -> RunHandle:
+    async def start_queued(self, request: RunRequest, place: Place) -> RunHandle:
+        """The place is given back."""
+        try:
+            return await self.start(request, place)
+        finally:
+            place.give_back()
+
+    async def _start(self, request: RunRequest, given: RunRequest, held: Place | None) -> RunHandle:
+        """`given` is the request before it got a source and a model; one that is queued gets them when it starts."""
         has_tools, request = request.offer is not None, self._identify.with_tools(request)
         if (joined := await self._identify.earlier(request)) is not None:
             return joined
         if not has_tools:
             request = await self._identify.as_side_request(request)
-        asked = self._asked(request)
-        self.runs.check_free(request.owner)
+        asked, queue = self._asked(request), self.queue if request.queues else None
+        if self._budgets is not None:
+            await self._budgets.check(request.owner)
+        interrupts = (request.when_busy or self.defaults.when_busy) == "interrupt"
+        if held is None and queue is None and not interrupts:
+            self.runs.check_free(request.owner)
+        if queue is not None and await self._follows_queued(queue, request):
+            return await queue.put(given)
         conversation = await self._identify.conversation(request)
         images: list[tuple[Image, str]] | None = None
-        place: Place | None = None
+        place = held
         is_stuck = False  # the store has another run in the conversation, and cannot take its end
         try:
             while True:
-                if await self._has_waited(conversation.id, request):  # messages that arrived meanwhile count
+                if queue is not None and await self._must_queue(queue, conversation, request, place):
+                    is_named = conversation.version and not request.has_full_history
+                    return await queue.put(given, conversation.id if is_named else "")
+                if interrupts and (stopped := self._to_interrupt(conversation.id)) is not None:
+                    if place is None and not stopped.is_waiting:
+                        place = self.runs.inherit(stopped)
+                    stopped.stop(interrupted())
+                    await stopped.finished()
+                    conversation, images = await self._identify.conversation(request), None
+                elif await self._has_waited(conversation.id, request):  # messages that arrived meanwhile count
                     conversation, images = await self._identify.conversation(request), None
                 elif images is None:
                     images = await self.starter.prepare(request, conversation.id)
                 elif place is None:
-                    place = await self.runs.reserve(request.owner)
+                    place = await self.runs.reserve(request.owner, request.priority or 0)
                 else:
                     match await self._start_in(conversation, request, images, asked, needs_lease=not is_stuck):
                         case Run() as run:
                             place.give_back()  # the run has it now
-                            place = None
                             return await self._started(run, request, asked)
                         case KeyTaken():  # another process has the same request
                             return await self._join(request)
                         case KeyLimit() as reached:
-                            raise _limited(reached)
+                            raise _limited(reached, self._now_ms())
                         case Superseded():
                             raise RunnerLost("This process was considered dead; another one handles the request.")
                         case Busy(run_id=run_id):
@@ -213,6 +302,33 @@ class LocalRunService:
         finally:
             if place is not None:
                 place.give_back()
+
+    async def _must_queue(
+        self, queue: RunQueue, conversation: Conversation, request: RunRequest, place: Place | None
+    ) -> bool:
+        """Whether it cannot start now. Raises `ConversationBusy` if it must not wait for its conversation."""
+        if request.run_at is not None and time_of(request.run_at) > datetime.now(UTC):
+            return True
+        latest = self.conversations.latest(conversation.id)
+        is_busy = latest is not None and not latest.is_ending and not (latest.caller is not None and latest.is_waiting)
+        if conversation.version and not is_busy:
+            is_busy = await queue.stored.is_awaited(request.owner, conversation.id)
+        if is_busy and (request.when_busy or self.defaults.when_busy) != "interrupt":
+            self._check_may_wait(request)
+            return True
+        return place is None and not is_busy and not self.runs.has_place(request.owner)
+
+    async def _follows_queued(self, queue: RunQueue, request: RunRequest) -> bool:
+        """Whether the first message of the conversation that it names waits in the queue."""
+        id, owner = request.conversation_id, request.owner
+        if id is None or not await queue.stored.is_awaited(owner, id) or await self.store.conversation(id, owner):
+            return False
+        self._check_may_wait(request)
+        return True
+
+    def _to_interrupt(self, conversation_id: str) -> Run | None:
+        latest = self.conversations.latest(conversation_id)
+        return None if latest is None or latest.is_ending else latest
 
     async def resume(self, request: RunRequest, stored: RunRecord) -> Run:
         """Continues a run whose process died, with a new agent; this process has its lease."""
@@ -293,8 +409,16 @@ class LocalRunService:
             if is_own or not self._parts.is_alive(stored.instance):
                 await end_interrupted_run(self.store, stored, self._now_ms())
             else:
-                self._check_may_wait(request)
+                if not await self._interrupted_elsewhere(stored, request):
+                    self._check_may_wait(request)
                 await asyncio.sleep(_POLL_SECONDS)
+        return True
+
+    async def _interrupted_elsewhere(self, run: RunRecord, request: RunRequest) -> bool:
+        if (request.when_busy or self.defaults.when_busy) != "interrupt" or self.cancel_elsewhere is None:
+            return False
+        with suppress(GatewayError):  # it is looked at again
+            await self.cancel_elsewhere(run.id, run.owner)
         return True
 
     async def _started(self, run: Run, request: RunRequest, asked: Asked | None) -> Run:
@@ -350,6 +474,8 @@ class LocalRunService:
 
     async def answer(self, id: str, asker: Asker, given: RunAnswer) -> Continued:
         continued = await self._answers.take(id, asker, given)
+        if asker.trace is not None:
+            self.runs.notify_asked(continued.run.id, asker.trace)
         return replace(continued, is_repeat=continued.run.done is not None)  # a run that has just begun is not over
 
     def delivered(self, owner: str, key: str) -> None:
@@ -362,13 +488,29 @@ class LocalRunService:
     # --- looking ------------------------------------------------------------------------------------
 
     async def find(self, id: str, owner: str) -> RunHandle:
-        """A run that is driven here, or a stored one. Raises `NotFound`."""
-        return await find_run(self.runs, self.store, id, owner)
+        """A run that is driven here, a stored one, or one in the queue. Raises `NotFound`."""
+        try:
+            return await find_run(self.runs, self.store, id, owner)
+        except NotFound:
+            queued = await self.queue.find(id, owner) if self.queue is not None else None
+            if queued is None:
+                raise
+            return queued
 
     async def cancel(self, id: str, owner: str) -> Envelope:
         """How it ended: now, or before."""
         run = await self.find(id, owner)
+        while isinstance(run, QueuedRun):
+            if (ended := await run.withdraw(cancelled())) is not None:
+                return ended
+            run = await self.find(id, owner)
         return await run.cancel(cancelled())
+
+    async def kept_request(self, id: str, owner: str, after: int) -> bytes | None:
+        kept = await self.store.kept_request(id, owner, after)
+        if kept is not None or after or self.queue is None:
+            return kept
+        return await self.queue.stored.kept_request(id, owner)
 
     async def remove(self, conversation_id: str, owner: str) -> Removed:
         """A run in it is stopped."""
@@ -398,7 +540,7 @@ class LocalRunService:
         )
 
     def figures(self) -> list[Figure]:
-        return self.store.health.figures()
+        return [*self.store.health.figures(), *(self.queue.figures() if self.queue is not None else ())]
 
     # --- the end ------------------------------------------------------------------------------------
 
@@ -409,11 +551,15 @@ class LocalRunService:
         self._is_retired = True
 
     async def drain(self, seconds: float) -> None:
+        if self.queue is not None:
+            await self.queue.close()
         await self.source.end_spares()
         await self.runs.close(seconds)
 
     async def close(self, drain_seconds: float = 0) -> None:
         self._threads.close()
+        if self.queue is not None:
+            await self.queue.close()
         await self.runs.close(drain_seconds)
         await self.starter.close()
         await self.source.close()
@@ -422,20 +568,24 @@ class LocalRunService:
             await self._parts.snapshots.close()
 
 
+def interrupted() -> RunCancelled:
+    return RunCancelled("A newer message in the conversation interrupted this answer.")
+
+
 def cancelled() -> RunCancelled:
     return RunCancelled("Stopped on request. Send the message again to get a complete answer.")
 
 
-def _limited(reached: KeyLimit) -> GatewayError:
+def _limited(reached: KeyLimit, now_ms: int) -> GatewayError:
     match reached.which:
         case "max_runs":
             return TooManyRuns(
                 f"This API key may have {reached.limit:,} active runs; try again when one of them has ended."
             )
         case "runs_per_day":
-            return KeyQuotaExhausted(f"This API key may start {reached.limit:,} runs a day; try again tomorrow (UTC).")
+            return used_up(f"This API key may start {reached.limit:,} runs a day", day_end(now_ms), now_ms)
         case "tokens_per_day":
-            return KeyQuotaExhausted(f"This API key may use {reached.limit:,} tokens a day; try again tomorrow (UTC).")
+            return used_up(f"This API key may use {reached.limit:,} tokens a day", day_end(now_ms), now_ms)
 
 
 def _check_needs(request: RunRequest) -> None:

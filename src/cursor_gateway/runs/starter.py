@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from os import urandom
 from os.path import basename
 from secrets import token_bytes
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -50,6 +51,9 @@ from cursor_gateway.store.base import (
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
+if TYPE_CHECKING:
+    from cursor_gateway.runs.queue import RunQueue
+
 _RESUMED = "(The process that ran the agent was lost. Another agent continues from here.)"
 _GO_ON = (
     "You were interrupted: the machine that you worked on was lost. What you had said until then is above. Some of the "
@@ -90,6 +94,7 @@ class RunParts(Struct, frozen=True):
     must_store_seconds: float | None = None  # in a cluster, a run is nowhere but in the store; see `LiveLog`
     lost_agents: LostAgents | None = None
     snapshots: Snapshots | None = None
+    queue: "RunQueue | None" = None
 
 
 class RunStarter:
@@ -134,6 +139,8 @@ class RunStarter:
             fences=request.fences or self._defaults.fences,
             include=request.include or frozenset(),
             page_url=self._page_url,
+            prices=self._defaults.prices,
+            trace=request.trace,
         )
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
@@ -150,7 +157,7 @@ class RunStarter:
     async def begin(self, composed: "ComposedRun", *, needs_lease: bool) -> Refused | None:
         """None: the run may start. `needs_lease`: not while the store has another run in the conversation."""
         run, request, continuation = composed.run, composed.request, composed.continuation
-        needs_lease = needs_lease or self._parts.must_store_seconds is not None
+        needs_lease = needs_lease or self._parts.must_store_seconds is not None or request.claim is not None
         is_kept_later = len(request.kept) > len(run.begun.request) or continuation
         must_begin = request.idempotency_key is not None or request.repeat_key or is_kept_later or needs_lease
         try:
@@ -179,7 +186,7 @@ class RunStarter:
     ) -> Run:
         """Continues a run that another process began, and that this one has the lease of. Raises `OSError`."""
         await self._end_lost_agents()
-        info = replace(run_info(stored), page_url=self._page_url)
+        info = replace(run_info(stored), page_url=self._page_url, prices=self._defaults.prices, trace=request.trace)
         state = await stored_state(self._store, stored)
         folder = self._conversations.make_folder(conversation)
         prompt = next((message.text for message in conversation.new if isinstance(message, UserMessage)), "")
@@ -286,6 +293,7 @@ class RunStarter:
             person=None if asks_others(request, self._defaults) else approver,
             approver=approver,
             is_waiting=run.waits if approver is not None else never,
+            uses=run.uses,
             allow=self._allowed(request, conversation),
             owner=request.owner,
             next_folder=f"{self._conversations.directory}/{new_conversation_id()}",
@@ -301,7 +309,7 @@ class RunStarter:
 
     def _with_spare(self, source: Source, request: RunRequest, conversation: Conversation) -> Conversation:
         """A new conversation, in the folder of an agent that waits for it, if there is one."""
-        if self._source.may_ask(request.source, request.may_be_asked):
+        if request.new_conversation or self._source.may_ask(request.source, request.may_be_asked):
             return conversation
         folder = source.claim_spare(
             Turn(

@@ -174,6 +174,7 @@ _PLAIN: dict[Any, Json] = {
     Any: {},
     NoneType: {"type": "null"},
     bool: {"type": "boolean"},
+    float: {"type": "number"},
     int: {"type": "integer"},
     str: {"type": "string"},
 }

@@ -9,7 +9,7 @@ _HEAD = """\
 // that the gateway itself uses. What a comment calls an extension is not in the specification.
 """
 
-_SCALARS = {"string": "string", "integer": "number", "boolean": "boolean", "null": "null"}
+_SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
 def typescript() -> str:

@@ -1,7 +1,7 @@
 """Build the HTTP application from the service, the settings and the dialects."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
 from urllib.parse import unquote
@@ -22,11 +22,14 @@ from cursor_gateway.server.history import HistoryEndpoints, PermissionEndpoints
 from cursor_gateway.server.links import LinkEndpoints
 from cursor_gateway.server.metrics import Metrics
 from cursor_gateway.server.models import ModelEndpoints
-from cursor_gateway.server.operations import OperationEndpoints, PageEndpoints
+from cursor_gateway.server.operations import OperationEndpoints
+from cursor_gateway.server.page_files import PageEndpoints
+from cursor_gateway.server.queue import QueueEndpoints
 from cursor_gateway.server.rendering import Renderings
-from cursor_gateway.server.replies import ComputedEndpoint, RouteEndpoint, StoredAnswerEndpoints
+from cursor_gateway.server.replies import ComputedEndpoint, NamedStreamEndpoint, RouteEndpoint, StoredAnswerEndpoints
 from cursor_gateway.server.runs import Dialects, RunEndpoints
 from cursor_gateway.server.streaming import Reading
+from cursor_gateway.server.usage import UsageEndpoints
 from cursor_gateway.settings import Settings
 
 
@@ -40,10 +43,12 @@ def build_app(
     *,
     serves_clients: bool = True,
     more: Mapping[str, Mapping[str, Handler]] | None = None,
+    mcp: Callable[[Reading], Mapping[str, Handler]] | None = None,
+    traced: Callable[[ASGIApp], ASGIApp] = lambda app: app,
 ) -> Guard:
     """A process that serves no clients has only the paths for its operator. Without `keys`, the settings have them.
 
-    `more`: endpoints that only some gateways have.
+    `more`: endpoints that only some gateways have. `mcp`: those of `/mcp`. `traced` adds what traces requests.
     """
     keys = keys or KeyRing(settings.api_keys)
     known = Dialects(dialects)
@@ -60,6 +65,7 @@ def build_app(
     files = WorkspaceEndpoints(service)
     operations = OperationEndpoints(service, metrics, dialects, keys)
     page = PageEndpoints()
+    queue = QueueEndpoints(service, settings)
     permissions = PermissionEndpoints(service, settings)
     links = LinkEndpoints(service, settings, keys, reading)
     endpoints: dict[str, dict[str, Handler]] = {}
@@ -74,6 +80,9 @@ def build_app(
         found = StoredAnswerEndpoints(answers, known, service, reading, errors).endpoints
         endpoints |= found
         errors_by_path |= dict.fromkeys(found, errors)
+    for named, errors in known.named:
+        endpoints[named.path] = {"GET": NamedStreamEndpoint(named, service, reading, errors)}
+        errors_by_path[named.path] = errors
     operated: dict[str, dict[str, Handler]] = {
         "/health": {"GET": operations.health},
         "/livez": {"GET": operations.livez},
@@ -96,6 +105,7 @@ def build_app(
             "/v1/conversations/{id}/images/{name}": {"GET": history.image},
             "/v1/conversations/{id}/workspace-image": {"GET": history.workspace_image},
             "/v1/conversations/{id}/changes": {"GET": changes.changes},
+            "/v1/conversations/{id}/trace": {"GET": changes.trace},
             "/v1/conversations/{id}/revert": {"POST": changes.revert},
             "/v1/conversations/{id}/keep": {"POST": changes.keep},
             "/v1/conversations/{id}/commit": {"POST": changes.commit},
@@ -105,6 +115,10 @@ def build_app(
             "/v1/workspace/files": {"GET": files.files},
             "/v1/workspace/folders": {"GET": files.folders},
             "/v1/runs": {"GET": history.runs},
+            "/v1/queue": {"GET": queue.queue},
+            "/v1/runners/{id}/drain": {"POST": queue.drain},
+            "/v1/runners/{id}/undrain": {"POST": queue.undrain},
+            "/v1/usage": {"GET": UsageEndpoints(service, settings).usage},
             "/v1/permissions": {"GET": permissions.every},
             "/v1/permissions/{id}": {"DELETE": permissions.revoke},
             "/v1/models": {"GET": models.models},
@@ -115,6 +129,7 @@ def build_app(
             "/docs.css": {"GET": operations.docs_css},
             "/": {"GET": page.shell},
             "/page/{name}": {"GET": page.file},
+            **({} if mcp is None else {"/mcp": mcp(reading)}),
             **(more or {}),
         },
         errors_by_path,
@@ -124,7 +139,7 @@ def build_app(
     if not serves_clients:
         routes = Routes(operated, {})
     source = {"x-cursor-gateway-source": service.state().source.name}
-    return Guard(routes, settings, metrics, source, keys, routes.errors_for)
+    return Guard(traced(routes), settings, metrics, source, keys, routes.errors_for)
 
 
 # --- routes -----------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ def json_response(value: Struct, status: int = 200) -> Response:
 # By the beginnings of what programs call themselves, in lower case.
 _NAMES = {
     "claude-cli": "Claude Code",
+    "claude-code": "Claude Code",
     "codex": "Codex",
     "opencode": "OpenCode",
     "kilo": "Kilo Code",

@@ -3,23 +3,27 @@
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import ConversationBusy, InvalidRequest
+from cursor_gateway.model.agent_trace import MEDIA_TYPE
 from cursor_gateway.model.changes import (
     CommitRequest,
     ConversationChanges,
     FileChange,
     KeepRequest,
+    LineTrace,
     ListedChanges,
     ListRequest,
     Patch,
     PatchRequest,
     RevertRequest,
     ReviewRequest,
+    TraceRequest,
 )
 from cursor_gateway.model.documents import CodeBlockDocument, CodeBlockMetadata, Document, FileEditDocument
 from cursor_gateway.runs.handle import response_of
@@ -32,6 +36,7 @@ from cursor_gateway.stages.changes import EditedFile, edited_files
 from cursor_gateway.stages.tool_documents import language_of
 from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.wire.json_body import read_json
+from cursor_gateway.workspace.trace_record import trace_record
 
 _FORMS = ("json", "patch", "colours")
 _NOT_RECORDED = "The gateway has not read this file; these are the edits that the agent reported."
@@ -82,6 +87,16 @@ class ChangeEndpoints:
         patch = await while_connected(request, self._service.host.review(conversation, wanted))
         assert isinstance(patch, Patch)
         return patch.data
+
+    async def trace(self, request: Request) -> Response:
+        """Which lines the agent wrote, as a record of Agent Trace."""
+        conversation = await find_conversation(self._service, request)
+        found = await while_connected(request, self._service.host.review(conversation, TraceRequest()))
+        assert isinstance(found, LineTrace)
+        runs = await self._service.store.runs_of(conversation.id, conversation.owner)
+        url = self._settings.page_url or str(request.base_url)
+        record = trace_record(found, conversation.id, conversation.updated_ms, {run.id: run.model for run in runs}, url)
+        return Response(msgspec.json.encode(record), media_type=MEDIA_TYPE)
 
     async def revert(self, request: Request) -> Response:
         wanted = read_json(await read_body(request, self._settings), RevertRequest)

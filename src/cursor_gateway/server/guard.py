@@ -38,6 +38,7 @@ from cursor_gateway.store.base import OWNER
 _log = StructuredLog()
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
+_PROBES = ("/health", "/livez", "/readyz", "/metrics")  # asked every few seconds: not in the log
 # Without a key: they reveal nothing and start nothing.
 _OPEN_PATHS = ("/health", "/livez", "/readyz", "/openapi.json", "/docs", "/docs.css", "/")
 _LOGIN = ("POST", "/v1/login")  # needs a one-time code instead, and has its own limit
@@ -72,6 +73,8 @@ class Guard:
         self._headers = _encoded({**_STATIC_HEADERS, **more_headers})
         names = ("localhost", settings.host.strip("[]"), *settings.allowed_hosts)
         self._rate = Rate(settings.requests_per_minute)
+        # Runners log the runs of a cluster; without its requests, a front would log nothing of what it does.
+        self._logs_requests = bool(settings.store) and settings.role != "runner"
         self._names = frozenset(name.lower() for name in names)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -81,6 +84,7 @@ class Guard:
         origin = _text(headers, b"origin")
         reply = self._reply(send, request_id, origin)
         method: str = scope["method"]
+        began = monotonic() if self._logs_requests else 0.0
         state = scope.setdefault("state", {})
         state["request_id"] = request_id
         try:
@@ -104,13 +108,19 @@ class Guard:
             await reply.refuse((host_exhausted(error) or fault).failure(), self._errors_for(scope))
         finally:
             self._metrics.request(_route(scope), method, reply.status)
+            if self._logs_requests and scope["path"] not in _PROBES:
+                _log_request(scope, reply, monotonic() - began)
 
     def refusal(self, error: GatewayError) -> ASGIApp:
         """The reply to a request that is rejected before it gets here."""
 
         async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
-            await self._reply(send, _new_id(), None).refuse(error.failure(), self._errors_for(scope))
+            scope["state"] = {"request_id": _new_id()}
+            reply = self._reply(send, scope["state"]["request_id"], None)
+            await reply.refuse(error.failure(), self._errors_for(scope))
             self._metrics.request("none", scope["method"], error.status)
+            if self._logs_requests:
+                _log_request(scope, reply, 0.0)
 
         return refuse
 
@@ -198,6 +208,7 @@ class _Reply:
 
     def __init__(self, send: Send, request_id: str, headers: Pairs) -> None:
         self.status = 0
+        self.run_id: bytes | None = None
         self._send, self._request_id = send, request_id
         id = request_id.encode()
         self._headers = [*headers, (b"x-request-id", id), (b"request-id", id)]  # OpenAI's, and Anthropic's
@@ -207,6 +218,7 @@ class _Reply:
             self.status = message["status"]
             headers = list(message.get("headers", ()))
             names = dict(headers)
+            self.run_id = names.get(b"x-chat-id")
             for pair in self._headers:
                 if pair[0] not in names:
                     headers.append(pair)
@@ -244,6 +256,21 @@ def logged_path(path: str) -> str:
     return "/shared/…" if path.startswith("/shared/") else path
 
 
+def _log_request(scope: Scope, reply: _Reply, seconds: float) -> None:
+    """When its reply has ended. A status of 0: its client left before there was one."""
+    write = _log.warning if reply.status >= 500 else _log.info
+    write(
+        "request",
+        method=scope["method"],
+        path=logged_path(scope["path"]),
+        status=reply.status,
+        seconds=round(seconds, 3),
+        owner=scope["state"].get("owner"),
+        run_id=reply.run_id.decode("latin-1") if reply.run_id is not None else None,
+        request_id=scope["state"]["request_id"],
+    )
+
+
 def _new_id() -> str:
     return f"req_{token_hex(16)}"
 
@@ -266,7 +293,7 @@ def error_response(
     """`body` is for replies that contain more than the error."""
     shown = errors.shown(failure)
     more = {"x-should-retry": "true" if shown.retryable else "false"}  # OpenAI's and Anthropic's own clients obey it
-    if shown.retryable and shown.retry_after is not None:
+    if shown.retry_after is not None:  # also of a limit, which is no reason to retry before
         more["retry-after"] = str(shown.retry_after)
     if failure.status == 401 and failure.code == KeyRefused.code:
         more["www-authenticate"] = "Bearer"

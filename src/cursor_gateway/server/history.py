@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Sequence, Set
+from typing import TypeVar
 
+from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, NotFound
 from cursor_gateway.model.answers import PermissionList
+from cursor_gateway.model.costs import priced
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import (
     ConversationChange,
@@ -15,6 +18,7 @@ from cursor_gateway.model.history import (
     ConversationEntry,
     ConversationList,
     RemovalPending,
+    RunEntry,
     RunList,
 )
 from cursor_gateway.model.messages import media_type_of
@@ -27,6 +31,8 @@ from cursor_gateway.settings import Settings
 from cursor_gateway.store.base import ConversationRecord, FoundConversation
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 from cursor_gateway.wire.json_body import read_json
+
+_Run = TypeVar("_Run", bound=RunEntry)
 
 _MOST = 100
 _PENDING = (
@@ -53,7 +59,7 @@ class HistoryEndpoints:
             return json_response(ConversationList(conversations=await self._entries(pinned.found), next=None))
         page = await self._service.store.conversations(
             request.state.owner,
-            limit=_limit(request, 20),
+            limit=page_size(request, 20),
             before=query.get("before") or None,
             query=query.get("q"),
             clients=_clients(query.get("client")),
@@ -111,7 +117,8 @@ class HistoryEndpoints:
     async def _detail(self, request: Request) -> ConversationDetail:
         found = await find_conversation(self._service, request)
         is_waiting = found.id in await self._waiting([found])
-        return await detail_of(self._service.store, found, is_waiting=is_waiting)
+        detail = await detail_of(self._service.store, found, is_waiting=is_waiting)
+        return replace(detail, runs=[self._priced(run) for run in detail.runs])
 
     async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
         service, owner = self._service, request.state.owner
@@ -119,10 +126,14 @@ class HistoryEndpoints:
 
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""
-        found = await self._service.store.recent_runs(request.state.owner, _limit(request, 50))
+        found = await self._service.store.recent_runs(request.state.owner, page_size(request, 50))
         runner_of = self._service.runner_of
         runs = [recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found]
-        return json_response(RunList(runs=runs))
+        return json_response(RunList(runs=[self._priced(run) for run in runs]))
+
+    def _priced(self, run: _Run) -> _Run:
+        prices = self._settings.prices
+        return replace(run, usage=priced(run.usage, prices, run.model)) if prices and run.usage is not None else run
 
     async def remove(self, request: Request) -> Response:
         id = request.path_params["id"]
@@ -139,7 +150,7 @@ def _clients(name: str | None) -> Sequence[str] | None:
     return OF_PEOPLE if name == "people" else [name] if name else None
 
 
-def _limit(request: Request, default: int) -> int:
+def page_size(request: Request, default: int) -> int:
     limit = request.query_params.get("limit") or str(default)
     if not (limit.isascii() and limit.isdigit() and 1 <= int(limit[:4]) <= _MOST and len(limit) < 4):
         raise InvalidRequest(f"`limit` must be a number from 1 to {_MOST}.", param="limit")

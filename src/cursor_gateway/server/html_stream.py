@@ -31,11 +31,16 @@ class HtmlEncoder:
     is_over = False  # it sends everything that the run has
     is_cut = False
     is_slow = True
+    place = None
 
     def __init__(self, after: int, do: Do = perform) -> None:
         self._after, self._number = after, 0
         self._renderer = LiveRenderer(do)
         self._open: dict[str, _Open] = {}  # those that the reader has seen begin, until it is up to date
+
+    def skip(self, count: int, /) -> None:
+        """Not called: only encoders with a `place` share what they encode."""
+        raise NotImplementedError
 
     def push(self, event: DocumentEvent, /) -> bytes:
         return self.push_all([event])

@@ -21,7 +21,7 @@ from cursor_gateway.model.history import ConversationDetail, ConversationLink, L
 from cursor_gateway.runs.handle import answered_response_of
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response, while_connected
-from cursor_gateway.server.history import find_conversation
+from cursor_gateway.server.history import find_conversation, page_size
 from cursor_gateway.server.runs import HTML_HEADERS
 from cursor_gateway.server.streaming import Reading
 from cursor_gateway.settings import Settings
@@ -29,8 +29,10 @@ from cursor_gateway.store.base import ConversationRecord
 from cursor_gateway.store.entries import detail_of, entry_of
 
 _TOKEN_BYTES = 32
-_MOST_LISTED = 100
+_LISTED = 100  # at once
 _VIEWS_PER_MINUTE = 60  # of one link, by anyone; and of all invalid links together
+_LOOKUPS_PER_MINUTE = 600  # of tokens that are not known here, before the store is asked
+_MOST_KNOWN = 1_000  # links, so that guesses do not keep their readers out
 _READERS = "readers of links"  # they have no key, and share one turn among the owners that want something rendered
 _HEADERS = {**HTML_HEADERS, "cache-control": "no-store", "x-robots-tag": "noindex, nofollow"}
 _NO_LINK = """\
@@ -48,7 +50,8 @@ class LinkEndpoints:
     def __init__(self, service: RunService, settings: Settings, keys: KeyRing, reading: Reading) -> None:
         self._service, self._keys, self._reading = service, keys, reading
         self._is_on, self._page_url = settings.public_links, settings.page_url
-        self._rate = Rate(_VIEWS_PER_MINUTE)
+        self._views, self._lookups = Rate(_VIEWS_PER_MINUTE), Rate(_LOOKUPS_PER_MINUTE)
+        self._known: dict[str, str] = {}  # conversations, by the hashes of their links
 
     async def create(self, request: Request) -> Response:
         """Replaces an earlier one of the same conversation."""
@@ -62,8 +65,14 @@ class LinkEndpoints:
         return json_response(ConversationLink(url=f"{base.rstrip('/')}/shared/{token}"), 201)
 
     async def every(self, request: Request) -> Response:
-        page = await self._service.store.conversations(request.state.owner, limit=_MOST_LISTED, is_linked=True)
-        return json_response(LinkList(conversations=list(map(entry_of, page.found)), can_create=self._is_on))
+        page = await self._service.store.conversations(
+            request.state.owner,
+            limit=page_size(request, _LISTED),
+            before=request.query_params.get("before") or None,
+            is_linked=True,
+        )
+        entries = list(map(entry_of, page.found))
+        return json_response(LinkList(conversations=entries, next=page.next, can_create=self._is_on))
 
     async def revoke(self, request: Request) -> Response:
         conversation = await find_conversation(self._service, request)
@@ -74,15 +83,26 @@ class LinkEndpoints:
     async def read(self, request: Request) -> Response:
         """For anybody who has the link."""
         request.state.owner = _READERS  # a page that they do not read is not held against a key
-        conversation = await self._found(request.path_params["token"])
-        self._check_rate(conversation.id if conversation is not None else "")
+        conversation = await self._found(hash_key(request.path_params["token"]))
         if conversation is None:
             return Response(_NO_LINK, 404, media_type="text/html", headers=_HEADERS)
         return await while_connected(request, self._page(conversation))
 
-    async def _found(self, token: str) -> ConversationRecord | None:
-        found = await self._service.store.find_by_link(hash_key(token)) if self._is_on else None
-        return found if found is not None and self._keys.has_owner(found.owner) else None
+    async def _found(self, link: str) -> ConversationRecord | None:
+        """Raises `TooManyRequests`, before the store is asked where that is possible."""
+        known = self._known.get(link)
+        _check(*((self._views, known) if known is not None else (self._lookups, "")))
+        found = await self._service.store.find_by_link(link) if self._is_on else None
+        self._known.pop(link, None)
+        if found is None or not self._keys.has_owner(found.owner):
+            _check(self._views, "")
+            return None
+        self._known[link] = found.id
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]  # the one that was not read for longest
+        if known is None:
+            _check(self._views, found.id)
+        return found
 
     async def _page(self, conversation: ConversationRecord) -> Response:
         service, renderings = self._service, self._reading.renderings
@@ -100,12 +120,13 @@ class LinkEndpoints:
 
         return Response(await renderings.run(_READERS, rendered), media_type="text/html", headers=_HEADERS)
 
-    def _check_rate(self, link: str) -> None:
-        seconds = self._rate.take(link, time.monotonic())
-        if seconds is not None:
-            error = TooManyRequests("Too many requests for this link; wait a moment, then reload the page.")
-            error.retry_after = ceil(seconds)
-            raise error
+
+def _check(rate: Rate, link: str) -> None:
+    seconds = rate.take(link, time.monotonic())
+    if seconds is not None:
+        error = TooManyRequests("Too many requests for this link; wait a moment, then reload the page.")
+        error.retry_after = ceil(seconds)
+        raise error
 
 
 class HiddenPlace:

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from cursor_gateway.errors import Failure, RunCancelled
 from cursor_gateway.model.documents import ReplayedRecording
+from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.render.visible import visible, visible_line
 from cursor_gateway.runs.run import Run
 from cursor_gateway.settings import LogFormat, LogLevel
@@ -46,6 +47,7 @@ _Form: TypeAlias = Callable[[_Facts], str]
 RunOutcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 
 _lines: "_QueuedLines | None" = None  # when the log is configured
+_trace_ids: Callable[[object], _Facts] | None = None  # when runs are traced
 
 
 def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
@@ -56,6 +58,12 @@ def configure(format: LogFormat, level: LogLevel, stream: TextIO) -> None:
     _lines.addFilter(lambda record: _is_ours(record) or record.levelno >= logging.WARNING)
     logging.basicConfig(handlers=[_lines], level=max(least, logging.WARNING), force=True)
     _OURS.setLevel(least)
+
+
+def carry_trace_ids(find: Callable[[object], _Facts]) -> None:
+    """From now on lines have what `find` returns for their `run_id`, or for None."""
+    global _trace_ids
+    _trace_ids = find
 
 
 def lost_lines() -> int:
@@ -87,6 +95,8 @@ def _write(level: int, event: str, facts: dict[str, object], error: BaseExceptio
     elif level >= _lines.least:  # not as a record of `logging`, which would take longer than everything else
         if error is not None:
             facts["exception"] = "\n".join(_described(error, with_message=True))
+        if _trace_ids is not None:
+            facts.update(_trace_ids(facts.get("run_id")))
         _lines.put(time.time(), level, event, facts)
 
 
@@ -129,16 +139,28 @@ class RunLog:
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
+            if isinstance(usage.cost, float):
+                facts["cost"] = usage.cost
             if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
+        if run.use is not None:
+            facts["cpu_seconds"] = round(run.use.cpu_seconds, 3)
+            if run.use.memory_bytes is not None:
+                facts["memory_bytes"] = run.use.memory_bytes
         facts["documents"] = run.log.state.documents
-        _write(logging.WARNING if status == "failed" else logging.INFO, "run ended", facts)
+        if not run.log.is_stored:
+            facts["stored"] = False
+        is_odd = status == "failed" or not run.log.is_stored
+        _write(logging.WARNING if is_odd else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
         StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         StructuredLog().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)
+
+    def asked(self, run_id: str, trace: TraceContext) -> None:
+        """The line of a request, if there is one, has the ids."""
 
 
 def _why(failure: Failure) -> dict[str, object]:
@@ -354,7 +376,7 @@ _Style: TypeAlias = Callable[[str, str], str]
 _BOLD, _DIM = "1", "2"
 _OF_LEVELS = {"warning": "33", "error": "31", "critical": "31"}
 _SHOWN_FIRST = ("timestamp", "level", "event", "exception")
-_ONLY_IN_FILES = ("request_id", "owner")  # they are there to be searched for
+_ONLY_IN_FILES = ("request_id", "owner", "trace_id", "span_id")  # they are there to be searched for
 _SHORT_ID = 13  # characters of a run's id: `chat_` and eight
 
 

@@ -9,6 +9,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, TypeAlias
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.run import Run
 from cursor_gateway.server.logs import StructuredLog, lost_lines, outcome, start_of
 from cursor_gateway.store.health import Figure
@@ -22,6 +23,9 @@ _SPACE = "cursor_gateway_"
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FIRST_EVENT = (0.1, 0.25, 0.5, 1, 2, 3, 5, 8, 13, 20, 30, 60, 120, 300)
 _LAG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+_MIB = 2**20
+_CPU = (0.5, 1, 2, 5, 10, 20, 60, 120, 300, 900, 3600)
+_MEMORY = tuple(_MIB * count for count in (64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384))
 _RUN = (1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 4 * 3600)
 
 _Labels: TypeAlias = tuple[str, ...]
@@ -34,12 +38,14 @@ class Metrics:
         # by the values of their labels; known ones start at 0
         self._runs = Counter[_Labels]({("completed",): 0, ("failed",): 0, ("cancelled",): 0})
         self._tokens = Counter[_Labels]({("prompt",): 0, ("completion",): 0, ("cached",): 0})
-        self._fallbacks = Counter[_Labels]({(): 0})
+        self._fallbacks, self._not_stored = Counter[_Labels]({(): 0}), Counter[_Labels]({(): 0})
         self._failures, self._requests = Counter[_Labels](), Counter[_Labels]()
         self._repeated = Counter[_Labels]({(code,): 0 for code in ("agent_unauthenticated", "insufficient_quota")})
+        self._cost, self._webhooks = 0.0, Counter[_Labels]()
         self._running = self._streams = 0
         self._first_event = {start: _Times(_FIRST_EVENT) for start in ("warm", "cold")}
         self._run, self._loop_lag = _Times(_RUN), _Times(_LAG)
+        self._cpu, self._memory = _Times(_CPU), _Times(_MEMORY)
 
     # --- an observer of runs ------------------------------------------------------------------------
 
@@ -53,8 +59,14 @@ class Metrics:
         self._running -= 1
         self._runs[(outcome(run),)] += 1
         self._run.add(run.ended_at - run.machine.started_at)
+        if run.use is not None:
+            self._cpu.add(run.use.cpu_seconds)
+            if run.use.memory_bytes is not None:
+                self._memory.add(run.use.memory_bytes)
         if run.fallback is not None:
             self._fallbacks[()] += 1
+        if not run.log.is_stored:
+            self._not_stored[()] += 1
         if run.done is None:
             return
         usage, failure = run.done.envelope.usage, run.done.failure
@@ -62,6 +74,8 @@ class Metrics:
         counted = {"prompt": usage.prompt_tokens, "completion": usage.completion_tokens, "cached": cached}
         for kind, tokens in counted.items():
             self._tokens[(kind,)] += max(0, tokens)  # the agent's own figures; a counter never goes down
+        if isinstance(usage.cost, float):
+            self._cost += usage.cost
         if failure is not None and failure.source == "agent" and failure.code != "cancelled":
             self._failures[(failure.code,)] += 1
 
@@ -70,6 +84,9 @@ class Metrics:
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         self._repeated[(failure.code,)] += 1
+
+    def asked(self, run_id: str, trace: TraceContext) -> None:
+        """Requests are counted by the server."""
 
     # --- recorded by the server ----------------------------------------------------------------------
 
@@ -82,6 +99,10 @@ class Metrics:
     def request(self, route: str, method: str, status: int) -> None:
         """`route` is the pattern, never the path: each value is a series that is kept forever."""
         self._requests[route, method if method in _METHODS else "other", str(status)] += 1
+
+    def webhook(self, name: str, result: str) -> None:
+        """An attempt to deliver a message."""
+        self._webhooks[name, result] += 1
 
     def loop_lag(self, seconds: float) -> None:
         self._loop_lag.add(seconds)
@@ -96,7 +117,7 @@ class Metrics:
     def collect(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 
-        def counters(name: str, help: str, counted: Counter[_Labels], *labels: str) -> CounterMetricFamily:
+        def counters(name: str, help: str, counted: Mapping[_Labels, float], *labels: str) -> CounterMetricFamily:
             family = CounterMetricFamily(_SPACE + name, help, labels=labels)
             for values, count in counted.items():
                 family.add_metric(values, count)
@@ -110,6 +131,14 @@ class Metrics:
 
         yield counters("runs", "Ended runs by state.", self._runs, "state")
         yield counters("tokens", "Tokens of ended runs; `cached` is part of `prompt`.", self._tokens, "kind")
+        yield counters("cost_usd", "Cost of ended runs in US dollars (setting `prices`).", {(): self._cost})
+        yield counters(
+            "webhook_attempts",
+            "Attempts to deliver messages: `delivered`, `failed` (retried), `dead` (given up), `outdated` (not sent).",
+            self._webhooks,
+            "webhook",
+            "result",
+        )
         yield counters("agent_failures", "Runs in which the agent failed, by error code.", self._failures, "code")
         yield counters(
             "account_errors_repeated",
@@ -118,6 +147,7 @@ class Metrics:
             "code",
         )
         yield counters("fallbacks", "Runs retried with the fallback backend.", self._fallbacks)
+        yield counters("runs_not_stored", "Runs that were not completely stored when they ended.", self._not_stored)
         yield counters("requests", "Answered requests.", self._requests, "route", "method", "status")
         yield counters("log_lines_lost", "Log lines that were dropped.", Counter({(): lost_lines()}))
         yield GaugeMetricFamily(f"{_SPACE}runs_running", "Runs with a running agent.", self._running)
@@ -130,6 +160,8 @@ class Metrics:
         )
         yield histogram("event_loop_lag_seconds", "Delay of the event loop's timer.", {(): self._loop_lag})
         yield histogram("run_seconds", "Time from the start of a run until its agent has ended.", {(): self._run})
+        yield histogram("run_cpu_seconds", "CPU time of a run's agent and its commands.", {(): self._cpu})
+        yield histogram("run_memory_bytes", "Memory of a run's agent and its commands at its peak.", {(): self._memory})
 
 
 class _Rendered:
@@ -148,7 +180,7 @@ class _Rendered:
 
 
 class _Times:
-    """Durations, counted by how long they took."""
+    """Durations, counted by how long they took; or other amounts."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
         self.sum = 0.0

@@ -14,6 +14,8 @@ from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Dialect, RunView
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.model.agent_trace import MEDIA_TYPE as TRACE_MEDIA_TYPE
+from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -40,7 +42,9 @@ from cursor_gateway.model.history import (
     LoginRequest,
     RemovalPending,
     RunList,
+    UsageReport,
 )
+from cursor_gateway.model.queue import QueueReport
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
 from cursor_gateway.schema import openapi_components
@@ -154,7 +158,8 @@ class _Path(Struct, frozen=True):
     about: str
     reply: type[Struct] | None = None
     other: type[Struct] | None = None  # which some parameter asks for instead
-    form: Json = {}  # other media types of the reply; with `reply`, beside JSON
+    media_type: str = "application/json"  # of `reply`
+    form: Json = {}  # other media types of the reply; with `reply`, beside that
     status: str = "200"  # of the reply
     replies: Json = {}  # instead of one
     body: type[Struct] | None = None
@@ -186,7 +191,8 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
     if path.reply is not None:
         name, example = path.reply.__name__, _json(_example(path.reply))
         schema = {"anyOf": [api.ref(name), api.ref(path.other.__name__)]} if path.other else api.ref(name)
-        about, content = schemas[name]["description"], api.json_content(schema, example)
+        about = schemas[name]["description"]
+        content = {path.media_type: {"schema": schema, "example": example}}
     return api.operation(
         path.id,
         path.summary,
@@ -203,6 +209,7 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
 def _groups() -> list[_Group]:
     return [
         _Group("History", "Conversations and runs.", _HISTORY, [RemovalPending]),
+        _Group("Queue", "Requests that wait to be started, and the processes that start them.", _QUEUE),
         _Group("Links", "Conversations that others may read.", _LINKS),
         _Group("Permissions", "What callers have allowed the agent to do.", _PERMISSIONS),
         _Group("Devices", "Logins of other devices, at a gateway that is shared (`serve --share`).", _DEVICES),
@@ -318,6 +325,15 @@ _HISTORY = [
         ],
     ),
     _Path(
+        "GET /v1/conversations/{id}/trace",
+        "getConversationTrace",
+        "Get the lines that the agent wrote",
+        "A record of Agent Trace 0.1: which lines of the workspace's files each run of the conversation wrote, as the "
+        "files are now. Lines that somebody has changed since are left out.",
+        reply=TraceRecord,
+        media_type=TRACE_MEDIA_TYPE,
+    ),
+    _Path(
         "POST /v1/conversations/{id}/revert",
         "revertChanges",
         "Revert files",
@@ -363,6 +379,50 @@ _HISTORY = [
         errors=[errors.StoreUnavailable],
         parameters=[api.page_size(50)],
     ),
+    _Path(
+        "GET /v1/usage",
+        "getUsage",
+        "Get the usage of the API key",
+        "The tokens of its runs by the day (UTC) on which they ended and by model, and what it may use. Deleting "
+        "conversations does not change it. With the setting `prices`, also what they cost.",
+        reply=UsageReport,
+        errors=[errors.StoreUnavailable],
+        parameters=[
+            api.query(
+                "days", "How many days, with today.", {"type": "integer", "minimum": 1, "maximum": 366, "default": 30}
+            )
+        ],
+    ),
+]
+_RUNNER = [api.path_id("The process's id.", "worker1-4242-77120-9f3a1c02")]
+_QUEUE = [
+    _Path(
+        "GET /v1/queue",
+        "getQueue",
+        "Get the queue",
+        "The requests that wait to be started: those of the API key, or of all keys for an administrator (setting "
+        "`admin_keys`), without their prompts. Cancel one with `POST /v1/chat/{id}/cancel`.",
+        reply=QueueReport,
+        errors=[errors.StoreUnavailable],
+    ),
+    _Path(
+        "POST /v1/runners/{id}/drain",
+        "drainRunner",
+        "Drain a process of a cluster",
+        "It accepts no new work, and its runs continue. Only for administrators.",
+        replies={"204": api.reply("It accepts no new work.")},
+        errors=[errors.RequestForbidden, errors.NotFound, errors.StoreUnavailable],
+        parameters=_RUNNER,
+    ),
+    _Path(
+        "POST /v1/runners/{id}/undrain",
+        "undrainRunner",
+        "Let a drained process work again",
+        "It accepts new work again. Only for administrators.",
+        replies={"204": api.reply("It accepts new work.")},
+        errors=[errors.RequestForbidden, errors.NotFound, errors.StoreUnavailable],
+        parameters=_RUNNER,
+    ),
 ]
 _LINKS = [
     _Path(
@@ -389,6 +449,10 @@ _LINKS = [
         "The caller's conversations that have one. The links themselves are shown only when they are created.",
         reply=LinkList,
         errors=[errors.StoreUnavailable],
+        parameters=[
+            api.page_size(100),
+            api.query("before", "The `next` of the previous page. Other values are rejected."),
+        ],
     ),
     _Path(
         "GET /shared/{token}",
@@ -602,10 +666,15 @@ _FIELDS: list[tuple[Any, str]] = [
     ("auto", "id model slug first_id last_id"),
     ("Auto", "name display_name description"),
     ("conv_9e8d7c6b", "conversation_id ConversationEntry.id ConversationDetail.id"),
-    ("chat_7f3a2b1c", "chat_id RunEntry.id RecentRun.id"),
+    ("chat_7f3a2b1c", "chat_id RunEntry.id RecentRun.id QueuedRequest.id"),
     ("perm_3b1d", "PermissionEntry.id"),
     ("doc_002", "document_id"),
     ("completed", "state"),
+    ("waiting", "QueuedRequest.state"),
+    (3.5, "age_seconds"),
+    ("2026-02-24T10:30:00Z", "expires"),
+    ("worker1-4242-77120-9f3a1c02", "RunnerEntry.id"),
+    ("worker1", "host"),
     ("2026-02-23T10:30:00.000Z", "created created_at updated"),
     (1771842600, "ListedModel.created"),
     ("What does this project do?", "title text prompt"),
@@ -625,7 +694,7 @@ _FIELDS: list[tuple[Any, str]] = [
     ("undo_5d1e0f7a2b3c4d6e", "RevertedFiles.undo"),
     ("cli", "HealthSource.name"),
     (["cli"], "sources"),
-    ("0.2.0", "Health.version"),
+    ("0.2.0", "Health.version RunnerEntry.version"),
     ("ok", "Health.status"),
     ("http://127.0.0.1:8787/shared/Zk3vVq0cQ2n1", "ConversationLink.url"),
     ("cg-…", "LoginKey.key"),

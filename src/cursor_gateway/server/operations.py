@@ -1,22 +1,18 @@
 """Health, metrics, the OpenAPI document, and the API documentation as a page."""
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
-from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
-from pathlib import PurePath
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import Dialect
 from cursor_gateway.dialects.errors import encode_error
-from cursor_gateway.errors import AgentMissing, NotFound
+from cursor_gateway.errors import AgentMissing
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.model.health import Health, HealthRuns, HealthSource
 from cursor_gateway.runs.run_service import RunService
@@ -97,62 +93,3 @@ class OperationEndpoints:
         if base_url not in self._pages:
             self._pages[base_url] = api_page(msgspec.json.decode(self.openapi_json()), base_url)
         return self._pages[base_url]
-
-
-# --- the files of the page --------------------------------------------------------------------------
-
-
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "manifest-src 'self'; worker-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".webmanifest": "application/manifest+json",
-}
-_SHELL, _WORKER = "index.html", "sw.js"
-
-
-class _File(Struct, frozen=True):
-    data: bytes
-    media_type: str
-    tag: str
-
-
-class PageEndpoints:
-    async def shell(self, request: Request) -> Response:
-        return _reply(request, _SHELL)
-
-    async def file(self, request: Request) -> Response:
-        return _reply(request, request.path_params["name"])
-
-
-def _reply(request: Request, name: str) -> Response:
-    file = _files().get(name)
-    if file is None:
-        raise NotFound(f"The page has no file {name[:100]!r}.", param="name")
-    headers = {"content-security-policy": _POLICY, "cache-control": "no-cache", "etag": file.tag}
-    if name == _WORKER:
-        headers["service-worker-allowed"] = "/"  # it is for the whole page, not only for its folder
-    if request.headers.get("if-none-match") == file.tag:
-        return Response(status_code=304, headers=headers)
-    return Response(file.data, media_type=file.media_type, headers=headers)
-
-
-@cache
-def _files() -> dict[str, _File]:
-    from cursor_gateway.render.html import page_style  # only requests for it wait
-
-    folder = files("cursor_gateway.server").joinpath("page")
-    found = {entry.name: entry.read_bytes() for entry in folder.iterdir() if PurePath(entry.name).suffix in _TYPES}
-    found["style.css"] = page_style().encode()
-    return {name: _file(name, data) for name, data in found.items()}
-
-
-def _file(name: str, data: bytes) -> _File:
-    return _File(data, _TYPES[PurePath(name).suffix], f'"{hashlib.sha256(data).hexdigest()[:16]}"')

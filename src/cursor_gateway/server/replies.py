@@ -1,9 +1,11 @@
 """A request in a dialect in; its reply, of a run that is started, continued or looked up, out."""
 
+import hashlib
 from collections.abc import Callable, MutableMapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from operator import attrgetter
+from time import time
 from typing import Any
 
 from msgspec.structs import replace
@@ -15,6 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from cursor_gateway.dialects.base import (
     SSE,
     ContinueRun,
+    NamedStreams,
     Reply,
     ReplyStart,
     Route,
@@ -34,6 +37,7 @@ from cursor_gateway.runs.identify import usage_at
 from cursor_gateway.runs.run_service import Asker, Continued, RunRequest, RunService, delete_answer
 from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body
 from cursor_gateway.server.guard import error_response
+from cursor_gateway.server.queue import check_priority
 from cursor_gateway.server.runs import Dialects, run_response
 from cursor_gateway.server.streaming import (
     CheckedRun,
@@ -46,6 +50,7 @@ from cursor_gateway.server.streaming import (
     view_of,
 )
 from cursor_gateway.settings import Settings
+from cursor_gateway.store.base import IdempotentRun, Store
 
 _FIELDS = AgentRequest.__struct_fields__
 _values = attrgetter(*_FIELDS)
@@ -70,6 +75,8 @@ class RouteEndpoint:
         body = await read_body(request, self._settings)
         turn = self._reading.unread.turn(owner)
         asked = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
+        if self._route.takes_dialect and request.scope.get("query_string"):
+            asked = self._in_dialect(asked, request.query_params.get("dialect"))
         if asked.stream:
             self._reading.unread.check(owner)
         match asked:
@@ -99,6 +106,10 @@ class RouteEndpoint:
             case ContinueRun(reply=reply):
                 return await self._reply(request, asked, await self._continued(asked, request), reply)
 
+    def _in_dialect(self, asked: RunAction, name: str | None) -> RunAction:
+        reply = self._dialects.reply(name) if name else None
+        return asked if reply is None else replace(asked, reply=reply, stream=True)
+
     async def _with_references(self, asked: StartRun, owner: str) -> Sequence[Message]:
         """The messages, with the texts of the answers that the client only names; those that are unknown stay empty."""
         messages = list(asked.messages)
@@ -123,6 +134,9 @@ class RouteEndpoint:
         wanted["messages"] = messages
         for named in ("conversation_id", "follows"):
             wanted[named] = None if wanted[named] is None else self._dialects.run_id(wanted[named])
+        if asked.priority:
+            check_priority(asked.priority, request.state.owner, self._settings)
+        queues = asked.background or asked.responds_async
         if asked.background:
             wanted["when_client_leaves"] = "finish"
         return RunRequest(
@@ -132,14 +146,17 @@ class RouteEndpoint:
             client=client_name(request.headers),
             idempotency_key=idempotency_key(request),
             body=body,
+            queues=queues,
+            trace=request.scope.get("trace"),
         )
 
     async def _continued(self, asked: ContinueRun, request: Request) -> Continued:
-        id = self._dialects.run_id(request.path_params["id"])
+        id = asked.run_id or self._dialects.run_id(request.path_params["id"])
         asker = Asker(
             owner=request.state.owner,
             request_id=request.state.request_id,
             when_client_leaves=asked.when_client_leaves,
+            trace=request.scope.get("trace"),
         )
         return await self._service.answer(id, asker, asked.given)
 
@@ -152,6 +169,8 @@ class RouteEndpoint:
             await run.entered()
             snapshot = await response_of(run)
             return run_response(snapshot, 202, {**run_headers(run), "location": f"/v1/chat/{run.id}"})
+        if asked.stream_name:
+            await name_stream(self._service.store, run, asked.stream_name, start.after)
         if asked.stream:
             return reply_stream(run, reply, start, self._reading, self._errors, is_replay=continued.is_repeat)
         whole = reply.whole(view_of(run), start)
@@ -218,6 +237,8 @@ class StoredAnswerEndpoints:
     async def _cancel(self, request: Request) -> ASGIApp:
         continued, kept, reply, _ = await self._find(request)
         await self._service.cancel(continued.run.id, request.state.owner)
+        if await continued.run.place() is not None:  # it had not begun
+            continued, kept, reply, _ = await self._find(request)
         return await answer_now(continued, reply, kept)
 
     async def _delete(self, request: Request) -> ASGIApp:
@@ -239,10 +260,42 @@ class StoredAnswerEndpoints:
         return continued, kept, *self._answers.open(kept, request.query_params)
 
     async def _kept(self, answer: AnswerId, request: Request) -> bytes:
-        kept = await self._service.store.kept_request(answer.run_id, request.state.owner, answer.after)
+        kept = await self._service.kept_request(answer.run_id, request.state.owner, answer.after)
         if kept is None or kept == NOT_STORED:
             raise _unknown(request.path_params["id"])
         return kept
+
+
+class NamedStreamEndpoint:
+    """The stream of the newest reply of a name, from the beginning of its run."""
+
+    def __init__(self, streams: NamedStreams, service: RunService, reading: Reading, errors: Errors) -> None:
+        self.__name__ = streams.name
+        self._streams, self._service, self._reading, self._errors = streams, service, reading, errors
+
+    async def __call__(self, request: Request) -> ASGIApp:
+        owner, name = request.state.owner, request.path_params["id"]
+        named = await self._service.store.find_run_by_idempotency(owner, _stream_key(name))
+        if named is None:
+            return Response(status_code=204)
+        run = await self._service.find(named.run_id, owner)
+        if run.done is not None or (await run.state()).next_pause(named.after) is not None:
+            return Response(status_code=204, headers=run_headers(run))
+        encoder, headers = self._streams.open(view_of(run), named.after), self._streams.headers
+        return EventStream(
+            run, encoder, self._streams.form, self._reading, is_replay=True, errors=self._errors, headers=headers
+        )
+
+
+async def name_stream(store: Store, run: RunHandle, name: str, after: int) -> None:
+    await run.entered()
+    with suppress(StoreUnavailable):  # it cannot be resumed then, but it is sent
+        await store.name_reply(run.owner, _stream_key(name), IdempotentRun(run.id, "", after), int(time() * 1000))
+
+
+def _stream_key(name: str) -> str:
+    """The same length for every name: clients choose names, and a store indexes keys."""
+    return f"stream {hashlib.sha256(name.encode(errors='surrogatepass')).hexdigest()}"
 
 
 class _Named:

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from cursor_gateway.dialects.base import SSE, Dialect, Encoder, StreamForm
+from cursor_gateway.dialects.base import SSE, Dialect, Encoder, Reply, StreamForm
 from cursor_gateway.errors import InvalidRequest, LogReset
 from cursor_gateway.model.answers import AnswerId
 from cursor_gateway.model.documents import ChatResponse
@@ -22,6 +22,8 @@ from cursor_gateway.server.streaming import EventStream, Reading, run_headers, v
 from cursor_gateway.stages.context_size import context_use
 
 _RESEND_SECONDS = 10.0  # for the process that drives a run to send again what the store has forgotten
+_OWN = ("documents",)  # which a request of the documents dialect gets anyway
+_Opened: TypeAlias = tuple[Encoder, StreamForm, int, Mapping[str, str]]
 _HTML = "html"  # the page's own stream, which is rendered here
 HTML_HEADERS = {  # an answer's HTML must not run anything when it is opened by itself
     "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; "
@@ -38,7 +40,15 @@ class Dialects:
         self.computed = [(route, dialect.errors) for dialect in dialects for route in dialect.computed]
         self.answers = [(dialect.answers, dialect.errors) for dialect in dialects if dialect.answers is not None]
         self.errors_by_header = {dialect.header: dialect.errors for dialect in dialects if dialect.header}
+        self.named = [(dialect.named, dialect.errors) for dialect in dialects if dialect.named is not None]
         self.replays = {replay.name: replay for dialect in dialects for replay in dialect.replays}
+
+    def reply(self, name: str) -> Reply | None:
+        """How a dialect that is chosen by `?dialect=` replies; None: as the request's own does."""
+        if (replay := self.replays.get(name)) is None or (replay.reply is None and replay.name not in _OWN):
+            chosen = [*_OWN, *(one.name for one in self.replays.values() if one.reply is not None)]
+            raise InvalidRequest(f"`dialect` must be {', '.join(chosen[:-1])} or {chosen[-1]}.", param="dialect")
+        return replay.reply
 
     def run_id(self, id: str) -> str:
         """The run of an answer's id in any dialect; any other id is left as it is."""
@@ -84,8 +94,8 @@ class RunEndpoints:
         await _caught_up(run, after)
         if run.done is not None and after == run.count:
             return Response(status_code=204, headers=run_headers(run))  # stops an EventSource
-        encoder, form, place = await self._replay(request, run, after)
-        return EventStream(run, encoder, form, self._reading, after=place, is_replay=True)
+        encoder, form, place, headers = await self._replay(request, run, after)
+        return EventStream(run, encoder, form, self._reading, after=place, is_replay=True, headers=headers)
 
     async def cancel(self, request: Request) -> Response:
         """Replies with the run's `done` payload."""
@@ -95,8 +105,8 @@ class RunEndpoints:
     def _id(self, request: Request) -> str:
         return self._dialects.run_id(request.path_params["id"])
 
-    async def _replay(self, request: Request, run: RunHandle, after: int) -> tuple[Encoder, StreamForm, int]:
-        """And the event after which the encoder must be given all."""
+    async def _replay(self, request: Request, run: RunHandle, after: int) -> _Opened:
+        """And the event after which the encoder must be given all, and headers."""
         replays = self._dialects.replays
         name = request.query_params.get("dialect") or self._accepted(request)
         if name == _HTML:
@@ -104,13 +114,13 @@ class RunEndpoints:
             await asyncio.to_thread(import_module, "cursor_gateway.server.html_stream")
             from cursor_gateway.server.html_stream import HtmlEncoder
 
-            return HtmlEncoder(after, self._reading.renderings.do), SSE, 0
+            return HtmlEncoder(after, self._reading.renderings.do), SSE, 0, {}
         if name not in replays:
             raise InvalidRequest(f"`dialect` must be {', '.join(replays)} or {_HTML}.", param="dialect")
         replay, prefer = replays[name], request.headers.get("prefer", "")
         open = next((one for value, one in replay.preferred.items() if value in prefer), replay.open)
         encoder, place = open(view_of(run), after)
-        return encoder, replay.form, place
+        return encoder, replay.form, place, replay.headers
 
     def _accepted(self, request: Request) -> str:
         """The first dialect whose media type the client accepts; else the first."""

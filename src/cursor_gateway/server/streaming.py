@@ -178,9 +178,23 @@ class EventStream:
 
     async def _encoded(self, events: list[DocumentEvent], reader: Reader) -> bytes:
         if not self._encoder.is_slow or not events:
-            return self._encoder.push_all(events)
+            return self._push(events, reader)
         push = partial(self._encoder.push_all, events)
         return await self._reading.renderings.run(self._run.owner, push, lambda: reader.has_left)
+
+    def _push(self, events: list[DocumentEvent], reader: Reader) -> bytes:
+        """Once for all readers that are up to date and get the same bytes."""
+        encoder, log = self._encoder, self._run.log
+        is_shared = (log.readers > 1 or log.frames) and reader.place == log.count and events
+        place = encoder.place if is_shared else None
+        if place is None:
+            return encoder.push_all(events)
+        data = log.frames.get((place, len(events)))
+        if data is not None:
+            encoder.skip(len(events))
+            return data
+        data = log.frames[place, len(events)] = encoder.push_all(events)
+        return data
 
     async def _begin(self, send: Send) -> None:
         """Apart from what follows: a stream may be open for long, and its headers are not needed any more."""

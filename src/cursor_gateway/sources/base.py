@@ -55,6 +55,14 @@ def never() -> bool:
     return False
 
 
+class AgentUse(Struct, frozen=True):
+    """What an agent, and all that it started, has used."""
+
+    cpu_seconds: float
+    memory_bytes: int | None = None  # at its peak; None: unknown
+    out_of_memory: int = 0  # processes that the system has ended because of the agent's limit
+
+
 class Turn(Struct, frozen=True, kw_only=True):
     """One prompt for an agent, and where it works."""
 
@@ -70,6 +78,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     person: Person | None = None  # None: the agent must not ask questions
     approver: Person | None = None  # decides about what no rule allows: the person, or somebody else than the caller
     is_waiting: Callable[[], bool] = never  # whether it waits for the person now
+    uses: list[AgentUse] = []  # what its agent has used is added when it has ended, if that is known of this turn alone
     allow: Sequence[str] = ()  # rules that its owner has allowed, such as `Shell(npm)`; without effect with `offered`
     owner: str = ""  # whose it is: nothing that is prepared for one owner is used for another
     next_folder: str = ""  # for the next conversation, if an agent is started for it in advance; not made yet

@@ -35,12 +35,14 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from cursor_gateway.errors import ConversationBusy
+from cursor_gateway.sources.cgroups import Cgroup, Cgroups, end_agents_in
 from cursor_gateway.sources.processes import Table, end, members, of_gateway, signal_group, start_of, token, unnamed
 
 _LOCK = "lock"
 _MEMBER = "member"  # the cluster that the gateway is in, and its id there
 _AGENTS, _ENDED = "agents", "ended-"
 _TOKEN = "token"
+_CGROUP = "cgroup"  # the folder of its agents' cgroups
 _NOTE_SECONDS = 0.1  # a look takes 50 µs
 _MOST_SPARE = 64
 _COARSE_NS = 20_000_000  # of a file system's clock: a folder may change again in this time without any sign
@@ -81,6 +83,7 @@ class Ledger:
         self._locks: list[int] = []
         self._alone_since: list[int] = []  # when the folders of gateways changed last, if only this one is in them
         self._watchdog: Watchdog | None = None
+        self._cgroups: Cgroups | None = None
 
     def open(self) -> None:
         """Raises `OSError`."""
@@ -104,6 +107,16 @@ class Ledger:
     @property
     def is_registered(self) -> bool:
         return self._registry is not None
+
+    def use_cgroups(self, cgroups: Cgroups) -> None:
+        """From now on, for each agent. They are closed with the ledger."""
+        self._cgroups = cgroups
+        with suppress(OSError):  # a full disk; whoever starts next in the same cgroup finds them, too
+            (self.folder / _CGROUP).write_text(str(cgroups.path), "utf-8")
+
+    def new_cgroup(self) -> Cgroup | None:
+        """For an agent that is about to start; None where there are none. Raises `HostExhausted`, `AgentMissing`."""
+        return None if self._cgroups is None else self._cgroups.new()
 
     def note_member(self, cluster: str, id: str) -> None:
         """This gateway is a member of a cluster. Raises `OSError`."""
@@ -211,12 +224,16 @@ class Ledger:
         not; until it is told (`reopen`), it can start no others. Waits for their end. Returns the process groups."""
         folder = self._folders().get(name, self._all / name)
         _renamed(f"{folder}/{_AGENTS}", f"{folder}/{_ENDED}{token_hex(4)}")
+        _end_cgroups_of(folder)
         return _groups_in(end(lambda: _left_by(folder)))
 
     def close(self) -> None:
         if self._watchdog is not None:
             self._watchdog.close()
             self._watchdog = None
+        if self._cgroups is not None:
+            self._cgroups.close()
+            self._cgroups = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self._unregister(self.folder.name)
         while self._locks:
@@ -298,6 +315,13 @@ def _left_by(gateway: Path) -> Table:
     except (OSError, UnicodeError):  # an earlier version wrote none, or the disk was full
         own = ""
     return of_gateway(own, _groups(gateway))
+
+
+def _end_cgroups_of(gateway: Path) -> None:
+    """Where it has some. Their names are random, so they are no other gateway's, wherever this one runs."""
+    if _has_our_pids(gateway):
+        with suppress(OSError, UnicodeError):
+            end_agents_in(Path((gateway / _CGROUP).read_text("utf-8")))
 
 
 def _groups_in(processes: Table) -> list[int]:

@@ -13,12 +13,14 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from time import monotonic
 
-from cursor_gateway.errors import AgentMissing, GatewayError, host_exhausted
+from cursor_gateway.errors import AgentError, AgentMissing, GatewayError, host_exhausted
+from cursor_gateway.sources.base import AgentUse
+from cursor_gateway.sources.cgroups import Cgroup, place
 from cursor_gateway.sources.processes import AGENT, Agent, reap, running, signal_group
-from cursor_gateway.sources.spawning import spawn
+from cursor_gateway.sources.spawning import spawn, starts_in_cgroups
 
 _PIECE = 256 * 1024
 _PIPE = 1024 * 1024  # a large buffer, so that one read returns many writes
@@ -31,6 +33,8 @@ _buffer_view = memoryview(_buffer)
 _F_SETPIPE_SZ = 1031  # Linux only; Python 3.11 does not define it everywhere
 _STDERR_TAIL = 64 * 1024
 _KILLED_SECONDS = 10.0  # only a process in uninterruptible sleep takes that long
+_LOOK_SECONDS = 0.005
+_PLACE_SECONDS = 0.1
 _DEAD_PIPE_SECONDS = 0.5  # to drain a dead agent's pipe that another process keeps open
 
 
@@ -58,7 +62,9 @@ def copies_of(arguments: Sequence[str]) -> list[Callable[[bytes], None]]:
 class AgentProcess:
     """Create it with `start`. `end` must be awaited."""
 
-    def __init__(self, pid: int, out: int, err: int, agent: Agent, on_gone: Callable[[int], None]) -> None:
+    def __init__(
+        self, pid: int, out: int, err: int, agent: Agent, on_gone: Callable[[int], None], cgroup: Cgroup | None
+    ) -> None:
         self.pid = pid
         self.status: int | None = None  # its exit status, negative for a signal; None while it runs
         self.is_discarding = self.is_interrupted = False
@@ -67,7 +73,9 @@ class AgentProcess:
         self.merges_reads = False
         self._read_next = -math.inf  # by the monotonic clock, which may have started just now
         self._pause: asyncio.TimerHandle | None = None  # until the next read
-        self._agent, self._on_gone = agent, on_gone
+        self._agent, self._on_gone, self._cgroup = agent, on_gone, cgroup
+        self._placing: threading.Lock | None = None
+        self._place_timer: asyncio.TimerHandle | None = None
         self._ending_rest: asyncio.Task[None] | None = None  # of what it left behind
         self._loop = asyncio.get_running_loop()
         self._pieces: list[bytes] = []
@@ -93,9 +101,10 @@ class AgentProcess:
         environment: Mapping[str, str],
         stdin: bytes | int | None,
         on_gone: Callable[[int], None] = lambda pid: None,
+        cgroup: Cgroup | None = None,
     ) -> "AgentProcess":
         """`stdin` is what it reads, or a file to read from, which is closed here. None: /dev/null. `on_gone` is called
-        with the process group once it has ended.
+        with the process group once it has ended. The `cgroup` is removed with it.
 
         Raises `AgentMissing`, `HostExhausted`.
         """
@@ -112,13 +121,19 @@ class AgentProcess:
             files = (source, theirs[-2], theirs[-1])
             is_alone, agent, pid = not running(), Agent(), None
             try:
-                pid = await spawn(arguments, folder, {**environment, AGENT: agent.value}, files, is_alone=is_alone)
+                variables = {**environment, AGENT: agent.value}
+                is_placed = cgroup is not None and (cgroup.is_limited or starts_in_cgroups())
+                path = cgroup.path if cgroup is not None and is_placed else ""
+                pid = await spawn(arguments, folder, variables, files, is_alone=is_alone, cgroup=path)
             finally:
                 agent.started(pid)
             try:
                 with suppress(OSError):
                     fcntl.fcntl(ours[0], _F_SETPIPE_SZ, _PIPE)
-                started = cls(pid, ours[0], ours[1], agent, on_gone)
+                started = cls(pid, ours[0], ours[1], agent, on_gone, cgroup)
+                if cgroup is not None and not is_placed:
+                    started._place_later(cgroup.path)
+                cgroup = None
             except BaseException:  # without an owner it would never be ended
                 signal_group(pid, signal.SIGKILL)
                 reap(pid)
@@ -132,6 +147,18 @@ class AgentProcess:
         finally:
             for file in (*ours, *theirs):
                 os.close(file)
+            if cgroup is not None:  # it was not started
+                cgroup.end()
+
+    @property
+    def use(self) -> AgentUse | None:
+        """None: unknown, because it has no cgroup."""
+        return None if self._cgroup is None else self._cgroup.use()
+
+    @property
+    def system_error(self) -> AgentError | None:
+        """Why the system has ended it, or what it needed. One that ended well had no need of what was ended."""
+        return None if self._cgroup is None or self.status == 0 else self._cgroup.error()
 
     @property
     def is_silent(self) -> bool:
@@ -273,8 +300,11 @@ class AgentProcess:
             self._loop.remove_reader(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = -1
-        if self._agent.may_have_left_some():
-            self._ending_rest = self._loop.create_task(self._agent.end_rest(), name=f"rest of agent {self.pid}")
+        if self._place_timer is not None:
+            self._place_timer.cancel()
+        is_empty = self._cgroup is None or self._cgroup.end()
+        if not is_empty or self._agent.may_have_left_some():
+            self._ending_rest = self._loop.create_task(self._end_rest(), name=f"rest of agent {self.pid}")
         self._deadline = self._loop.call_later(_DEAD_PIPE_SECONDS, self._close_dead_pipes)
         if self._pause is not None:  # nothing more will come to wait for
             self._pause.cancel()
@@ -282,9 +312,30 @@ class AgentProcess:
         self._wake()
         self._on_gone(self.pid)
 
+    async def _end_rest(self) -> None:
+        deadline = self._loop.time() + _KILLED_SECONDS
+        while self._cgroup is not None and not self._cgroup.end() and self._loop.time() < deadline:
+            await asyncio.sleep(_LOOK_SECONDS)
+        if self._agent.may_have_left_some():
+            await self._agent.end_rest()
+
     def _reap(self) -> None:
-        if self.status is None:
-            self.status = reap(self.pid)
+        with self._placing or nullcontext():  # until then, the pid is no other process's
+            if self.status is None:
+                self.status = reap(self.pid)
+
+    def _place_later(self, cgroup: str) -> None:
+        """Moving it into its cgroup is slow and delays other starts. A real agent takes longer than this moment to
+        start, so all that it starts is in the cgroup; what ends earlier does not need one.
+        """
+        self._placing = lock = threading.Lock()
+
+        def place_now() -> None:
+            with lock, suppress(OSError):
+                if self.status is None:
+                    place(self.pid, cgroup)
+
+        self._place_timer = self._loop.call_later(_PLACE_SECONDS, self._loop.run_in_executor, None, place_now)
 
     # --- cleaning up --------------------------------------------------------------------------------
 
@@ -364,17 +415,24 @@ def _file_of(data: bytes) -> int:
 
 
 async def start_with_stdin(
-    arguments: Sequence[str], *, folder: str, environment: Mapping[str, str], on_gone: Callable[[int], None]
+    arguments: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    on_gone: Callable[[int], None],
+    cgroup: Cgroup | None = None,
 ) -> "tuple[AgentProcess, StdinWriter]":
     """An agent whose standard input stays open. Raises `AgentMissing`, `HostExhausted`."""
     try:
         theirs, ours = os.pipe()
     except OSError as error:
+        if cgroup is not None:
+            cgroup.end()
         raise cannot_start(error, arguments) from error
     stdin = StdinWriter(ours)
     try:
         process = await AgentProcess.start(
-            arguments, folder=folder, environment=environment, stdin=theirs, on_gone=on_gone
+            arguments, folder=folder, environment=environment, stdin=theirs, on_gone=on_gone, cgroup=cgroup
         )
     except BaseException:
         stdin.close()

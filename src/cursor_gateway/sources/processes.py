@@ -106,6 +106,18 @@ def may_have_children(pid: int) -> bool:
     return any(children_of(pid, thread) != [] for thread in threads)
 
 
+def below(pid: int) -> list[int]:
+    """The processes that it has started, and those that they have; on Linux."""
+    found, rest = [], [pid]
+    while rest:
+        one = rest.pop()
+        with suppress(OSError):
+            for thread in os.listdir(f"{_PROC}/{one}/task"):
+                rest += (children := children_of(one, thread) or [])
+                found += children
+    return found
+
+
 def values_of(name: str, pids: Iterable[int]) -> dict[int, str]:
     """The value of an environment variable when each process started, for those that had it and may be read.
 

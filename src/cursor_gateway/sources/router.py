@@ -1,6 +1,6 @@
 """Pass each turn to the source that it names, or to the default."""
 
-from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -10,6 +10,8 @@ from cursor_gateway.errors import Failure, InvalidRequest
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.leftovers import noted_sessions
+
+AgentBatches: TypeAlias = AsyncGenerator[Sequence[AgentEvent], None]
 
 
 class SourceRouter:
@@ -27,6 +29,8 @@ class SourceRouter:
         `interactive` is for requests of people, where that is not the default."""
         self._sources, self._default, self._fallback, self._refused = sources, default, fallback, refused or {}
         self._secrets, self.interactive = secrets, interactive
+        # Where runs are traced: what is told of each turn, and of the source that takes it.
+        self.observed: Callable[[Turn, str, AgentBatches], AgentBatches] | None = None
 
     @property
     def names(self) -> list[str]:
@@ -74,8 +78,9 @@ class SourceRouter:
     def state(self) -> SourceState:
         return self.named(None).state()
 
-    def events(self, turn: Turn) -> AsyncGenerator[Sequence[AgentEvent], None]:
-        return self.named(turn.source).events(turn)
+    def events(self, turn: Turn) -> AgentBatches:
+        batches = self.named(turn.source).events(turn)
+        return batches if self.observed is None else self.observed(turn, self.name_of(turn), batches)
 
     async def models(self) -> list[Model]:
         return await self.named(None).models()

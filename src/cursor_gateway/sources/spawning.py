@@ -23,14 +23,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from queue import SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any
 
+from cursor_gateway.sources.cgroups import place
 from cursor_gateway.sources.processes import reap, signal_group
 
 _THREADS = 2  # one of them may have to wait for a slow disk
 _DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ)  # Python ignores them; `Popen` restores them as well
 # Of Linux's <spawn.h>.
-_SET_SIGNAL_DEFAULTS, _SET_SIGNAL_MASK, _SET_SESSION = 0x04, 0x08, 0x80
+_SET_SIGNAL_DEFAULTS, _SET_SIGNAL_MASK, _SET_SESSION, _SET_CGROUP = 0x04, 0x08, 0x80, 0x100
+_FLAGS = _SET_SIGNAL_DEFAULTS | _SET_SIGNAL_MASK | _SET_SESSION
 _STRUCTURE = 1024  # bytes: more than any structure of <spawn.h> and <signal.h> has
 
 _STANDARD_FILES = frozenset({0, 1, 2})
@@ -40,17 +42,24 @@ Files = tuple[int | None, int, int]
 
 
 async def spawn(
-    arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files, *, is_alone: bool = False
+    arguments: Sequence[str],
+    folder: str,
+    environment: Mapping[str, str],
+    files: Files,
+    *,
+    is_alone: bool = False,
+    cgroup: str = "",
 ) -> int:
-    """Starts a process, which the caller must reap. One that `is_alone` makes nobody wait, and is started at once.
+    """Starts a process, in this cgroup if there is one; the caller must reap it. One that `is_alone` makes nobody wait,
+    and is started at once.
 
     Raises `OSError` and `ValueError` as `Popen` does, and `RuntimeError` if no thread can be started.
     """
     library = _library()
     if library is None or not _STANDARD_FILES.isdisjoint(files):  # moving one of them would overwrite another
-        return _spawned_by_popen(arguments, folder, environment, files)
-    queue = None if is_alone else _queue()
-    start = _Start(library, _path_of(arguments[0], environment), arguments, folder, environment, files)
+        return _placed(_spawned_by_popen(arguments, folder, environment, files), cgroup)
+    queue = None if is_alone and (not cgroup or library.can_set_cgroup) else _queue()
+    start = _Start(library, _path_of(arguments[0], environment), arguments, folder, environment, files, cgroup)
     if queue is None:
         start.run_now()
     else:
@@ -70,6 +79,12 @@ async def spawn(
     return start.result
 
 
+def starts_in_cgroups() -> bool:
+    """Otherwise a process is moved after its start, for which the kernel may take ten milliseconds and stop all other
+    starts meanwhile."""
+    return (library := _library()) is not None and library.can_set_cgroup
+
+
 def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mapping[str, str], files: Files) -> int:
     stdin, stdout, stderr = files
     popen = subprocess.Popen(
@@ -86,6 +101,17 @@ def _spawned_by_popen(arguments: Sequence[str], folder: str, environment: Mappin
     return popen.pid
 
 
+def _placed(pid: int, cgroup: str) -> int:
+    """Raises `OSError` if it cannot be moved, after it was ended."""
+    if cgroup:
+        try:
+            place(pid, cgroup)
+        except BaseException:
+            _end(pid)
+            raise
+    return pid
+
+
 def _path_of(program: str, environment: Mapping[str, str]) -> str:
     """A relative one, also in `PATH`, would be taken from the new process's working folder."""
     found = program if "/" in program else shutil.which(program, path=environment.get("PATH", os.defpath))
@@ -94,10 +120,20 @@ def _path_of(program: str, environment: Mapping[str, str]) -> str:
     return os.path.abspath(found)
 
 
-class _Library(NamedTuple):
-    quick: ctypes.PyDLL  # holds the interpreter's lock
-    waiting: ctypes.CDLL  # releases it
-    attributes: "ctypes.Array[ctypes.c_char]"
+class _Library:
+    def __init__(self, quick: ctypes.PyDLL, waiting: ctypes.CDLL, attributes: "ctypes.Array[ctypes.c_char]") -> None:
+        self.quick = quick  # holds the interpreter's lock
+        self.waiting = waiting  # releases it
+        self.attributes = attributes
+        # Of glibc 2.39 and newer. Some containers forbid the system call that it needs, which shows when it is used.
+        self.can_set_cgroup = hasattr(quick, "posix_spawnattr_setcgroup_np")
+
+    def attributes_in(self, cgroup: int) -> "ctypes.Array[ctypes.c_char]":
+        """With which a process starts in the cgroup whose folder this is."""
+        attributes = ctypes.create_string_buffer(self.attributes.raw, _STRUCTURE)  # it contains no pointers
+        self.quick.posix_spawnattr_setcgroup_np(attributes, cgroup)
+        self.quick.posix_spawnattr_setflags(attributes, ctypes.c_short(_FLAGS | _SET_CGROUP))
+        return attributes
 
 
 @cache
@@ -115,8 +151,7 @@ def _library() -> _Library | None:
         quick.sigaddset(defaults, int(number))
     quick.posix_spawnattr_setsigdefault(attributes, defaults)
     quick.posix_spawnattr_setsigmask(attributes, mask)
-    flags = _SET_SIGNAL_DEFAULTS | _SET_SIGNAL_MASK | _SET_SESSION
-    quick.posix_spawnattr_setflags(attributes, ctypes.c_short(flags))
+    quick.posix_spawnattr_setflags(attributes, ctypes.c_short(_FLAGS))
     return _Library(quick, waiting, attributes)
 
 
@@ -131,6 +166,7 @@ class _Start:
         folder: str,
         environment: Mapping[str, str],
         files: Files,
+        cgroup: str,
     ) -> None:
         self.result: int | BaseException | None = None  # the process id, once it has started
         self.loop = asyncio.get_running_loop()
@@ -143,6 +179,7 @@ class _Start:
         self._environment = _strings(_encoded([f"{name}={value}" for name, value in environment.items()]))
         self._actions = self._new_actions(files)
         self._pid = ctypes.c_int()
+        self._cgroup = cgroup
 
     def _new_actions(self, files: Files) -> "ctypes.Array[ctypes.c_char]":
         """What the new process does before it loads its program."""
@@ -178,15 +215,27 @@ class _Start:
         self._finish(self._started())
 
     def _started(self) -> int | OSError:
-        number = self._library.waiting.posix_spawn(
-            ctypes.byref(self._pid),
-            self._program,
-            self._actions,
-            self._library.attributes,
-            self._arguments,
-            self._environment,
+        library = self._library
+        if self._cgroup and library.can_set_cgroup and self._started_in_cgroup():
+            return self._pid.value
+        if (number := self._spawn(library.attributes)) != 0:
+            return self._error(number)
+        library.can_set_cgroup = library.can_set_cgroup and not self._cgroup  # the program is not what was wrong
+        return _placed(self._pid.value, self._cgroup)
+
+    def _started_in_cgroup(self) -> bool:
+        folder = os.open(self._cgroup, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            return self._spawn(self._library.attributes_in(folder)) == 0
+        finally:
+            os.close(folder)
+
+    def _spawn(self, attributes: "ctypes.Array[ctypes.c_char]") -> int:
+        """The number of the error, or 0."""
+        number: int = self._library.waiting.posix_spawn(
+            ctypes.byref(self._pid), self._program, self._actions, attributes, self._arguments, self._environment
         )
-        return self._pid.value if number == 0 else self._error(number)
+        return number
 
     def _error(self, number: int) -> OSError:
         """As `Popen` reports it: the folder may be what cannot be used."""

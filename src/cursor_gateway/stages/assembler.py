@@ -52,6 +52,7 @@ from cursor_gateway.model.agent_events import (
     ToolStarted,
     Unrecognized,
 )
+from cursor_gateway.model.costs import priced
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -562,6 +563,7 @@ class Assembler:
         run = self._run
         conversation_id = run.conversation_id or f"conv_{self._session or run.id.removeprefix('chat_')}"
         refused = self._refused.calls(conversation_id, run.id, run.page_url) if self._refused.count else UNSET
+        usage = self._usage.total(counts)
         return Envelope(
             id=run.id,
             conversation_id=conversation_id,
@@ -569,7 +571,7 @@ class Assembler:
             mode=run.mode,
             created=run.created,
             status=status,
-            usage=self._usage.total(counts),
+            usage=priced(usage, run.prices, self.model) if run.prices else usage,
             metadata=ResponseMetadata(
                 duration_ms=duration_ms,
                 tool_call_count=self._tool_call_count,

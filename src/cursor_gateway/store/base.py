@@ -11,7 +11,7 @@ that was considered dead and wakes up is `Fenced`: it stores nothing, and learns
 conversation has one running run at a time, whichever process starts it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextvars import ContextVar
 from typing import Annotated, Literal, Protocol, TypeAlias
 
@@ -46,7 +46,7 @@ class Idempotency(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True):
-    """A command that a runner has claimed; see `store.cluster`."""
+    """A command that a runner has claimed (see `store.cluster`), or an entry of a queue on one machine."""
 
     command_id: str
     epoch: int
@@ -157,7 +157,71 @@ class Behind(Struct, frozen=True):
 Refused: TypeAlias = KeyTaken | Busy | KeyLimit | Superseded
 Written: TypeAlias = Stored | Fenced | Behind
 
+# --- what others are told about a run ---------------------------------------------------------------
+
+
+class RunNews(Struct, frozen=True, kw_only=True):
+    """A run waits, or has ended: its envelope says which."""
+
+    owner: str
+    envelope: Envelope
+    failure_code: str | None = None
+    number: int = 0  # of the event with which it waits
+    goes_on: bool = False  # its reply does, while it waits for somebody else
+
+
+class Notice(Struct, frozen=True, kw_only=True):
+    """A message that is stored together with what it is about, and delivered later."""
+
+    webhook: str  # its name
+    id: str  # the same for the same news, however often they are stored
+    body: bytes
+    number: int = 0  # it counts while the run is running and has no event after this one; 0: always
+    delay_ms: int = 0
+
+
+class ClaimedNotice(Struct, frozen=True, kw_only=True):
+    """One that this process delivers; after a while, if it does not, another does."""
+
+    id: str
+    owner: str
+    run: str
+    number: int
+    body: bytes
+    attempts: int  # with this one
+
+
+MakeNotices: TypeAlias = Callable[[RunNews], Sequence[Notice]]
+
+
+class Outbox(Protocol):
+    """The notices of a store. All methods may raise `StoreUnavailable`."""
+
+    async def claim_notices(self, webhook: str, limit: int, lease_ms: int) -> list[ClaimedNotice]:
+        """Those that are due, for so long."""
+        ...
+
+    async def put_off_notice(self, webhook: str, notice: ClaimedNotice, delay_ms: int) -> None:
+        """Unless another process has claimed it since."""
+        ...
+
+    async def remove_notice(self, webhook: str, id: str) -> None: ...
+
+    async def run(self, id: str, owner: str) -> "RunRecord | None": ...
+
+
 # --- output -----------------------------------------------------------------------------------------
+
+
+class DayUsage(Struct, frozen=True, kw_only=True):
+    """What an owner's runs with one model used, of those that ended on a day (UTC)."""
+
+    day: str  # YYYY-MM-DD
+    model: str
+    runs: int
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
@@ -197,7 +261,7 @@ def ended_record(new: NewRun, end: RunEnd, count: int) -> RunRecord:
         model=end.envelope.model,
         first_event_ms=end.first_event_ms,
         ended_ms=end.ended_ms,
-        usage=msgspec.structs.replace(end.envelope.usage, reasoning_tokens=msgspec.UNSET),
+        usage=msgspec.structs.replace(end.envelope.usage, reasoning_tokens=msgspec.UNSET, cost=msgspec.UNSET),
         failure_code=end.failure_code,
         tool_uses=end.tool_uses,
     )
@@ -385,6 +449,10 @@ class Store(Protocol):
         ...
 
     async def kept_request(self, run_id: str, owner: str, after: int) -> bytes | None: ...
+
+    async def usage(self, owner: str, since: str) -> list[DayUsage]:
+        """From this day on (YYYY-MM-DD), the newest first."""
+        ...
 
 
 class HistoryLimits(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,9 @@ then the run is its outcome.
       ▲  │ withdraw ─────────────────────▶ │
       └──┴── take_over of its runner ◀─────┘ (only from claimed)
 
+A request that nobody waits for with a connection is `waiting` instead of `queued`: it is an entry of the queue
+(`store.queue`), and its front's death does not end it.
+
 **Hints.** `Hints` may lose or repeat any hint, so processes that need them also poll every few seconds.
 """
 
@@ -20,12 +23,15 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from cursor_gateway.errors import Failure
 from cursor_gateway.model.document_events import DocumentEvent
 from cursor_gateway.store.base import Claim, RunRecord
+from cursor_gateway.store.queue import Full, NewEntry, Queue
 
 # The protocol between processes: commands, outcomes, events and tables. It is raised when an older process could not
 # read what a newer one writes. A newer process writes as the oldest member of its cluster can read, down to `OLDEST`.
-LEVEL = 1
+# From 2 on, requests can wait in the queue.
+LEVEL = 2
 OLDEST = 1
 
 Role: TypeAlias = Literal["all", "front", "runner"]
@@ -66,7 +72,9 @@ class NewCommand(Struct, frozen=True, kw_only=True):
     run_id: str = ""
     takes_place: bool = False
     body: bytes
+    priority: int = 0
     watches: bool = False  # the front reads the run as soon as it begins
+    entry: NewEntry | None = None  # it waits in the queue
 
 
 class ClaimedCommand(Struct, frozen=True):
@@ -77,6 +85,7 @@ class ClaimedCommand(Struct, frozen=True):
     run_id: str
     takes_place: bool
     body: bytes
+    is_queued: bool = False  # it is an entry of the queue
 
 
 class Submitted(Struct, frozen=True):
@@ -87,6 +96,7 @@ class Alike(Struct, frozen=True):
     """A command with the same `dedupe` is under way; nothing was stored."""
 
     id: str
+    entry: str = ""  # the id of its run, if it is an entry of the queue
 
 
 class OverLimit(Struct, frozen=True):
@@ -132,6 +142,8 @@ class Figures(Struct, frozen=True, kw_only=True):
     connections: int  # that all members may open
     max_connections: int  # that the database allows
     queue_seconds: float  # how long the oldest command waits for a runner
+    queue_length: int  # commands that may start a run and have no runner yet
+    running: int  # runs in the whole cluster, without those that wait for their callers
     notification_queue: float  # how full PostgreSQL's queue of notifications is, from 0 to 1
     commits: int  # of events, by this process
     batches: int  # that they stored
@@ -178,6 +190,7 @@ class ClusterStore(Protocol):
     """All methods may raise `StoreUnavailable`."""
 
     hints: Hints
+    queue: Queue
 
     def on_written(self, call: Callable[[str, bool], None]) -> None:
         """Calls it after each commit of events, with a run's id, and whether these are more events of a stream: neither
@@ -189,6 +202,10 @@ class ClusterStore(Protocol):
     # --- members ------------------------------------------------------------------------------------
 
     async def join(self, member: Member) -> None: ...
+
+    async def volume_mark(self, name: str, mark: str) -> str:
+        """The mark of this volume. If it has none yet, it is this one, unless that is empty."""
+        ...
 
     def beat(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> Heartbeat:
         """From a thread of its own, while `turns` is true. `missed` is called there if the member was removed."""
@@ -221,7 +238,7 @@ class ClusterStore(Protocol):
 
     # --- commands -----------------------------------------------------------------------------------
 
-    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
+    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit | Full:
         """`max_active` is how many runs of its owner may be active; 0 is no limit."""
         ...
 
@@ -233,16 +250,18 @@ class ClusterStore(Protocol):
         most: int,
         known: Collection[str],
         kept_for: Collection[str] | None = None,
+        max_active: int = 0,
     ) -> list[ClaimedCommand]:
         """At most so many, without those that the caller knows it has. If there is no room, only commands that start no
         run. Commands that were claimed before but whose reply was lost are returned first, on their own. With
         `kept_for`, the place is for an owner that has none, as long as one of these or an API key in the database has
-        none.
+        none. Of the queue, at most one entry of each owner, if it has fewer active runs than `max_active` (0: no
+        limit).
         """
         ...
 
-    async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
-        """False: another process has claimed it since."""
+    async def finish(self, id: str, epoch: int, outcome: bytes, failure: Failure | None = None) -> bool:
+        """`failure`: why an entry of the queue was not started. False: another process has claimed it since."""
         ...
 
     async def release(self, id: str, epoch: int, target: str | None = None) -> None:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
@@ -24,17 +25,22 @@ from cursor_gateway.model.documents import Usage
 from cursor_gateway.store.base import (
     PAGE_BYTES,
     Behind,
+    ClaimedNotice,
     ConversationPage,
     ConversationRecord,
+    DayUsage,
     EventPage,
     Fenced,
     FoundConversation,
     HistoryLimits,
     IdempotentRun,
     Lease,
+    MakeNotices,
     MessageRecord,
     NewRun,
+    Outbox,
     RunEnd,
+    RunNews,
     RunRecord,
     Store,
     StoreUpkeep,
@@ -188,6 +194,14 @@ _CHANGE_CONVERSATION = """
         fingerprint = coalesce(:fingerprint, fingerprint)
     WHERE owner = :owner AND id = :id
 """
+_USAGE = """
+    SELECT day, model, runs, prompt_tokens, completion_tokens, cached_tokens FROM token_usage
+    WHERE owner = :owner AND day >= :since ORDER BY day DESC, model
+"""
+_PUT_OFF = "UPDATE notices SET due_ms = {now} + :delay WHERE webhook = :webhook AND id = :id AND attempts = :attempts"
+_REMOVE_NOTICE = "DELETE FROM notices WHERE webhook = :webhook AND id = :id"
+_OLD_NOTICES_MS = 7 * 24 * 3600 * 1000  # nobody has claimed them: their webhook is not in the settings any more
+_REMOVE_OLD_NOTICES = "DELETE FROM notices WHERE due_ms < {now} - :age"
 _SET_LINK = """
     UPDATE conversations SET link_hash = :hash, linked_ms = :now WHERE owner = :owner AND id = :id
 """
@@ -221,7 +235,8 @@ UNREADABLE = (msgspec.MsgspecError, AssertionError, IndexError, TypeError, Value
 
 
 def run_of(row: dict[str, Any]) -> RunRecord:
-    figures = {name: row.pop(name, None) for name in Usage.__struct_fields__}  # reasoning tokens are only in events
+    # Reasoning tokens are only in events, and so is the cost.
+    figures = {name: row.pop(name, None) for name in Usage.__struct_fields__}
     known = {name: value for name, value in figures.items() if value is not None}
     if "estimated" in known:
         known["estimated"] = bool(known["estimated"])
@@ -278,6 +293,41 @@ def open_calls(events: Sequence[DocumentEvent]) -> list[str]:
     return [call.tool_call_id for one in paused for call in one.waiting_for or ()]
 
 
+def waiting_news(owner: str, first_number: int, events: Sequence[DocumentEvent]) -> list[RunNews]:
+    """Of the `Paused` events."""
+    return [
+        RunNews(owner=owner, envelope=event.envelope, number=number, goes_on=event.goes_on)
+        for number, event in enumerate(events, first_number)
+        if isinstance(event, Paused)
+    ]
+
+
+def end_news(owner: str, end: RunEnd) -> RunNews:
+    return RunNews(owner=owner, envelope=end.envelope, failure_code=end.failure_code)
+
+
+def notice_values(make: MakeNotices, news: Iterable[RunNews]) -> list[dict[str, object]]:
+    """For `add_notice`."""
+    return [
+        {**asdict(notice), "owner": one.owner, "run": one.envelope.id, "delay": notice.delay_ms}
+        for one in news
+        for notice in make(one)
+    ]
+
+
+def add_notice(now_ms: str) -> str:
+    """A statement; `now_ms` is an expression."""
+    return f"""
+        INSERT INTO notices (webhook, id, owner, run, number, body, due_ms)
+        VALUES (:webhook, :id, :owner, :run, :number, :body, {now_ms} + :delay)
+        ON CONFLICT (webhook, id) DO NOTHING
+    """
+
+
+def day_of(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()
+
+
 def begin_values(new: NewRun) -> dict[str, Any]:
     """Named like the fields of `NewRun`."""
     return {
@@ -301,13 +351,16 @@ def end_values(end: RunEnd) -> dict[str, Any]:
         "state": "completed" if end.envelope.status == "completed" else "error",
         "model": end.envelope.model,
         "now": end.ended_ms,
+        "day": day_of(end.ended_ms),
     }
 
 
 # --- calls ------------------------------------------------------------------------------------------
 
 
-class SqlStore(Store, StoreUpkeep, ABC):
+class SqlStore(Store, StoreUpkeep, Outbox, ABC):
+    _now_ms: str  # an expression
+    _locked: str  # what a statement that chooses rows to change ends with, so that no other waits for them
     _runs: str  # as by `select_runs`
     _conversations: str  # as by `select_conversations`
     _is_pinned: str  # a condition that the index of pinned conversations has
@@ -321,6 +374,11 @@ class SqlStore(Store, StoreUpkeep, ABC):
     @abstractmethod
     async def _execute(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> int:
         """Returns the number of rows. A short statement changes a single small row."""
+        ...
+
+    @abstractmethod
+    async def _change(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        """Returns the rows that the statement returns."""
         ...
 
     @abstractmethod
@@ -439,6 +497,34 @@ class SqlStore(Store, StoreUpkeep, ABC):
         except UNREADABLE as error:
             raise self._found_damage(error) from error
 
+    async def usage(self, owner: str, since: str) -> list[DayUsage]:
+        rows = await self._select(_USAGE, {"owner": owner, "since": since}, is_short=True)
+        return self._all(lambda row: msgspec.convert(row, DayUsage), rows)
+
+    # --- notices ------------------------------------------------------------------------------------
+
+    async def claim_notices(self, webhook: str, limit: int, lease_ms: int) -> list[ClaimedNotice]:
+        claim = f"""
+            UPDATE notices SET attempts = attempts + 1, due_ms = {self._now_ms} + :lease
+            WHERE webhook = :webhook AND id IN (
+                SELECT id FROM notices WHERE webhook = :webhook AND due_ms <= {self._now_ms}
+                ORDER BY due_ms LIMIT :limit {self._locked}
+            )
+            RETURNING id, owner, run, number, body, attempts
+        """
+        due = f"SELECT 1 FROM notices WHERE webhook = :webhook AND due_ms <= {self._now_ms} LIMIT 1"
+        if not await self._select(due, {"webhook": webhook}):  # nearly always: a write would disturb others
+            return []
+        rows = await self._change(claim, {"webhook": webhook, "limit": limit, "lease": lease_ms})
+        return self._all(lambda row: msgspec.convert(row, ClaimedNotice), rows)
+
+    async def put_off_notice(self, webhook: str, notice: ClaimedNotice, delay_ms: int) -> None:
+        values = {"webhook": webhook, "id": notice.id, "attempts": notice.attempts, "delay": delay_ms}
+        await self._execute(_PUT_OFF.format(now=self._now_ms), values)
+
+    async def remove_notice(self, webhook: str, id: str) -> None:
+        await self._execute(_REMOVE_NOTICE, {"webhook": webhook, "id": id})
+
     # --- conversations ------------------------------------------------------------------------------
 
     async def conversation(self, id: str, owner: str) -> ConversationRecord | None:
@@ -529,6 +615,7 @@ class SqlStore(Store, StoreUpkeep, ABC):
 
     async def prune(self, limits: HistoryLimits, now_ms: int, file_sizes: Mapping[str, int] | None = None) -> int:
         deleted = 0
+        await self._execute(_REMOVE_OLD_NOTICES.format(now=self._now_ms), {"age": _OLD_NOTICES_MS})
         if limits.max_age_seconds is not None:
             while some := await self._delete_oldest(now_ms - int(limits.max_age_seconds * 1000)):
                 deleted += some

@@ -74,6 +74,18 @@ def commit(workspace: str, paths: Sequence[str], title: str, request: CommitRequ
         raise FileChanged(f"Nothing was committed: {why}. Commit with git itself.", param="message") from error
 
 
+def checked_out(workspace: str) -> tuple[str, str]:
+    """The workspace's place below the top of its repository, with a slash at its end, and the commit; both empty if
+    there is none, or it cannot be read."""
+    with suppress(PathRefused, OSError):
+        found = repository_of(os.path.realpath(os.fsencode(workspace))) if workspace else None
+        if found is not None:
+            top = os.fsdecode(found)
+            below = os.path.relpath(os.path.realpath(workspace), top)
+            return "" if below == "." else f"{below}/", _checked_out_commit(*_folders(top))
+    return "", ""
+
+
 def proposed(title: str, paths: Sequence[str]) -> str:
     """The conversation's title, cut at a word, and the files if there are several."""
     words = " ".join(title.split()) or f"Change {paths[0]}"
@@ -123,6 +135,16 @@ def _folders(top: str) -> tuple[str, str, str]:
         raise PathRefused("its .git is not a folder, and it is not a worktree (perhaps a submodule)")
     base = os.path.dirname(common)
     return base, os.path.relpath(git, base), os.path.relpath(common, base)
+
+
+def _checked_out_commit(base: str, git: str, common: str) -> str:
+    """Of a branch, or without one."""
+    head = _text(base, f"{git}/HEAD")
+    named = _BRANCH.fullmatch(head)
+    if named is not None and ".." in named[1]:
+        return ""
+    hash = _commit_of(base, common, named[1]) if named is not None else head.strip()
+    return hash if _HASH.fullmatch(hash) else ""
 
 
 def _text(folder: str, name: str) -> str:

@@ -27,7 +27,7 @@ class Repository:
     """The `.git` folder of a repository. A worktree or submodule, where `.git` is a file, has none of its own."""
 
     def __init__(self, git: str) -> None:
-        self._git = git
+        self.folder = git
         self._index: tuple[tuple[int, int, int], dict[bytes, IndexEntry], int] | None = None
 
     def files(self) -> tuple[dict[bytes, IndexEntry], int]:
@@ -109,7 +109,7 @@ class Repository:
 
     def _opened(self, path: str, *, is_folder: bool = False) -> int:
         """Not even the repository's folder may be a link."""
-        top, name = os.path.split(self._git)
+        top, name = os.path.split(self.folder)
         return open_below(top, f"{name}/{path}", is_folder=is_folder)
 
 

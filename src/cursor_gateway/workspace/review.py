@@ -17,6 +17,7 @@ from cursor_gateway.model.changes import (
     KeepRequest,
     KeptFiles,
     LineRange,
+    LineTrace,
     ListedChanges,
     ListRequest,
     Patch,
@@ -26,6 +27,8 @@ from cursor_gateway.model.changes import (
     RevertRequest,
     ReviewRequest,
     ReviewResult,
+    TraceRequest,
+    WrittenFile,
 )
 from cursor_gateway.model.documents import Diff
 from cursor_gateway.stages.hunks import FileContent, Hunk, hunks_between, is_binary, lines_of, patch_of, with_hunks
@@ -88,6 +91,8 @@ class Review:
                 return self._list(request.chat_id)
             case PatchRequest():
                 return Patch(self._patch(request))
+            case TraceRequest():
+                return self._trace()
             case RevertRequest():
                 return self._revert(request)
             case KeepRequest():
@@ -163,6 +168,27 @@ class Review:
             return None
         data = self._content(version)
         return _NOT_KNOWN if data is None else FileContent(data, version.mode)
+
+    def _trace(self) -> LineTrace:
+        from cursor_gateway.workspace.committing import checked_out
+        from cursor_gateway.workspace.line_authors import changes_by_file, written_lines
+
+        below, revision = checked_out(self._workspace)
+        files: list[WrittenFile] = []
+        problems = {step.problem for step in self._steps if isinstance(step, TurnStep) and step.problem}
+        for path, changes in changes_by_file(self._steps).items():
+            if self._is_over():
+                problems.add("There was no time to compare all files.")
+                break
+            if lines := written_lines(changes, self._version_now(path), self._content):
+                files.append(WrittenFile(f"{below}{path}", lines))
+        return LineTrace(files=files, revision=revision, notes=sorted(problems))
+
+    def _version_now(self, path: str) -> FileVersion | None:
+        try:
+            return self._now(path)
+        except PathRefused:
+            return None
 
     # --- reverting ----------------------------------------------------------------------------------
 

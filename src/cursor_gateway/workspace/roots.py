@@ -7,9 +7,9 @@ from pathlib import Path
 
 from cursor_gateway.errors import InvalidRequest, WorkspaceForbidden
 from cursor_gateway.wire.surrogates import has_surrogates
+from cursor_gateway.workspace.agent_files import AgentFile, agent_files
 
 _ECHOED = 1000  # characters of a path
-_BROUGHT = ("hooks.json", "mcp.json", "cli.json")  # in `.cursor`
 
 
 class Workspaces:
@@ -18,14 +18,16 @@ class Workspaces:
         default: Path,
         roots: Sequence[Path],
         *,
-        refuse_hooks: bool = False,
+        refuse_hooks: bool = True,
+        allow_hooks: Sequence[Path] = (),
         host: str = "",
         volumes: Mapping[str, Path] | None = None,
     ) -> None:
         """In a cluster, `host` names the disk of this machine, and `volumes` are folders that machines may share; a
-        request may name a folder as `VOLUME/PATH`."""
+        request may name a folder as `VOLUME/PATH`. `allow_hooks` are exceptions from `refuse_hooks`."""
         self.default = default.resolve()
         self._refuse_hooks, self._host = refuse_hooks, host
+        self._allow_hooks = [folder.resolve() for folder in allow_hooks]
         self._volumes = {name: folder.resolve() for name, folder in (volumes or {}).items()}
         self._roots = [root.resolve() for root in roots] or [self.default]
         self._roots += [folder for folder in self._volumes.values() if folder not in self._roots]
@@ -89,13 +91,20 @@ class Workspaces:
 
     def check(self, workspace: str) -> None:
         """Before each run in it: an agent may have written the files. Raises `WorkspaceForbidden`."""
-        found = brought_by(Path(workspace)) if self._refuse_hooks else None
-        if found is not None:
+        found = [file for file in agent_files(workspace) if not self._may_bring(file)] if self._refuse_hooks else []
+        if found:
+            allowed = [*map(str, self._allow_hooks), str(found[-1].folder)]
             raise WorkspaceForbidden(
-                f"This workspace contains programs or permissions for the agent ({found}), which the operator does "
-                "not allow (`refuse_workspace_hooks`); remove the file, or choose another workspace.",
+                f"This workspace brings hooks, MCP servers or permissions for the agent: {found[0].path}. If you trust "
+                "them, the operator can allow them with the line "
+                f"`allow_workspace_hooks = {json.dumps(allowed, ensure_ascii=False)}` in `config.toml`, and a restart. "
+                "Otherwise remove them, or use another workspace.",
                 param="workspace",
             )
+
+    def _may_bring(self, file: AgentFile) -> bool:
+        """Its folder was allowed, not the one that a link in it leads to."""
+        return any(file.folder.is_relative_to(folder) for folder in self._allow_hooks)
 
     def _path(self, name: str) -> Path:
         volume, _, rest = name.partition("/")
@@ -125,14 +134,3 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except OSError:  # a name that is too long, or below a folder that may not be looked into
         return False
-
-
-def brought_by(workspace: Path) -> Path | None:
-    """A file in a workspace that configures what the agent starts or may do.
-
-    The agent may look for them where the repository begins, so every folder up to there counts.
-    """
-    folders = [workspace, *workspace.parents]
-    top = next((depth for depth, folder in enumerate(folders) if os.path.lexists(folder / ".git")), 0)
-    found = (folder / ".cursor" / name for folder in folders[: top + 1] for name in _BROUGHT)
-    return next((path for path in found if os.path.lexists(path)), None)

@@ -6,12 +6,13 @@ and its reader for the second, only for a moment: a folder of usual size is look
 one a file that was changed meanwhile is known not to be what it was when the turn began, or ended (`tree.scan`).
 
 Trees are kept in memory, per workspace, so that most files are read once. Turns that begin at the same time share one.
+That of a turn which may change files is in a file as well, until the turn is recorded (`unfinished`).
 """
 
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 
 from msgspec.structs import replace
@@ -36,6 +37,7 @@ from cursor_gateway.stages.diffs import line_diff
 from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
 from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, TreeEntry, is_secret, scan
+from cursor_gateway.workspace.unfinished_turns import TurnName, UnfinishedTurns
 
 _QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
 _STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown, or its disk is slow:
@@ -55,13 +57,15 @@ _READERS = frozenset(
 
 
 class Snapshots:
-    def __init__(self, data: str) -> None:
-        """`data` is the gateway's data directory."""
+    def __init__(self, data: str, instance: str = "alone") -> None:
+        """`data` is the gateway's data directory, `instance` the name of this gateway among those that share it."""
         self._data = data
+        self.unfinished = UnfinishedTurns(data, instance)
         self._trees: OrderedDict[str, Tree] = OrderedDict()  # the last one of each workspace
         self._slow: dict[str, tuple[float, float]] = {}  # workspaces that took long, for how long and until when
         self._scans: dict[str, asyncio.Task[Tree]] = {}  # trees before turns that are being made
         self._ending: dict[str, asyncio.Task[None]] = {}  # turns whose trees after them are being made
+        self._recovering: asyncio.Task[None] | None = None
 
     def turn(self, conversation_id: str, chat_id: str, workspace: str) -> "TurnSnapshots":
         return TurnSnapshots(self, conversation_id, chat_id, workspace)
@@ -69,10 +73,26 @@ class Snapshots:
     def log(self, conversation_id: str) -> ChangeLog:
         return ChangeLog(self._data, conversation_id)
 
+    def recover(self, is_alive: Callable[[str], bool]) -> None:
+        """Records, in the background, the turns of gateways that are dead. Their agents must have been ended."""
+        self._recovering = asyncio.get_running_loop().create_task(self._recover(is_alive), name="snapshots")
+
+    async def _recover(self, is_alive: Callable[[str], bool]) -> None:
+        cut_off: list[tuple[TurnName, Tree]] = []
+        with suppress(OSError):
+            cut_off = await asyncio.to_thread(self.unfinished.cut_off, is_alive)
+        for turn, old in cut_off:
+            with suppress(OSError, GatewayError):
+                new = await asyncio.to_thread(scan, old.root)
+                if self.unfinished.has(turn, old):  # else the conversation was deleted meanwhile
+                    await asyncio.to_thread(_record, self.log(turn.conversation_id), turn.chat_id, old, new, {})
+            self.unfinished.ended(turn, old)
+
     async def settled(self, conversation_id: str) -> None:
         """Waits until what its last turn changed is recorded."""
-        if (task := self._ending.get(conversation_id)) is not None:
-            await asyncio.wait([task], timeout=_END_SECONDS)
+        tasks = [task for task in (self._recovering, self._ending.get(conversation_id)) if task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=_END_SECONDS)
 
     def scan_before(self, workspace: str) -> "Tree | asyncio.Task[Tree]":
         at_ns = time.time_ns()
@@ -120,6 +140,7 @@ class Snapshots:
         before, at_ns = self._ending.get(turn.conversation_id), time.time_ns()
         new = self._scan_now(turn.workspace, at_ns) if before is None and isinstance(old, Tree) else None
         if isinstance(old, Tree) and new is not None and new.entries == old.entries and not turn.edited:
+            turn.forget(old)
             return None
         task = asyncio.get_running_loop().create_task(self._record(turn, before, new, at_ns), name="snapshot")
         self._ending[turn.conversation_id] = task
@@ -141,11 +162,16 @@ class Snapshots:
             if new is None:
                 new = await self._scan(turn.workspace, ended_ns) if not old.problem else old
             await asyncio.to_thread(_record, self.log(turn.conversation_id), turn.chat_id, old, new, turn.edited)
+            turn.forget(old)
 
     async def close(self) -> None:
         """Turns that have ended are recorded first."""
-        if tasks := {*self._ending.values(), *self._scans.values()}:
-            await asyncio.wait(tasks, timeout=_END_SECONDS)
+        if tasks := {*self._ending.values(), *self._scans.values(), *([self._recovering] if self._recovering else [])}:
+            _, late = await asyncio.wait(tasks, timeout=_END_SECONDS)
+            if late:
+                return
+        with suppress(OSError):
+            await asyncio.to_thread(self.unfinished.close)
 
 
 async def forget_changes(snapshots: Snapshots | None, data: str, conversation_id: str) -> None:
@@ -154,6 +180,8 @@ async def forget_changes(snapshots: Snapshots | None, data: str, conversation_id
     """
     if snapshots is not None:
         await snapshots.settled(conversation_id)
+    with suppress(OSError):
+        await asyncio.to_thread(UnfinishedTurns(data, "").remove_turns_of, conversation_id)
     with suppress(OSError):
         await asyncio.to_thread(ChangeLog(data, conversation_id).remove)
 
@@ -168,6 +196,8 @@ class TurnSnapshots:
         self._before: Tree | asyncio.Task[Tree] | None = None
         self._contents: dict[str, bytes | None] = {}  # of edited files, as the last edit left them
         self._may_have_changed = False
+        self._noting: asyncio.Task[None] | None = None  # the tree before it, in a file
+        self._is_noted = False
 
     async def begin(self) -> None:
         self._before = self._snapshots.scan_before(self.workspace)
@@ -190,9 +220,9 @@ class TurnSnapshots:
                     self._before = None  # nothing really happens
                     return batch
                 case ToolStarted(action=action):
-                    self._may_have_changed = self._may_have_changed or may_write(action)
+                    self._called(action)
                 case ToolEnded(action=action):
-                    self._may_have_changed = self._may_have_changed or may_write(action)
+                    self._called(action)
                     if isinstance(action, FileEdit) and event.outcome.state == "completed":
                         event = replace(event, action=await self._exact(action))
                 case RunFinished() | RunFailed():
@@ -202,6 +232,33 @@ class TurnSnapshots:
                     pass
             found.append(event)
         return found
+
+    def _called(self, action: Action) -> None:
+        if self._may_have_changed or not may_write(action):
+            return
+        self._may_have_changed = True
+        if self._is_noted or (self._noting is not None and not self._noting.done()):
+            return
+        name = TurnName(self.conversation_id, self.chat_id)
+        if isinstance(self._before, Tree) and self._snapshots.unfinished.note_now(name, self._before):
+            self._is_noted = True
+        else:
+            self._noting = asyncio.get_running_loop().create_task(self._note(name), name="snapshot")
+
+    async def _note(self, name: TurnName) -> None:
+        with suppress(Exception):  # whatever is wrong with the folder, the run continues
+            tree = await self.tree()
+            if not tree.problem:
+                await asyncio.to_thread(self._snapshots.unfinished.note, name, tree)
+                self._is_noted = True
+
+    def forget(self, before: Tree) -> None:
+        """What it changed is recorded."""
+        if self._noting is not None and not self._noting.done():
+            self._noting.add_done_callback(lambda _: self.forget(before))
+        elif self._is_noted:
+            self._is_noted = False
+            self._snapshots.unfinished.ended(TurnName(self.conversation_id, self.chat_id), before)
 
     def end(self) -> "asyncio.Task[None] | None":
         if not self._may_have_changed or self._before is None:

@@ -5,6 +5,7 @@ from tests.cli.clients.endpoints import FULL, PLAIN
 
 def test_an_endpoint_has_the_addresses_and_headers_that_clients_want() -> None:
     assert PLAIN.openai_url == "http://127.0.0.1:8787/v1"
+    assert PLAIN.mcp_url == "http://127.0.0.1:8787/mcp"
     assert PLAIN.headers == {"x-cursor-text": "readable"}
     assert FULL.headers == {"x-cursor-workspace": "/home/me/my project", "x-cursor-text": "readable"}
 

@@ -1,7 +1,7 @@
 import pytest
 
 from cursor_gateway.cli.clients.base import ClientProgram, JsonFile, Steps
-from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, JETBRAINS, ZED
+from cursor_gateway.cli.clients.editors import ANY, CLINE_EDITOR, JETBRAINS, MCP, ZED
 from tests.cli.clients.endpoints import FULL
 
 
@@ -20,3 +20,11 @@ def test_what_to_do_by_hand(client: ClientProgram) -> None:
     assert isinstance(kept, Steps)
     result = "\n".join(kept.lines)
     assert all(part in result for part in ("http://127.0.0.1:8787/v1", "cgw_secret", "opus-4.6"))
+
+
+def test_mcp_hosts_get_the_address_and_the_key() -> None:
+    kept = MCP.keep(FULL)
+    assert isinstance(kept, Steps)
+    result = "\n".join(kept.lines)
+    assert "http://127.0.0.1:8787/mcp" in result
+    assert "Bearer cgw_secret" in result

@@ -247,3 +247,18 @@ def test_a_response_is_its_envelope_with_the_documents() -> None:
 
 def test_a_silent_stream_is_kept_alive_in_its_form() -> None:
     assert (SseEncoder().keep_alive(), NdjsonEncoder().keep_alive()) == (SSE.keep_alive, NDJSON.keep_alive)
+
+
+def test_an_encoder_goes_on_where_another_one_of_the_same_place_is() -> None:
+    events = [event for event, *_ in EVENTS]
+    for encoder in (SseEncoder, NdjsonEncoder):
+        one, other = encoder(), encoder()
+        assert one.place == other.place
+        one.push_all(events[:3])
+        assert one.place != other.place
+        other.skip(3)
+        assert one.place == other.place
+        assert one.push_all(events[3:]) == other.push_all(events[3:])
+        assert len({encoder().place, encoder(1).place, encoder(live=True).place}) == 3
+        assert encoder(until_pause=True).place is None  # it may be over
+    assert SseEncoder().place != NdjsonEncoder().place

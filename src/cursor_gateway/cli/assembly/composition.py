@@ -1,6 +1,7 @@
 """Choose the parts of a gateway and put them together, as the settings say."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
@@ -21,12 +22,14 @@ from cursor_gateway.runs.conversations import Conversations, FreshFolders
 from cursor_gateway.runs.handle import end_interrupted_runs
 from cursor_gateway.runs.machine import Timeouts, WaitLimits
 from cursor_gateway.runs.permissions import Permissions
+from cursor_gateway.runs.queue import QueueLimits, RunQueue
 from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Observer
 from cursor_gateway.runs.run_service import Defaults
 from cursor_gateway.runs.service import LocalRunService
 from cursor_gateway.runs.starter import RunParts
-from cursor_gateway.settings import Settings, subset
+from cursor_gateway.settings import Settings, check_budgets, subset
+from cursor_gateway.sources.cgroups import AgentLimits, delegated
 from cursor_gateway.sources.cli.source import CursorCliSource
 from cursor_gateway.sources.cursor.configuration import OWN_CONFIGURATION
 from cursor_gateway.sources.ledger import Ledger, LostAgents, registry
@@ -35,11 +38,13 @@ from cursor_gateway.sources.replay import ReplaySource
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
 from cursor_gateway.store.base import HistoryLimits, Store, StoreUpkeep
+from cursor_gateway.store.queue import LocalQueue
 from cursor_gateway.workspace.roots import Workspaces
 from cursor_gateway.workspace.snapshots import Snapshots
 
 if TYPE_CHECKING:
     from cursor_gateway.cluster.node import Node
+    from cursor_gateway.server.tracing import Tracing
     from cursor_gateway.store.cluster import Member
 
 _LOOK_SECONDS = 60.0  # between looks at the size of the history
@@ -81,11 +86,14 @@ async def compose(
     warn: Callable[[str], None] = lambda message: None,
     *,
     takes_work: bool = False,
+    tracing: "Tracing | None" = None,
 ) -> Gateway:
     """Raises `SettingsError`, or an `AgentError` where `source = "cli"` and there is no agent.
 
-    `takes_work`: in a cluster, it runs agents for others as well.
+    `takes_work`: in a cluster, it runs agents for others as well; on one machine, what waits in the history's queue.
+    `tracing`: one of the observers, if runs are traced.
     """
+    check_budgets(settings)
     in_cluster = bool(database_url(settings))
     if takes_work and settings.role != "all" and not in_cluster:
         raise _no_database(settings.role)
@@ -96,7 +104,8 @@ async def compose(
         undo.callback(ledger.close)
         dead = ledger.dead()
         ledger.end_orphans()
-        ledger.watch()
+        _use_cgroups(settings, ledger)
+        ledger.watch()  # after that: a process beside this one would keep it from controllers
         own = None
         if in_cluster:
             from cursor_gateway.cli.assembly.clustering import own_member
@@ -117,7 +126,11 @@ async def compose(
             secret = secret_in(directory)
         account_errors = AccountErrors(source, settings.account_error_seconds, monotonic, data)
         agents = LostAgents(ledger)
-        service = await _service(basis, source, store, observers, account_errors, secret, agents)
+        kept: Store = store
+        if tracing is not None:
+            kept, source.observed = tracing.store(store), tracing.turn
+        queue = _queue_of(settings, store) if takes_work and own is None else None
+        service = await _service(basis, source, kept, observers, account_errors, secret, agents, queue)
         gateway = Gateway(service, ledger, store, why_demo)
         if own is not None:
             gateway = await _joined(gateway, basis, own, agents)
@@ -129,9 +142,11 @@ async def compose(
 
 async def _joined(gateway: Gateway, basis: Basis, own: "Member", agents: LostAgents) -> Gateway:
     """As a member of the cluster."""
-    from cursor_gateway.cli.assembly.clustering import node_of
+    from cursor_gateway.cli.assembly.clustering import cluster_of, node_of
+    from cursor_gateway.cluster.volumes import check_volumes
 
     service = gateway.service
+    await check_volumes(_volumes_of(basis.settings), cluster_of(gateway.store), basis.warn)
     node = node_of(basis.settings, own, gateway.store, service, service.defaults, now_ms, basis.warn, agents)
     await node.start()
     return replace(gateway, node=node)
@@ -152,6 +167,11 @@ async def compose_front(settings: Settings, warn: Callable[[str], None]) -> tupl
         await node.start()
         undo.pop_all()
     return node, store
+
+
+def _volumes_of(settings: Settings) -> dict[str, Path]:
+    """Of the volumes that this machine shares with others."""
+    return {name: Path(folder).expanduser() for name, folder in settings.volumes.items()}
 
 
 def _no_database(role: str) -> SettingsError:
@@ -179,6 +199,16 @@ def _opened_ledger(settings: Settings, data: Path, warn: Callable[[str], None]) 
     return ledger
 
 
+def _use_cgroups(settings: Settings, ledger: Ledger) -> None:
+    """Raises `SettingsError`."""
+    limits = subset(settings, AgentLimits)
+    if not settings.agent_cgroups:
+        if limits.files():
+            raise SettingsError("limits of agents need cgroups; set `agent_cgroups` to true.", param="agent_cgroups")
+    elif (cgroups := delegated(limits)) is not None:
+        ledger.use_cgroups(cgroups)
+
+
 def _fresh_folders(source: SourceRouter, directory: Path, ledger: Ledger) -> FreshFolders:
     """In this gateway's own folder, which is removed with it."""
     base = directory.resolve()
@@ -194,6 +224,7 @@ async def _service(
     account_errors: AccountErrors,
     secret: bytes | None,
     agents: LostAgents,
+    queued: LocalQueue | None,
 ) -> LocalRunService:
     settings, directory, ledger, own = basis.settings, basis.directory, basis.ledger, basis.own
     model = settings.model
@@ -209,10 +240,17 @@ async def _service(
         waiting = settings.max_waiting_per_key or settings.max_runs
         most = 4 * settings.max_runs + 8
         shares = Shares(max_runs=most, max_waiting_per_key=waiting, queue_seconds=settings.queue_seconds)
+    runs = Runs(source, subset(settings, Timeouts), shares, observers)
+    defaults = replace(subset(settings, Defaults), model=model)
+    instance = own.id if own is not None else ledger.folder.name
+    queue = None
+    if queued is not None:
+        limits = subset(settings, QueueLimits)
+        queue = RunQueue(queued, store, runs, limits, defaults, instance, ledger.is_alive, _queue_fault)
     return LocalRunService(
         RunParts(
             source,
-            Runs(source, subset(settings, Timeouts), shares, observers),
+            runs,
             store,
             Conversations(
                 store,
@@ -224,11 +262,12 @@ async def _service(
                 default,
                 [Path(root).expanduser() for root in settings.workspace_roots],
                 refuse_hooks=settings.refuse_workspace_hooks,
+                allow_hooks=[Path(folder).expanduser() for folder in settings.allow_workspace_hooks],
                 host=own.host if own is not None else "",
-                volumes={name: Path(folder).expanduser() for name, folder in settings.volumes.items()} if own else {},
+                volumes=_volumes_of(settings) if own else {},
             ),
-            replace(subset(settings, Defaults), model=model),
-            instance=own.id if own is not None else ledger.folder.name,
+            defaults,
+            instance=instance,
             now_ms=now_ms,
             endpoint=ToolEndpoint(settings.progress_seconds),
             waits=WaitLimits(answer_seconds=settings.answer_seconds),
@@ -238,9 +277,29 @@ async def _service(
             is_alive=ledger.is_alive if own is None else lambda instance: True,  # a cluster ends the runs of its dead
             must_store_seconds=None if own is None else settings.database_seconds,
             lost_agents=agents,
-            snapshots=Snapshots(str(directory.resolve())) if settings.snapshots and settings.history else None,
+            snapshots=_snapshots(settings, directory, ledger),
+            queue=queue,
         )
     )
+
+
+def _queue_of(settings: Settings, store: OpenableStore) -> LocalQueue | None:
+    """Of a history in a file."""
+    from cursor_gateway.store.sqlite.store import SqliteStore
+
+    return store.queue if settings.queue_ttl_seconds and isinstance(store, SqliteStore) else None
+
+
+def _queue_fault(error: Exception) -> None:
+    logging.getLogger(__name__).error("Internal error in the queue; its traceback follows.", exc_info=error)
+
+
+def _snapshots(settings: Settings, directory: Path, ledger: Ledger) -> Snapshots | None:
+    if not (settings.snapshots and settings.history):
+        return None
+    snapshots = Snapshots(str(directory.resolve()), ledger.folder.name)
+    snapshots.recover(ledger.is_alive)
+    return snapshots
 
 
 async def _open(store: OpenableStore, ledger: Ledger | None, warn: Callable[[str], None]) -> None:

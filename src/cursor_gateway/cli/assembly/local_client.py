@@ -13,12 +13,14 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
+from cursor_gateway.cli.assembly.local_socket import url_of
 from cursor_gateway.cli.assembly.remote import GatewayChoice, open_gateway
 from cursor_gateway.cli.assembly.stores import OpenableStore, database_url, store_of
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.cli.output import Trouble
 from cursor_gateway.errors import NotFound, StoreUnavailable
 from cursor_gateway.keys import LOCAL_OWNER, owner_of
+from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.changes import (
     CommitRequest,
@@ -26,6 +28,7 @@ from cursor_gateway.model.changes import (
     ConversationChanges,
     KeepRequest,
     KeptFiles,
+    LineTrace,
     ListedChanges,
     ListRequest,
     Patch,
@@ -33,6 +36,7 @@ from cursor_gateway.model.changes import (
     RevertedFiles,
     RevertRequest,
     ReviewRequest,
+    TraceRequest,
 )
 from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
@@ -172,6 +176,14 @@ class LocalClient:
     async def patch(self, id: str, chat_id: str | None = None, path: str | None = None) -> bytes:
         return (await self._reviewed(id, PatchRequest(chat_id, path), Patch))[0].data
 
+    async def trace(self, id: str) -> TraceRecord:
+        from cursor_gateway.workspace.trace_record import trace_record
+
+        (done, _), (store, found) = await self._reviewed(id, TraceRequest(), LineTrace), await self._found(id)
+        models = {run.id: run.model for run in await store.runs_of(id, self._owner)}
+        url = self._settings.page_url or url_of(self._settings.host, self._settings.port)
+        return trace_record(done, id, found.updated_ms, models, url)
+
     async def revert(self, id: str, request: RevertRequest) -> RevertedFiles:
         return (await self._reviewed(id, request, RevertedFiles))[0]
 
@@ -186,7 +198,7 @@ class LocalClient:
         from cursor_gateway.workspace.review import Review
 
         _, found = await self._found(id)
-        if found.is_running and not isinstance(request, ListRequest | PatchRequest):
+        if found.is_running and not isinstance(request, ListRequest | PatchRequest | TraceRequest):
             raise Trouble("the agent is still working in this conversation; try again when it is done.")
         review = Review(found.workspace, self._change_log(id), found.title)
         done = await asyncio.to_thread(review.perform, request)

@@ -15,22 +15,35 @@ from msgspec.structs import replace
 
 from cursor_gateway.cli.assembly.local_socket import WILDCARDS, GatewayDescription, listening, url_of
 from cursor_gateway.cli.configuration import data_dir
-from cursor_gateway.errors import GatewayError, WorkspaceForbidden
+from cursor_gateway.errors import GatewayError, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.assembly.composition import Gateway
     from cursor_gateway.cli.commands.share import SharedPort
     from cursor_gateway.dialects.base import Dialect
+    from cursor_gateway.runs.run import Observer
     from cursor_gateway.runs.run_service import RunService
     from cursor_gateway.server.metrics import Metrics
+    from cursor_gateway.server.tracing import Tracing
     from cursor_gateway.sources.router import SourceRouter
+    from cursor_gateway.store.base import Outbox
+    from cursor_gateway.webhooks.webhook import Webhook
 
 
 _THREADS = 8  # for what waits for the disk
 
 
+# Objects, and then collections of the youngest. Python's own 700 and 10 suit programs that make many cycles. Runs make
+# few, so with hundreds of streams a tenth of the time went into looking for them; the peak of the memory is the same.
+_COLLECT_AFTER, _COLLECT_ALL_AFTER = 50_000, 20
 _SWITCH_SECONDS = 0.0002  # for which the event loop waits at most when a thread, such as the indexer, computes
+
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+
+
+_AFTER_A_BUG_SECONDS = 30.0
 
 
 _T = TypeVar("_T")
@@ -94,9 +107,11 @@ async def serve_gateway(
         settings = replace(settings, page_url=_page_url(*sockets[0].getsockname()[:2]))
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
+    tracing = _tracing(settings, warn or StructuredLog().warning)
+    observers: list[Observer] = [RunLog(), metrics] if tracing is None else [tracing, RunLog(), metrics]
     asyncio.get_running_loop().call_soon(_load, settings)  # while it waits for the history and the agent
     gateway = await compose(
-        settings, [RunLog(), metrics], warn=warn or StructuredLog().warning, takes_work=not is_temporary
+        settings, observers, warn=warn or StructuredLog().warning, takes_work=not is_temporary, tracing=tracing
     )
     with suppress(WorkspaceForbidden):  # then each request is refused, too
         gateway.service.workspaces.check(str(gateway.service.workspaces.default))
@@ -107,16 +122,21 @@ async def serve_gateway(
         asyncio.ensure_future(probe_history(gateway.store)),
         asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch()),
         asyncio.ensure_future(gateway.ledger.note_orphans()),
+        *_deliveries(settings, gateway.store, metrics),
     ]
+    if gateway.service.queue is not None:
+        gateway.service.queue.start(gateway.service.start_queued)
     try:
         node = None if is_temporary else gateway.node
         service = node.front if node is not None else gateway.service
         listens = partial(_listens, gateway, ready)
-        await _serve(service, settings, metrics, sockets, listens, shared, handles_signals=not is_temporary)
+        await _serve(service, settings, metrics, sockets, listens, tracing, shared, handles_signals=not is_temporary)
     finally:
         for task in background:
             task.cancel()
         await gateway.close()
+        if tracing is not None:
+            await tracing.close()
 
 
 async def serve_front(settings: Settings, sockets: Sequence[socket.socket], ready: Callable[[], None]) -> None:
@@ -128,18 +148,51 @@ async def serve_front(settings: Settings, sockets: Sequence[socket.socket], read
 
     asyncio.get_running_loop().set_default_executor(FairExecutor(_THREADS, "gateway"))
     metrics = Metrics()
+    tracing = _tracing(settings, StructuredLog().warning)
     node, store = await compose_front(settings, StructuredLog().warning)
     background = [
         asyncio.ensure_future(probe_history(store)),
         asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch()),
+        *_deliveries(settings, store, metrics),
     ]
     try:
-        await _serve(node.front, settings, metrics, sockets, ready)
+        await _serve(node.front, settings, metrics, sockets, ready, tracing)
     finally:
         for task in background:
             task.cancel()
         await node.close()
         await store.close()
+        if tracing is not None:
+            await tracing.close()
+
+
+def _deliveries(settings: Settings, outbox: "Outbox", metrics: "Metrics") -> "list[asyncio.Future[None]]":
+    """Tasks that send messages to webhooks."""
+    if not settings.webhooks:
+        return []
+    from cursor_gateway.server.logs import StructuredLog
+    from cursor_gateway.webhooks.delivery import Delivered, deliver
+
+    def report(one: Delivered) -> None:
+        metrics.webhook(one.webhook, one.result)
+        facts: dict[str, object] = {"webhook": one.webhook, "run_id": one.run, "id": one.id, "attempts": one.attempts}
+        match one.result:
+            case "delivered" | "outdated":
+                StructuredLog(**facts).info(f"webhook {one.result}")
+            case "failed":
+                StructuredLog(**facts).warning("webhook failed", reason=one.reason, again_in=round(one.next_seconds))
+            case "dead":
+                StructuredLog(**facts).warning("webhook given up", reason=one.reason)
+
+    async def keep_delivering(name: str, webhook: "Webhook") -> None:
+        while True:
+            try:
+                await deliver(outbox, name, webhook, report)
+            except Exception as error:  # noqa: BLE001 -- reported; what is stored must not wait for the next start
+                StructuredLog(webhook=name).error("mistake of the gateway", error)
+                await asyncio.sleep(_AFTER_A_BUG_SECONDS)
+
+    return [asyncio.ensure_future(keep_delivering(name, one)) for name, one in settings.webhooks.items()]
 
 
 async def _serve(
@@ -148,31 +201,60 @@ async def _serve(
     metrics: "Metrics",
     sockets: Sequence[socket.socket],
     ready: Callable[[], None],
+    tracing: "Tracing | None",
     shared: "SharedPort | None" = None,
     *,
     handles_signals: bool = True,
 ) -> None:
+    from cursor_gateway.cli.assembly.mcp import mcp_handlers
     from cursor_gateway.cli.assembly.stores import key_ring
     from cursor_gateway.server.app import build_app
     from cursor_gateway.server.rendering import Renderings
     from cursor_gateway.server.serving import serve_apps
 
     serves, dialects = settings.role != "runner", dialects_of(settings)
+    build = partial(build_app, mcp=partial(mcp_handlers, service, settings))
+    if tracing is not None:
+        build = partial(build, traced=tracing.requests)
     with closing(Renderings()) as renderings:
         async with key_ring(settings) as keys:
             if shared is None:
-                app = build_app(service, settings, metrics, dialects, renderings, keys, serves_clients=serves)
+                app = build(service, settings, metrics, dialects, renderings, keys, serves_clients=serves)
                 apps = {app: sockets}
             else:
                 from cursor_gateway.server.logins import LoginEndpoints
 
                 logins, others = LoginEndpoints(shared.sharing, settings), shared.sharing.keys
-                here = build_app(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
-                away = build_app(
-                    service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices
-                )
+                here = build(service, settings, metrics, dialects, renderings, keys, more=logins.for_operator)
+                away = build(service, shared.settings, metrics, dialects, renderings, others, more=logins.for_devices)
                 apps = {here: sockets, away: [shared.bound]}
             await serve_apps(apps, service, settings, ready, handles_signals=handles_signals)
+
+
+def _tracing(settings: Settings, warn: Callable[[str], None]) -> "Tracing | None":
+    """None: runs are not traced, and nothing of OpenTelemetry is loaded. Raises `SettingsError`."""
+    from cursor_gateway.server.logs import carry_trace_ids
+
+    is_named = any(os.environ.get(name) for name in _ENDPOINTS)
+    is_disabled = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if settings.opentelemetry == "off" or is_disabled or os.environ.get("OTEL_TRACES_EXPORTER") == "none":
+        return None
+    if settings.opentelemetry == "auto" and not is_named:
+        return None
+    try:
+        import cursor_gateway.server.trace_export as trace_export
+    except ImportError:
+        problem = "its packages are missing; run `pipx install --force '.[otel]'` in cursor-gateway's folder"
+    else:
+        problem = trace_export.unsupported(os.environ)
+        if not problem:
+            tracing = trace_export.open_tracing(os.environ)
+            carry_trace_ids(tracing.ids)
+            return tracing
+    if settings.opentelemetry == "on":
+        raise SettingsError(f"runs cannot be traced: {problem}.", param="opentelemetry")
+    warn(f"Runs are not traced: {problem}, or set `opentelemetry` to `off`.")
+    return None
 
 
 def _load(settings: Settings) -> None:
@@ -190,6 +272,7 @@ async def _ask_models(source: "SourceRouter") -> None:
 def _listens(gateway: "Gateway", ready: Callable[["Gateway"], None]) -> None:
     ready(gateway)
     gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER, _COLLECT_ALL_AFTER)
     gc.enable()
 
 
@@ -200,6 +283,8 @@ def _page_url(host: str, port: int) -> str:
 
 def dialects_of(settings: Settings) -> "list[Dialect]":
     """The APIs that a gateway speaks. The first is the default of `?dialect=`."""
+    from cursor_gateway.dialects.ag_ui.dialect import ag_ui_dialect
+    from cursor_gateway.dialects.ai_sdk.dialect import ai_sdk_dialect
     from cursor_gateway.dialects.chat.dialect import chat_dialect
     from cursor_gateway.dialects.documents.dialect import documents_dialect
     from cursor_gateway.dialects.messages.dialect import messages_dialect
@@ -210,4 +295,6 @@ def dialects_of(settings: Settings) -> "list[Dialect]":
         chat_dialect(settings.max_images, settings.agent_tools, settings.text),
         responses_dialect(settings.max_images, time, settings.text),
         messages_dialect(settings.max_images, settings.messages_actions, settings.text),
+        ai_sdk_dialect(settings.max_images),
+        ag_ui_dialect(settings.max_images),
     ]

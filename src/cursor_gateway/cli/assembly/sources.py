@@ -146,7 +146,7 @@ def _acp(basis: Basis, cli: CursorCliSource) -> Source:
     settings, folder = basis.settings, (basis.directory / "acp").resolve()
     options = AcpOptions(
         user=agent_user(settings),
-        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        command=_command(settings),
         environment=settings.agent_environment,
         pool=PoolOptions(max_processes=settings.max_agents),
         spare_seconds=settings.spare_seconds if settings.spare_agents else 0.0,
@@ -167,6 +167,7 @@ def _sdk(basis: Basis) -> Source:
     bridge = BridgeOptions(
         command=settings.sdk_bridge,
         environment=settings.agent_environment,
+        http1=settings.http1,
         grace_seconds=settings.grace_seconds,
         max_descriptors=most_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     )
@@ -177,6 +178,7 @@ def _sdk(basis: Basis) -> Source:
         permissions=settings.permissions,
         allow=settings.allow,
         loads_settings=settings.sdk_settings,
+        sandbox=settings.sandbox,
         models_seconds=settings.models_seconds,
         max_output_bytes=settings.max_output_bytes,
     )
@@ -187,8 +189,9 @@ def _cli(basis: Basis) -> CursorCliSource:
     settings = basis.settings
     options = CliOptions(
         program=settings.agent_program,
+        version=settings.agent_version,
         user=agent_user(settings),
-        command=CommandOptions(trust=settings.trust, force=settings.force, headers=settings.agent_headers),
+        command=_command(settings),
         environment=settings.agent_environment,
         allow=settings.allow,
         max_output_bytes=settings.max_output_bytes,
@@ -204,6 +207,16 @@ def _cli(basis: Basis) -> CursorCliSource:
         recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=basis.warn)
     endpoint = ToolEndpoint(settings.progress_seconds)
     return CursorCliSource(options, basis.environ, basis.ledger, monotonic, recorder, endpoint)
+
+
+def _command(settings: Settings) -> CommandOptions:
+    return CommandOptions(
+        trust=settings.trust,
+        force=settings.force,
+        headers=settings.agent_headers,
+        sandbox=settings.sandbox,
+        http1=settings.http1,
+    )
 
 
 def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions | None":

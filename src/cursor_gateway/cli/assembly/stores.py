@@ -6,12 +6,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from time import time_ns
 from typing import TYPE_CHECKING, Protocol
 
 from cursor_gateway.errors import SettingsError, StoreUnavailable
 from cursor_gateway.keys import KeyRing
 from cursor_gateway.settings import Settings, is_loopback
-from cursor_gateway.store.base import Store, StoreUpkeep
+from cursor_gateway.store.base import Outbox, Store, StoreUpkeep
 
 if TYPE_CHECKING:
     from cursor_gateway.store.postgres.keys import KeyTable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _SCHEMES = ("postgresql://", "postgres://")
 
 
-class OpenableStore(Store, StoreUpkeep, Protocol):
+class OpenableStore(Store, StoreUpkeep, Outbox, Protocol):
     async def open(self, now_ms: int) -> str | None:
         """Optional, for processes that write. Returns a warning, if any.
 
@@ -30,13 +31,18 @@ class OpenableStore(Store, StoreUpkeep, Protocol):
 
 def store_of(settings: Settings, directory: Path) -> OpenableStore:
     """In this folder, unless the settings name a database. Raises `SettingsError`."""
+    make_notices = None
+    if settings.webhooks:
+        from cursor_gateway.webhooks.messages import Announcer
+
+        make_notices = Announcer(settings.webhooks, settings.page_url, lambda: time_ns() // 1_000_000)
     if url := database_url(settings):
         from cursor_gateway.store.postgres.store import PostgresStore
 
-        return PostgresStore(url)
+        return PostgresStore(url, make_notices)
     from cursor_gateway.store.sqlite.store import SqliteStore
 
-    return SqliteStore(directory)
+    return SqliteStore(directory, make_notices)
 
 
 def database_url(settings: Settings) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
 
-Wire: TypeAlias = Literal["chat", "responses", "messages"]
+Wire: TypeAlias = Literal["chat", "responses", "messages", "mcp"]
 
 PROVIDER = "cursor-gateway"  # the name of the gateway in the clients' configurations
 TITLE = "Cursor"
@@ -38,6 +38,10 @@ class GatewayAddress(Struct, frozen=True, kw_only=True):
     @property
     def openai_url(self) -> str:
         return f"{self.url}/v1"
+
+    @property
+    def mcp_url(self) -> str:
+        return f"{self.url}/mcp"
 
     @property
     def headers(self) -> dict[str, str]:

@@ -1,7 +1,10 @@
 """Editors and any other client: configured, but not started."""
 
+import json
+
 from cursor_gateway.cli.clients.base import (
     CONTEXT_TOKENS,
+    KEY_VARIABLE,
     OUTPUT_TOKENS,
     PROVIDER,
     TITLE,
@@ -14,6 +17,7 @@ from cursor_gateway.cli.clients.base import (
 from cursor_gateway.cli.clients.chat_clients import keep_continue
 
 _TOOLS = "the editor's own tools: the agent requests them, and the editor runs them"
+_AGENT = "For the agent itself in the editor, with its own tools, use `cursor-gateway acp`."
 
 
 def _keep_zed(endpoint: GatewayAddress) -> JsonFile:
@@ -44,6 +48,7 @@ ZED = ClientProgram(
     works=(_TOOLS, "the gateway's models in the model picker"),
     limits=(
         "Zed takes the key from `CURSOR_GATEWAY_API_KEY`, if it is set; it derives this name from the provider's.",
+        _AGENT,
         "Not tested with the real editor.",
     ),
 )
@@ -89,7 +94,42 @@ JETBRAINS = ClientProgram(
     ),
     then="Choose the model in the AI chat",
     works=("chat", _TOOLS),
-    limits=("Not tested with the real editor.",),
+    limits=(_AGENT, "Not tested with the real editor."),
+)
+
+
+def _keep_mcp(endpoint: GatewayAddress) -> Steps:
+    server = {"type": "http", "url": endpoint.mcp_url, "headers": {"Authorization": f"Bearer {endpoint.key}"}}
+    key = f'--header "Authorization: Bearer {endpoint.key}"'
+    return Steps(
+        (
+            "Claude Code:",
+            f"  claude mcp add --transport http cursor {endpoint.mcp_url} {key}",
+            f"Codex, with the key in {KEY_VARIABLE}:",
+            f"  codex mcp add cursor --url {endpoint.mcp_url} --bearer-token-env-var {KEY_VARIABLE}",
+            "VS Code, in .vscode/mcp.json:",
+            f"  {json.dumps({'servers': {'cursor': server}})}",
+            "Any other host: the transport is Streamable HTTP.",
+            f"  URL: {endpoint.mcp_url}",
+            f"  Header: Authorization: Bearer {endpoint.key}",
+        )
+    )
+
+
+MCP = ClientProgram(
+    name="mcp",
+    title="MCP hosts, over HTTP",
+    wire="mcp",
+    keep=_keep_mcp,
+    then="The host's model has the tools ask, run, status, answer and cancel; see docs/mcp.md",
+    works=(
+        "the agent as tools of the host's model",
+        "questions, plans and permissions as forms, in hosts that have them",
+    ),
+    limits=(
+        "The agent works in the gateway's workspace, not in the host's folder.",
+        "Tested with Claude Code and Codex, but not with VS Code.",
+    ),
 )
 
 ANY = ClientProgram(

@@ -24,6 +24,7 @@ from cursor_gateway.cli.output import (
     write_json,
     write_text,
 )
+from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.changes import CommitRequest, FileChange, KeepRequest, RevertRequest
 from cursor_gateway.model.history import ConversationDetail, ConversationEntry
 from cursor_gateway.render.visible import visible, visible_line
@@ -245,6 +246,18 @@ def changes(
     return with_history(place, lambda client: _list_changes(client, name, wanted))
 
 
+@conversations.command(short_help="Print which lines the agent wrote.", epilog=_EXIT_STATUS)
+@click.argument("id")
+@where
+def trace(id: str, place: GatewayChoice) -> int:
+    """Print which lines of the workspace's files the agent wrote in a conversation, as a record of Agent Trace (JSON).
+
+    Lines that somebody has changed since are left out.
+    """
+    write_json(msgspec.json.encode(with_history(place, lambda client: _trace(client, valid_text(id)))))
+    return 0
+
+
 @conversations.command(short_help="Delete conversations.", epilog=_EXIT_STATUS)
 @click.argument("ids", nargs=-1, required=True, metavar="ID…")
 @click.option("--yes", "-y", is_flag=True, help="Do not ask for confirmation.")
@@ -440,6 +453,10 @@ async def _list_changes(client: AnyClient, name: str, wanted: WantedChanges) -> 
         for number, hunk in enumerate(file.hunks if wanted.path == file.path else (), 1):
             click.echo(f"    {number}. line {hunk.new_start}: +{hunk.new_lines} −{hunk.old_lines}")
     return 0
+
+
+async def _trace(client: AnyClient, name: str) -> TraceRecord:
+    return await client.trace((await find(client, name)).id)
 
 
 async def _restore(client: AnyClient, name: str, request: RevertRequest, wanted: WantedChanges) -> int:

@@ -4,8 +4,8 @@ import asyncio
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -143,11 +143,13 @@ def _counted(count: int) -> str:
 _LOOK_SECONDS = 1.0
 
 
-@click.command(
+@click.group(
+    invoke_without_command=True,
     epilog="""\b
     Examples:
       cursor-gateway runners
       cursor-gateway runners --watch
+      cursor-gateway runners drain worker1-4242-77120-9f3a1c02
 
     \b
     The age of a heartbeat is measured while this command runs, so it needs --watch. A process whose heartbeat
@@ -156,8 +158,11 @@ _LOOK_SECONDS = 1.0
 @config
 @click.option("--watch", is_flag=True, help="Update the table every second, until Ctrl-C.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def runners(config: str | None, watch: bool, as_json: bool) -> int:
+@click.pass_context
+def runners(context: click.Context, config: str | None, watch: bool, as_json: bool) -> int:
     """List the processes in a cluster: what they do, where, and how busy they are."""
+    if context.invoked_subcommand is not None:
+        return 0
     settings = configuration(config).settings
     with suppress(KeyboardInterrupt):
         asyncio.run(_watch(settings) if watch else _once(settings, as_json=as_json))
@@ -168,24 +173,46 @@ def runners(config: str | None, watch: bool, as_json: bool) -> int:
     epilog="""\b
     Examples:
       cursor-gateway runners
-      cursor-gateway drain worker1-4242-77120-9f3a1c02
+      cursor-gateway runners drain worker1-4242-77120-9f3a1c02
 
     \b
-    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it.
+    Its runs continue; `cursor-gateway runners --watch` shows when they have ended. Then stop it, or let it work
+    again with `cursor-gateway runners undrain`.
     Exit status: 0 success; 2 there is no such process.""",
 )
 @config
 @click.argument("id")
 def drain(config: str | None, id: str) -> int:
     """Tell a process in a cluster to accept no new work. From then on its /readyz returns 503."""
-    if not asyncio.run(_drain(configuration(config).settings, id)):
+    return _set_draining(config, id, is_draining=True)
+
+
+runners.add_command(drain)  # which was there first
+
+
+@runners.command(
+    epilog="""\b
+    Example:
+      cursor-gateway runners undrain worker1-4242-77120-9f3a1c02
+
+    \b
+    Exit status: 0 success; 2 there is no such process.""",
+)
+@config
+@click.argument("id")
+def undrain(config: str | None, id: str) -> int:
+    """Let a process that was drained accept new work again."""
+    return _set_draining(config, id, is_draining=False)
+
+
+def _set_draining(config: str | None, id: str, *, is_draining: bool) -> int:
+    async def set_draining() -> bool:
+        async with open_cluster(configuration(config).settings) as cluster:
+            return await cluster.set_member(id, is_draining=is_draining)
+
+    if not asyncio.run(set_draining()):
         raise Trouble(f"no process {id[:100]!r} is connected to the database; see `cursor-gateway runners`.")
     return 0
-
-
-async def _drain(settings: Settings, id: str) -> bool:
-    async with open_cluster(settings) as cluster:
-        return await cluster.set_member(id, is_draining=True)
 
 
 async def _once(settings: Settings, *, as_json: bool) -> None:
@@ -193,6 +220,9 @@ async def _once(settings: Settings, *, as_json: bool) -> None:
         members = await cluster.members()
     if as_json:
         write_json(msgspec.json.encode(members))
+        return
+    if not sys.stdout.isatty():
+        _print_rows(members, None)
         return
     from rich.console import Console
 
@@ -204,14 +234,18 @@ async def _watch(settings: Settings) -> None:
 
     seen: dict[str, tuple[int, float]] = {}
     async with open_cluster(settings) as cluster:
-        with Live(auto_refresh=False) as live:
+        with Live(auto_refresh=False) if sys.stdout.isatty() else nullcontext() as live:
             while True:
                 members, now = await cluster.members(), time.monotonic()
                 seen = {
                     one.id: seen[one.id] if seen.get(one.id, (-1, 0.0))[0] == one.beat else (one.beat, now)
                     for one in members
                 }
-                live.update(_table(members, {id: now - since for id, (_, since) in seen.items()}), refresh=True)
+                ages = {id: now - since for id, (_, since) in seen.items()}
+                if live is None:
+                    _print_rows(members, ages)
+                else:
+                    live.update(_table(members, ages), refresh=True)
                 await asyncio.sleep(_LOOK_SECONDS)
 
 
@@ -231,7 +265,7 @@ async def open_cluster(settings: Settings) -> AsyncIterator[ClusterStore]:
         await store.close()
 
 
-def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
+def _table(members: Sequence[Member], ages: Mapping[str, float] | None) -> "Table":
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
@@ -239,15 +273,26 @@ def _table(members: Sequence[Member], ages: dict[str, float] | None) -> "Table":
     for name in [*columns, "beat"] if ages is not None else columns:
         table.add_column(name, overflow="fold")
     for one in members:
-        table.add_row(
-            visible_line(one.id),
-            one.role,
-            visible_line(one.host),
-            visible_line(" ".join(one.volumes)) or "–",
-            visible_line(" ".join(one.labels)) or "–",
-            f"{one.busy}/{one.capacity}" if one.is_runner else "–",
-            "draining" if one.is_draining else "ready",
-            visible_line(one.version),
-            *((f"{ages[one.id]:.0f} s ago",) if ages is not None else ()),
-        )
+        table.add_row(*_row(one, ages))
     return table
+
+
+def _print_rows(members: Sequence[Member], ages: Mapping[str, float] | None) -> None:
+    """For a program: a line for each process, its columns separated by tabs."""
+    for one in members:
+        click.echo("\t".join(_row(one, ages)))
+    sys.stdout.flush()
+
+
+def _row(one: Member, ages: Mapping[str, float] | None) -> list[str]:
+    row = [
+        visible_line(one.id),
+        one.role,
+        visible_line(one.host),
+        visible_line(" ".join(one.volumes)) or "–",
+        visible_line(" ".join(one.labels)) or "–",
+        f"{one.busy}/{one.capacity}" if one.is_runner else "–",
+        "draining" if one.is_draining else "ready",
+        visible_line(one.version),
+    ]
+    return row if ages is None else [*row, f"{ages[one.id]:.0f} s ago"]

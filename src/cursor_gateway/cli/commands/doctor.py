@@ -124,11 +124,14 @@ async def _examine(file: str | None, environ: Mapping[str, str]) -> list[Finding
         _checked("url", _PORT_SECONDS * 3, lambda: _url(settings)),
         _checked_here("exposure", lambda: [findings.of_exposure(settings)]),
         _checked_here("workspace", lambda: _workspaces(settings)),
+        _checked_here("hooks", lambda: _brought(settings)),
+        _checked_here("network", lambda: [findings.of_network(settings, environ)]),
         _checked_here("data", lambda: _data(settings, environ)),
         _checked("store", _STORE_SECONDS, lambda: _store(settings)),
         _checked("history", _HISTORY_SECONDS, lambda: _in_thread(lambda: _history(settings, environ))),
         _checked_here("configuration", lambda: _configuration(settings, environ)),
         _checked_here("account errors", lambda: _account_errors(settings, environ)),
+        _checked_here("isolation", lambda: _isolation(settings)),
         _checked_here("leftovers", lambda: _leftovers(settings, environ)),
         _checked_here("verified", lambda: _verified(settings, environ)),
         _checked_here("source", lambda: [findings.of_source(settings, sources, has_key)]),
@@ -195,6 +198,7 @@ async def _agent(settings: Settings, environ: Mapping[str, str]) -> list[Finding
     program = next((one.program for one in found if one.program is not None), None)
     if program is None:
         return rated
+    rated += findings.of_version(program, settings)
     rated += [findings.of_abilities(program), findings.of_tools(program)]
     rated += await _checked_here("approvals", lambda: _approvals(program, settings, environ))
     waiting, login, models = await asyncio.gather(
@@ -328,6 +332,21 @@ def _workspaces(settings: Settings) -> list[Finding]:
     return list(findings.of_workspaces(_folder(Path(settings.workspace or ".").expanduser().absolute()), roots))
 
 
+def _brought(settings: Settings) -> list[Finding]:
+    from cursor_gateway.errors import WorkspaceForbidden
+    from cursor_gateway.workspace.agent_files import agent_files
+    from cursor_gateway.workspace.roots import Workspaces
+
+    default = Path(settings.workspace or ".").expanduser().resolve()
+    found, refusal = [str(file.path) for file in agent_files(str(default))], ""
+    allowed = [Path(folder).expanduser() for folder in settings.allow_workspace_hooks]
+    try:
+        Workspaces(default, [], refuse_hooks=settings.refuse_workspace_hooks, allow_hooks=allowed).check(str(default))
+    except WorkspaceForbidden as error:
+        refusal = str(error)
+    return [findings.of_brought(", ".join(found), refusal, is_refused=settings.refuse_workspace_hooks)]
+
+
 def _data(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:
     path = data_dir(settings, environ)
     there = next(above for above in (path, *path.parents) if above.exists())  # what is missing will be made
@@ -390,6 +409,12 @@ def _account_errors(settings: Settings, environ: Mapping[str, str]) -> list[Find
     with suppress(OSError):  # a folder that cannot be written to has a finding of its own
         forget_account_errors(data_dir(settings, environ))
     return []
+
+
+def _isolation(settings: Settings) -> list[Finding]:
+    from cursor_gateway.sources.cgroups import available
+
+    return [findings.of_isolation(settings, available())]
 
 
 def _leftovers(settings: Settings, environ: Mapping[str, str]) -> list[Finding]:

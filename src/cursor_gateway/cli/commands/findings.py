@@ -1,7 +1,8 @@
 """Rate what the checks of `cursor-gateway doctor` found, and say what to do about it."""
 
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -10,9 +11,10 @@ from msgspec import Struct
 
 from cursor_gateway.cli.assembly.local_socket import LocalGateway
 from cursor_gateway.errors import AgentError, SettingsError
-from cursor_gateway.settings import Loaded, Settings, check_exposed, is_loopback
+from cursor_gateway.settings import Loaded, Settings, check_exposed, is_loopback, subset
 from cursor_gateway.sources.base import Model
-from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program
+from cursor_gateway.sources.cgroups import AgentLimits
+from cursor_gateway.sources.cursor.command import INSTALL_ADVICE, Program, check_version, proxy_in
 
 if TYPE_CHECKING:
     from cursor_gateway.cli.commands.verification import Verified
@@ -82,6 +84,47 @@ def of_agent(found: Sequence[Found], settings: Settings) -> Iterator[Finding]:
         elif used is not None and used.program is not None and one.program.version != used.program.version:
             state = f"another version, {one.program.version}, is not used ({one.path})"
             yield Finding("warning", "agent", state, "set `agent_program` to the one you want.")
+
+
+def of_version(program: Program, settings: Settings) -> list[Finding]:
+    """Nothing if no version is required."""
+    if not settings.agent_version:
+        return []
+    try:
+        check_version(program, settings.agent_version)
+    except AgentError as error:
+        return [Finding("broken", "version", str(error))]
+    return [Finding("good", "version", f"{program.version}, as `agent_version` requires")]
+
+
+def of_network(settings: Settings, environ: Mapping[str, str]) -> Finding:
+    """Which proxy and certificates agents get, and the version of HTTP."""
+    proxy, certificates = proxy_in(environ), environ.get("NODE_EXTRA_CA_CERTS", "")
+    told = f"{proxy} is set" if proxy else "no proxy"
+    told += ", HTTP/1.1" if settings.http1 else ""
+    if certificates:
+        if not os.access(certificates, os.R_OK):
+            problem = f"NODE_EXTRA_CA_CERTS names {certificates}, which cannot be read"
+            return Finding("broken", "network", problem, "correct the path, or its permissions.")
+        told += f", certificates of {certificates}"
+    if proxy and not settings.http1:
+        return Finding("warning", "network", told, "most proxies need `http1 = true` for cursor-agent.")
+    if proxy and not environ.get("NODE_USE_ENV_PROXY"):
+        return Finding("warning", "network", told, "if cursor-agent does not use the proxy, set NODE_USE_ENV_PROXY=1.")
+    return Finding("good", "network", told)
+
+
+def of_brought(found: str, refusal: str, *, is_refused: bool) -> Finding:
+    """Programs and permissions that the default workspace brings; empty: none. `refusal`: what each request is told."""
+    if not found:
+        refused = "; folders with such are refused" if is_refused else ""
+        return Finding("good", "hooks", f"the workspace has no hooks, MCP servers or permissions of its own{refused}")
+    if refusal:
+        return Finding("broken", "hooks", f"every request for this workspace is refused: {found}", refusal)
+    if is_refused:
+        return Finding("good", "hooks", f"allowed by `allow_workspace_hooks`: {found}")
+    advice = "if others can write there, remove `refuse_workspace_hooks = false`."
+    return Finding("good", "hooks", f"used, so the agent starts what they name: {found}", advice)
 
 
 _ABILITIES = {  # what is lost without each
@@ -237,6 +280,19 @@ def of_data(folder: FolderState, free: int) -> Finding:
     if free < _LITTLE:
         return Finding("warning", "data", state, "free some disk space: the agent's chats and large answers need it.")
     return Finding("good", "data", state)
+
+
+def of_isolation(settings: Settings, controllers: Collection[str] | None) -> Finding:
+    """`controllers`: of cgroups; None if the gateway can make no cgroups."""
+    missing = [name for name in subset(settings, AgentLimits).controllers() if name not in (controllers or ())]
+    if missing and (controllers is None or settings.agent_cgroups):
+        state = f"limits of agents are set, but cgroups cannot keep those of {' and '.join(missing)} here"
+        return Finding("broken", "isolation", state, "start the gateway in a unit with `Delegate=yes`, or as root.")
+    if controllers is None or not settings.agent_cgroups:
+        why = "no cgroup can be made here" if settings.agent_cgroups else "`agent_cgroups` is false"
+        return Finding("good", "isolation", f"{why}; what agents start is found by its parents and variables")
+    kept = f"limits of {', '.join(sorted(controllers))} can be kept" if controllers else "no limits can be kept"
+    return Finding("good", "isolation", f"each agent gets a cgroup of its own; {kept}")
 
 
 def of_history(path: str, damage: str) -> Finding:

@@ -52,10 +52,13 @@ def mcp(config: str | None, url: str | None, workspace: str | None) -> int:
 
 async def _serve(settings: Settings, folder: str, url: str | None) -> None:
     """Until standard input ends. A signal ends the process, when the agents have been stopped."""
-    from cursor_gateway.mcp_server.server import StdioMcpServer
+    from cursor_gateway.mcp_server.methods import McpMethods
+    from cursor_gateway.mcp_server.stdio import StdioMcpServer
+    from cursor_gateway.mcp_server.tasks import ttl_of
 
     signalled, gateways = stop_signal(), Gateways(settings, folder, url)
-    server = StdioMcpServer(gateways.for_call, (click.ClickException,))
+    methods = McpMethods(gateways.for_call, (click.ClickException,), ttl_of(settings.history_days))
+    server = StdioMcpServer(methods)
     serving = asyncio.create_task(server.serve())
     try:
         ends: list[asyncio.Future[Any]] = [serving, signalled]
@@ -97,15 +100,22 @@ class Gateways:
     @asynccontextmanager
     async def for_call(self) -> AsyncIterator["ConnectedGateway"]:
         """Raises `Trouble`, `GatewayError`."""
-        from cursor_gateway.cli.assembly.own_gateway import running_gateway
         from cursor_gateway.mcp_server.calls import ConnectedGateway
+
+        async with self.connect() as (client, folder):
+            yield ConnectedGateway(client, folder)
+
+    @asynccontextmanager
+    async def connect(self) -> "AsyncIterator[tuple[AsyncClient, str | None]]":
+        """And the folder to name in requests; None: the gateway's own default. Raises `Trouble`, `GatewayError`."""
+        from cursor_gateway.cli.assembly.own_gateway import running_gateway
 
         if self._client is None:
             async with running_gateway(self._settings, self._url, self._folder) as remote:
                 if remote is not None:
-                    yield ConnectedGateway(remote.client, self._folder if remote.works_in(self._folder) else None)
+                    yield remote.client, self._folder if remote.works_in(self._folder) else None
                     return
-        yield ConnectedGateway(await self._started())
+        yield await self._started(), None
 
     async def _started(self) -> "AsyncClient":
         from cursor_gateway.cli.assembly.own_gateway import own_gateway

@@ -16,7 +16,7 @@ from cursor_gateway.cli.assembly.local_socket import url_of
 from cursor_gateway.cli.assembly.serving import local_socket, run_loop, serve_front, serve_gateway
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import complete_folder, full_version, wants_plain
-from cursor_gateway.errors import SettingsError
+from cursor_gateway.errors import SettingsError, WorkspaceForbidden
 from cursor_gateway.render.visible import visible_line
 from cursor_gateway.settings import Settings, check_exposed
 
@@ -184,7 +184,7 @@ def show_banner(gateway: "Gateway", settings: Settings, url: str) -> None:
 
 
 def show_member(settings: Settings, url: str) -> None:
-    """Of a process of a cluster that serves clients alone."""
+    """Of a front, which runs no agents."""
     lines = [
         f"{style('cursor-gateway', bold=True)} {full_version()}, {settings.role} of a cluster",
         f"\n  Web page      {url}/\n  OpenAI API    {url}/v1\n  Documents     {url}/v1/chat",
@@ -196,6 +196,9 @@ def show_member(settings: Settings, url: str) -> None:
 
 def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
     state, has_keys = gateway.service.source.state(), bool(settings.api_keys or settings.store)
+    if settings.role == "runner":
+        yield from _runner_lines(gateway, settings, url)
+        return
     yield f"{style('cursor-gateway', bold=True)} {full_version()}"
     if state.is_demo:
         yield ""
@@ -213,11 +216,35 @@ def _lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
         ("API keys", _keys(settings)),
     ):
         yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
+    yield from _refusal(gateway)
     yield "\nTry it from a shell:\n"
     yield style(curl(url, has_keys=has_keys), fg="cyan")
     yield "\nor from Python, with OpenAI's SDK (`pip install openai`):\n"
     yield style(snippet(url, has_keys=has_keys), fg="cyan")
     yield style("\nPress Ctrl-C to stop.", dim=True)
+
+
+def _runner_lines(gateway: "Gateway", settings: Settings, url: str) -> Iterator[str]:
+    """Only what it serves: clients talk to fronts."""
+    yield f"{style('cursor-gateway', bold=True)} {full_version()}, runner of a cluster\n"
+    for name, value in (
+        ("Health", f"{url}/livez, /readyz, /health and /metrics"),
+        ("Backend", gateway.service.source.state().detail),
+        ("Workspace", gateway.service.workspaces.summary),
+        ("Volumes", ", ".join(settings.volumes) or "this machine's own"),
+        ("Places", f"{settings.max_runs}"),
+    ):
+        yield f"  {style(f'{name:13}', dim=True)}  {visible_line(value)}"
+    yield from _refusal(gateway)
+    yield style("\nIt takes requests from the database. Press Ctrl-C to stop.", dim=True)
+
+
+def _refusal(gateway: "Gateway") -> Iterator[str]:
+    """What each request for the default workspace will be told."""
+    try:
+        gateway.service.workspaces.check(str(gateway.service.workspaces.default))
+    except WorkspaceForbidden as error:
+        yield style(f"\n{visible_line(str(error))}", fg="yellow")
 
 
 def _keys(settings: Settings) -> str:

@@ -106,6 +106,7 @@ Restart=on-failure
 RestartSec={_START_AGAIN}
 RestartPreventExitStatus={_WRONG_SETTINGS}
 KillMode=mixed
+Delegate=yes
 TimeoutStopSec={round(service.drain_seconds) + _STOP_MARGIN}
 UMask=0077
 

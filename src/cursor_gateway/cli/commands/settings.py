@@ -105,6 +105,11 @@ def _words(value: object) -> str:
         case list():
             return ", ".join(value) or "empty"
         case dict():
-            return ", ".join(f"{name}={part}" for name, part in value.items()) or "empty"
+            parts = {name: part if isinstance(part, str) else _json(part) for name, part in value.items()}
+            return ", ".join(f"{name}={part}" for name, part in parts.items()) or "empty"
         case _:
             return str(value) or "empty"
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

@@ -5,22 +5,17 @@ Some agents wait for the answer. Others continue without it; those questions are
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 import click
 
 from cursor_gateway.dialects.documents.request import AnswerRequest, PermissionAnswer, QuestionAnswer
 from cursor_gateway.model.answers import Decision
-from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Paused
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationQuestion,
-    Document,
-    PermissionRequest,
-    ToolTrace,
-)
+from cursor_gateway.model.document_events import DocumentEvent, Paused
+from cursor_gateway.model.documents import ClarificationQuestion, PermissionRequest
 from cursor_gateway.render.visible import visible, visible_line
+from cursor_gateway.stages.run_questions import PermissionAsked, PlanAsked, QuestionsAsked, RunQuestions
 
 SendAnswer: TypeAlias = Callable[[str, AnswerRequest], Awaitable[str]]  # returns the id of the run that continues
 
@@ -42,58 +37,36 @@ class Interview:
     """Follows a run, so that it knows what a pause is about."""
 
     def __init__(self) -> None:
-        self._open: dict[str, DocumentStarted] = {}
-        self._plans: dict[str, list[str]] = {}  # their contents
-        self._ended: list[Document] = []
+        self._questions = RunQuestions()
 
     def push(self, event: DocumentEvent, /) -> None:
-        match event:
-            case DocumentStarted(id=id, type="clarification" | "plan"):
-                self._open[id] = event
-            case ContentDelta(id=id, text=text) if id in self._open:
-                self._plans.setdefault(id, []).append(text)
-            case DocumentEnded(document=document):
-                self._open.pop(document.id, None)
-                self._ended.append(document)
-            case _:
-                pass
+        self._questions.push(event)
 
     async def hold(self, paused: Paused) -> AnswerRequest | None:
         """None if the run does not wait for a person."""
-        for waiting in paused.envelope.metadata.waiting_for or []:
-            started = self._open.get(waiting.document_id)
-            if started is None or started.metadata is None:
-                continue
-            if started.type == "plan":
-                return await _decide(started.metadata.title or "", "".join(self._plans.get(started.id, [])))
-            if started.metadata.permission:
-                decided = await permit(waiting.document_id, started.metadata.permission)
+        asked = next(self._questions.waiting(paused.envelope.metadata.waiting_for or []), None)
+        match asked:
+            case None:
+                return None
+            case PlanAsked(title=title, text=text):
+                return await _decide(title, text)
+            case PermissionAsked(document_id=id, request=request):
+                decided = await permit(id, request)
                 assert decided is not None
                 return AnswerRequest(permissions=[decided])
-            return AnswerRequest(answers=[await _ask(question) for question in started.metadata.questions or []])
-        return None
+            case QuestionsAsked(questions=questions):
+                return AnswerRequest(answers=[await _ask(question) for question in questions])
 
     async def after(self) -> AnswerRequest | None:
         """Questions that the agent continued without. None if there are none, or all were skipped."""
-        asked = {request.subject: (document.id, request) for document, request in self._rejected()}
-        decided = [await permit(id, request, can_skip=True, is_past=True) for id, request in asked.values()]
+        rejected = self._questions.rejected()
+        decided = [await permit(one.document_id, one.request, can_skip=True, is_past=True) for one in rejected]
         if permissions := [one for one in decided if one is not None]:
             return AnswerRequest(permissions=permissions)
-        answers = [await _ask(question) for question in self._unanswered()]
+        answers = [await _ask(question) for one in self._questions.unanswered() for question in one.questions]
         if given := [one for one in answers if one.selected_option_ids or one.text]:
             return AnswerRequest(answers=given)
         return None
-
-    def _rejected(self) -> Iterator[tuple[Document, PermissionRequest]]:
-        for document in self._ended:
-            trace = document.metadata
-            if isinstance(trace, ToolTrace) and trace.state == "rejected" and trace.permission:
-                yield document, trace.permission
-
-    def _unanswered(self) -> list[ClarificationQuestion]:
-        found = [one.metadata for one in self._ended if isinstance(one, ClarificationDocument)]
-        unanswered = [one for one in found if one.state == "unanswered" and not one.permission]
-        return [question for one in unanswered for question in one.questions]
 
 
 async def permit(

@@ -291,7 +291,7 @@ COMMANDS: dict[str, SlashCommand] = {
     "changes": SlashCommand("[FILE]", "Show the files that the agent changed.", _changes),
     "undo": SlashCommand("[FILE]", "Revert the changes of the last turn, or of a file.", _undo),
     "permissions": SlashCommand("[revoke ID]", "List and revoke what the agent may do.", _permissions),
-    "copy": SlashCommand("", "Copy the last answer to the images.", _copy),
+    "copy": SlashCommand("", "Copy the last answer to the clipboard.", _copy),
     "export": SlashCommand(
         "[FILE]", "Write the conversation to a file (.md, .json, .txt), or the last answer (.html).", _export
     ),

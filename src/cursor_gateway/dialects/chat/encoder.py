@@ -119,6 +119,7 @@ class CompletionUsage(Struct, frozen=True, kw_only=True):
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails = CompletionTokensDetails()
     estimated: Annotated[bool | UnsetType, "Gateway extension: true if these are not the agent's own figures."] = UNSET
+    cost: Annotated[float | UnsetType, "Gateway extension: in US dollars, if the model has a price."] = UNSET
 
 
 class CompletionCursor(Struct, frozen=True, kw_only=True):
@@ -197,6 +198,7 @@ def _usage(usage: Usage) -> CompletionUsage:
         prompt_tokens_details=PromptTokensDetails(cached_tokens(usage)),
         completion_tokens_details=CompletionTokensDetails(usage.reasoning_tokens or 0),
         estimated=usage.estimated,
+        cost=usage.cost,
     )
 
 

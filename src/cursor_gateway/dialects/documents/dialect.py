@@ -49,8 +49,8 @@ _ENCODERS = {SSE: SseEncoder, NDJSON: NdjsonEncoder}
 def documents_dialect(max_images: int) -> Dialect:
     return Dialect(
         routes=[
-            Route("/v1/chat", "chat", partial(_read_start, max_images=max_images)),
-            Route("/v1/chat/{id}/answer", "go_on", partial(_read_continue, max_images=max_images)),
+            Route("/v1/chat", "chat", partial(_read_start, max_images=max_images), takes_dialect=True),
+            Route("/v1/chat/{id}/answer", "go_on", partial(_read_continue, max_images=max_images), takes_dialect=True),
         ],
         replays=[
             _replay("documents", SSE),

@@ -1,6 +1,7 @@
 """Encode document events as the specification's Server-Sent Events, NDJSON or `ChatResponse`."""
 
 from abc import abstractmethod
+from collections.abc import Hashable
 from typing import Any
 
 import msgspec
@@ -49,6 +50,14 @@ class _PayloadEncoder(EventEncoder):
         self._until_pause, self._live = until_pause, live
         self._result = _NO_RESULT  # the last one, and its JSON, until its document ends
         self._number = after
+
+    @property
+    def place(self) -> Hashable | None:
+        """An event's bytes depend on nothing but its number, except where a pause ends the reply."""
+        return None if self._until_pause else (self.__class__, self._live, self._number)
+
+    def skip(self, count: int, /) -> None:
+        self._number += count
 
     def push(self, event: DocumentEvent, /) -> bytes:
         self._number += 1

@@ -47,7 +47,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             replies=replies("The run has started"),
             errors=api.run_errors() - {AnswerUnfit},
             failed_run="FailedChatResponse",
-            parameters=[api.IDEMPOTENCY_KEY, _PREFER],
+            parameters=[api.IDEMPOTENCY_KEY, _PREFER, _DIALECT],
         ),
         "POST /v1/chat/{id}/answer": api.operation(
             "answerChat",
@@ -85,7 +85,7 @@ def _operations(sample: Sample) -> dict[str, Json]:
             replies=replies("The run continues"),
             errors=api.run_errors() - {AnswerUnfit, IdempotencyMismatch},
             failed_run="FailedChatResponse",
-            parameters=[_CHAT_ID, _PREFER],
+            parameters=[_CHAT_ID, _PREFER, _DIALECT],
         ),
         "GET /v1/chat/{id}": api.operation(
             "getChat",
@@ -129,8 +129,9 @@ def _operations(sample: Sample) -> dict[str, Json]:
                     "dialect",
                     "`documents`; `ndjson`; `openai` for chunks as in `/v1/chat/completions`, up to the next pause; "
                     "`responses` and `messages` for events as in `/v1/responses` and `/v1/messages`, also up to the "
+                    "next pause; `ai-sdk` and `ag-ui` for the streams of `/v1/ai-sdk` and `/v1/ag-ui`, also up to the "
                     "next pause; `html` for HTML fragments.",
-                    {"enum": ["documents", "ndjson", "openai", "responses", "messages", "html"]},
+                    {"enum": ["documents", "ndjson", "openai", "responses", "messages", "ai-sdk", "ag-ui", "html"]},
                 ),
             ],
         ),
@@ -172,6 +173,11 @@ _PREFER = api.header(
     "Prefer",
     "`respond-async` returns the run's id at once. The run continues without a client, unless `whenClientLeaves` says "
     "otherwise. `terminal-output` adds `terminal_output` events, with what running commands write, to the stream.",
+)
+_DIALECT = api.query(
+    "dialect",
+    "`ai-sdk` or `ag-ui` for a stream in that form, whatever `stream` says.",
+    {"enum": ["documents", "ai-sdk", "ag-ui"]},
 )
 
 

@@ -478,6 +478,7 @@ def _usage(usage: Usage) -> shapes.ResponseUsage:
         output_tokens_details=shapes.OutputTokensDetails(usage.reasoning_tokens or 0),
         total_tokens=usage.total_tokens,
         estimated=usage.estimated,
+        cost=usage.cost,
     )
 
 

@@ -149,6 +149,7 @@ class ResponseUsage(Struct, frozen=True, kw_only=True):
     ] = OutputTokensDetails()
     total_tokens: Annotated[int, "The sum of both."]
     estimated: Annotated[bool | UnsetType, "Gateway extension: true if these are not the agent's own figures."] = UNSET
+    cost: Annotated[float | UnsetType, "Gateway extension: in US dollars, if the model has a price."] = UNSET
 
 
 def estimated_input(tokens: int) -> ResponseUsage:

@@ -67,9 +67,10 @@ def named_figure(text: str, language: str) -> str:
 
 
 def language_label(language: str) -> str:
-    """What would be a picture elsewhere is shown as its source, and says so."""
-    name = _SOURCES.get(language.strip().lower())
-    return f'<span class="language">{name or exact_line(language)}</span>'
+    """What would be a picture elsewhere is shown as its source, and says so. The page may draw it."""
+    name = _SOURCES.get(known := language.strip().lower())
+    drawn = f' data-draws="{known}"' if known == "mermaid" else ""
+    return f'<span class="language"{drawn}>{name or exact_line(language)}</span>'
 
 
 def numbers(text: str, first: int = 1) -> str:

@@ -345,7 +345,6 @@ def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
 
 def _clarification(document: ClarificationDocument, answerable: bool, look: _Look) -> str:
     metadata = document.metadata
-    answerable = answerable and not metadata.answers
     if metadata.permission and not metadata.answers:
         asks = (
             f"{_head('Permission', _badge(metadata))}<p>The agent wants to run:</p>{plain(metadata.permission.subject)}"
@@ -353,15 +352,11 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
         return _article(document, "Permission", asks)
     if metadata.permission:
         return _article(document, "Permission", _decided(metadata, metadata.permission))
-    questions = "".join(
-        _question(document, number, question, answerable, look) for number, question in enumerate(metadata.questions, 1)
-    )
-    send = '<button type="submit">Answer</button>' if answerable and questions else ""
     waits = metadata.state == "waiting"
     note = span("answered", "state") if metadata.answers else _badge(metadata) if waits else ""
     asks = f'{_head("Question", note)}<div class="prose">{_asked(document, look)}</div>'
-    form = f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
-    return _article(document, "Question", asks + form + ("" if waits else _ending(metadata)))
+    questions = _form(document, look) if answerable else _answers(metadata, look)
+    return _article(document, "Question", asks + questions + ("" if waits else _ending(metadata)))
 
 
 def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
@@ -374,6 +369,30 @@ def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
 
 def _asked(document: ClarificationDocument, look: _Look) -> str:
     return look.blocks(document.content) if document.content else "<p>The agent asks:</p>"
+
+
+def _answers(metadata: ClarificationMetadata, look: _Look) -> str:
+    """To read, in a page without forms."""
+    shown = ""
+    for question in metadata.questions:
+        chosen, said = answer_to(question, metadata)
+        options = "".join(
+            f"<li>{look.line(option.label)}{' ' + span('chosen', 'state') if option.id in chosen else ''}</li>"
+            for option in question.options
+        )
+        shown += f"<p><strong>{look.line(question.text)}</strong></p>"
+        shown += (f"<ul>{options}</ul>" if options else "") + (f"<p>{prose(said)}</p>" if said else "")
+    return f'<div class="prose">{shown}</div>' if shown else ""
+
+
+def _form(document: ClarificationDocument, look: _Look) -> str:
+    metadata = document.metadata
+    is_open = not metadata.answers
+    questions = "".join(
+        _question(document, number, question, is_open, look) for number, question in enumerate(metadata.questions, 1)
+    )
+    send = '<button type="submit">Answer</button>' if is_open else ""
+    return f'<form data-answer="{exact(document.id)}">{questions}{send}</form>' if questions else ""
 
 
 def _question(

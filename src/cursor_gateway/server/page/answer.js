@@ -1,5 +1,6 @@
 // One answer: what is known of its run above, its documents below, live or from the history.
 import { chatPath, conversationUrl, hasKey, json, request } from "./api.js";
+import { drawDiagrams } from "./diagrams.js";
 import { cloned, copy, make, parsed, save } from "./dom.js";
 import { Documents } from "./fragments.js";
 import { answerPath } from "./router.js";
@@ -52,6 +53,7 @@ export class Answer {
 
 	#pauseOrEnd({ status, model, mode, usage, metadata, context }) {
 		this.#documents.finish();
+		drawDiagrams(this.element);
 		this.waitingFor = metadata.waitingFor ?? [];
 		const state = status === "streaming" ? "waiting" : status;
 		if (this.element.querySelector("article.stopped")) this.run.errorCode = "cancelled"; // perhaps in another window
@@ -62,6 +64,7 @@ export class Answer {
 	async load() {
 		for (const article of [...(await this.#whole()).children]) this.#documents.append(article);
 		this.#documents.finish();
+		drawDiagrams(this.element);
 		this.#showFacts();
 	}
 

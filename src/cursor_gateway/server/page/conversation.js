@@ -123,7 +123,7 @@ export class Conversation {
 	/** All turns, or those that a reply has begun. */
 	async #showNewTurns() {
 		const answers = this.#answers;
-		const conversation = await json(conversationUrl(this.#id));
+		const conversation = await json(conversationUrl(this.#id)).catch((error) => this.#queued(error));
 		if (answers !== this.#answers) return;
 		const { workspace, messages, runs } = conversation;
 		this.#workspace = workspace;
@@ -135,6 +135,16 @@ export class Conversation {
 			const images = said.flatMap(({ images }) => images ?? []).map((name) => `${conversationUrl(this.#id)}/images/${name}`);
 			this.#addTurn(run, this.#body({ message, images, workspace, mode: run.mode, model: this.isModel(run.model) && run.model }), note);
 		}
+	}
+
+	/** A conversation that does not exist yet: its first message waits in the queue. */
+	async #queued(error) {
+		if (error.code !== "not_found") throw error;
+		const waiting = (await json("/v1/queue")).requests.filter(({ conversationId }) => conversationId === this.#id);
+		if (!waiting.length) throw error;
+		const messages = waiting.map(({ id, prompt }) => ({ role: "user", chatId: id, text: prompt }));
+		const runs = waiting.map(({ id, model, mode, created }) => ({ id, state: "queued", model, mode, created }));
+		return { id: this.#id, title: waiting[0].prompt, pinned: false, workspace: null, messages, runs };
 	}
 
 	// --- turns ---
@@ -233,7 +243,7 @@ export class Conversation {
 		return run;
 	}
 
-	#begin({ id, conversationId, model, mode, created }, asked) {
+	#begin({ id, conversationId, model, mode, created, metadata }, asked) {
 		if (this.#id === null) {
 			this.#id = conversationId;
 			this.#workspace = asked.workspace ?? null;
@@ -243,7 +253,7 @@ export class Conversation {
 			keepDraft(null, "");
 			location.hash = conversationPath(conversationId);
 		}
-		this.#addTurn({ id, state: "running", model, mode, created }, asked);
+		this.#addTurn({ id, state: metadata?.queue ? "queued" : "running", model, mode, created }, asked);
 		toEnd();
 	}
 
@@ -425,6 +435,7 @@ function variantLinks(id) {
 function doing({ run, waitingFor }) {
 	if (run.state === "reconnecting") return "Connection lost. Reconnecting…";
 	if (run.state === "running") return "Working…";
+	if (run.state === "queued") return "Waiting for a free slot…";
 	const names = waitingFor.map((call) => call.toolName);
 	if (names.includes("request_permission")) return "Waiting for your decision";
 	const tools = names.filter((name) => !["ask_question", "create_plan"].includes(name)).join(", ");

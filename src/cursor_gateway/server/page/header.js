@@ -24,7 +24,7 @@ export function setHeader(conversation, title) {
 /** Of all its runs. */
 export function setTotal(runs) {
 	const add = (name) => runs.reduce((sum, { usage }) => sum + (usage?.[name] ?? 0), 0);
-	const usage = { ...Object.fromEntries(["totalTokens", "promptTokens", "completionTokens", "cachedTokens"].map((name) => [name, add(name)])), estimated: runs.some(({ usage }) => usage?.estimated) };
+	const usage = { ...Object.fromEntries(["totalTokens", "promptTokens", "completionTokens", "cachedTokens"].map((name) => [name, add(name)])), estimated: runs.some(({ usage }) => usage?.estimated), cost: runs.some(({ usage }) => usage?.cost != null) ? add("cost") : null };
 	const ms = runs.reduce((sum, { durationMs }) => sum + (durationMs ?? 0), 0);
 	const total = [usage.totalTokens && `${number(usage.totalTokens)} tokens`, ms && duration(ms)].filter(Boolean).join(" · ");
 	byId("total").textContent = runs.length > 1 ? total : "";

@@ -42,7 +42,13 @@ on("revoke-link", "click", attempt(async () => {
 on("link-dialog", "click", ({ target }) => target.closest("a") && byId("link-dialog").close());
 
 export async function showLinks() {
-	const { conversations, canCreate } = await json("/v1/links");
+	const conversations = [];
+	let page = {};
+	do {
+		page = await json(`/v1/links${page.next ? `?before=${encodeURIComponent(page.next)}` : ""}`);
+		conversations.push(...page.conversations);
+	} while (page.next);
+	const { canCreate } = page;
 	byId("links").replaceChildren(...conversations.map(item));
 	byId("links-title").hidden = conversations.length === 0;
 	byId("links-off").hidden = canCreate || conversations.length === 0;

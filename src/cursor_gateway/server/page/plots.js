@@ -1,7 +1,7 @@
 // A small plot: the svg of the shell in, a bar for each run in it, the newest at the right.
 import { draw } from "./dom.js";
 
-const [LEFT, RIGHT, TOP, BOTTOM, WIDEST] = [44, 480, 10, 110, 14]; // as the grid of the shell
+const [LEFT, RIGHT, TOP, BOTTOM, WIDEST] = [60, 480, 10, 110, 14]; // as the grid of the shell
 
 /**
  * @param bars [{parts: [number, number], label}] the oldest first

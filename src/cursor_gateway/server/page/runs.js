@@ -1,10 +1,11 @@
-// The dashboard: the newest runs as a table, their tokens and durations as plots.
+// The dashboard: the newest runs as a table, their tokens and durations as plots, and what the API key has used.
 import { json } from "./api.js";
 import { byId, make, on } from "./dom.js";
 import { plot } from "./plots.js";
 import { answerPath } from "./router.js";
+import { showQueue } from "./runners.js";
 import { setWindowTitle } from "./sidebar.js";
-import { clock, duration, number, short, stateName, stateOf, tokens, when } from "./words.js";
+import { clock, duration, money, number, short, shortDuration, stateName, stateOf, tokens, when } from "./words.js";
 
 const REFRESH_MS = 5000; // while something runs and somebody looks
 
@@ -16,7 +17,8 @@ export async function showRuns() {
 	setWindowTitle("Runs");
 	clearTimeout(timer);
 	try {
-		const { runs } = await json("/v1/runs?limit=100");
+		const asked = [json("/v1/runs?limit=100"), json("/v1/usage?days=1"), showQueue(showRuns)];
+		const [{ runs }, usage, isWaiting] = await Promise.all(asked);
 		const ended = runs.filter((run) => run.state !== "running").reverse();
 		byId("runs-hint").hidden = runs.length > 0;
 		byId("runs-trouble").hidden = true;
@@ -24,7 +26,8 @@ export async function showRuns() {
 		byId("plots").hidden = !ended.length;
 		byId("rows").replaceChildren(...runs.map(row));
 		if (ended.length) draw(ended);
-		if (ended.length < runs.length) timer = setTimeout(() => byId("runs").hidden || document.hidden || showRuns(), REFRESH_MS);
+		byId("used").textContent = `${used("Today", usage.today)}; ${used("this month", usage.month)} (UTC).`;
+		if (ended.length < runs.length || isWaiting) timer = setTimeout(() => byId("runs").hidden || document.hidden || showRuns(), REFRESH_MS);
 	} catch (error) {
 		byId("runs-trouble").textContent = error.message;
 		byId("runs-trouble").hidden = false;
@@ -43,11 +46,19 @@ function draw(runs) {
 		return { parts: [first, (durationMs ?? 0) - first], label };
 	});
 	plot(byId("token-plot"), used, short, `${span}.`);
-	plot(byId("duration-plot"), took, duration, `${span}.`);
+	plot(byId("duration-plot"), took, shortDuration, `${span}.`);
 	byId("span").textContent = span;
 }
 
+/** What the API key has used in a period, and may use. */
+function used(name, period) {
+	const of = (most, form) => (most == null ? "" : ` of ${form(most)}`);
+	const cost = period.cost == null && period.maxCost == null ? "" : `, ${money(period.cost ?? 0)}${of(period.maxCost, money)}`;
+	return `${name} ${short(period.totalTokens)}${of(period.maxTokens, short)} tokens${cost}`;
+}
+
 function row(run) {
+	const cost = run.usage?.cost == null ? [] : [make("small", {}, money(run.usage.cost))];
 	const cells = [
 		make("span", { class: "run-state", "data-run": stateOf(run) }, stateOf(run) === "error" ? (run.errorCode ?? "Failed").replaceAll("_", " ") : stateName(stateOf(run))),
 		run.model,
@@ -55,7 +66,7 @@ function row(run) {
 		new Date(run.created).toDateString() === new Date().toDateString() ? clock(run.created) : `${when(run.created)} ${clock(run.created)}`,
 		duration(run.firstEventMs),
 		duration(run.durationMs),
-		number(run.usage?.totalTokens),
+		cost.length ? make("span", {}, number(run.usage.totalTokens), ...cost) : number(run.usage?.totalTokens),
 		number(run.toolCalls),
 	].map((cell) => make("td", {}, cell || "–"));
 	const link = make("a", { href: answerPath(run.conversationId, run.id), title: run.prompt || run.title }, run.prompt || run.title || "Untitled");

@@ -5,6 +5,9 @@ const LONGEST = 80; // characters of a title
 export const number = (value) => value?.toLocaleString("en") ?? "";
 export const short = (value) => value.toLocaleString("en", { notation: "compact" });
 
+/** US dollars; of little, the first digits that count. */
+export const money = (usd) => (usd == null ? "" : `$${usd.toLocaleString("en", usd && usd < 1 ? { maximumSignificantDigits: 2 } : { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`);
+
 export function duration(ms) {
 	if (ms == null) return "";
 	if (ms < 1000) return `${Math.round(ms)} ms`;
@@ -12,10 +15,13 @@ export function duration(ms) {
 	return `${Math.floor(ms / 60_000)} min ${Math.floor((ms / 1000) % 60)} s`;
 }
 
+/** Where there is little room. */
+export const shortDuration = (ms) => (ms < 60_000 ? duration(ms) : `${(ms / 60_000).toFixed(1)} min`);
+
 export function tokens(usage) {
 	if (!usage?.totalTokens) return "";
 	const cached = usage.cachedTokens ? ` (${number(usage.cachedTokens)} cached)` : "";
-	return `${number(usage.promptTokens)} in${cached}, ${number(usage.completionTokens)} out${usage.estimated ? ", estimated" : ""}`;
+	return `${number(usage.promptTokens)} in${cached}, ${number(usage.completionTokens)} out${usage.estimated ? ", estimated" : ""}${usage.cost == null ? "" : `, ${money(usage.cost)}`}`;
 }
 
 /** What the last call of the model read and wrote. */
@@ -56,4 +62,4 @@ export function dayGroup(time) {
 
 /** An error that somebody wanted is none. */
 export const stateOf = (run) => (run.state === "error" && run.errorCode === "cancelled" ? "stopped" : run.state);
-export const stateName = (state) => ({ running: "Working", waiting: "Waiting for you", error: "Failed", completed: "Completed", stopped: "Stopped", reconnecting: "Reconnecting" })[state] ?? state;
+export const stateName = (state) => ({ queued: "Waiting for a free slot", running: "Working", waiting: "Waiting for you", error: "Failed", completed: "Completed", stopped: "Stopped", reconnecting: "Reconnecting" })[state] ?? state;

@@ -238,11 +238,11 @@ def ended(call: AcpCall, status: str = "completed") -> tuple[Action, Outcome]:
         return _read(call, REJECTED)
     text = call.output if isinstance(call.output, str) else _text(call)
     output = Fields(call.output)
-    if status == "failed":
-        error = output.text("error", "message") or output.object("error").text("message") or text or "The tool failed."
-        return _read(call, {"error": {"error": error}})
     if isinstance(call.output, dict) and (failure := _failure(call.tool, output)):
         return _read(call, failure)
+    if status == "failed":
+        error = output.text("message") or output.object("error").text("message") or text or "The tool failed."
+        return _read(call, {"error": {"error": error}})
     if (files := _changed_files(call)) and not any(isinstance(output.all.get(name), dict) for name in CODES):
         return _edited(files[0], call)
     match call.output:

@@ -191,7 +191,7 @@ class AgentConnection:
         if self._transport.is_too_long:
             return line_too_long(self._longest)
         await self._process.wait(_STDERR_SECONDS)
-        return failure_of(self._process.stderr_tail, self._process.ending)
+        return self._process.system_error or failure_of(self._process.stderr_tail, self._process.ending)
 
     async def end(self) -> None:
         """Ends the process and closes the connection."""

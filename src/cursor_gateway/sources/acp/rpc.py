@@ -1,13 +1,13 @@
-"""JSON-RPC 2.0 with a process, one message in a line, with requests in both directions.
+"""JSON-RPC 2.0, one message in a line, with requests in both directions.
 
-Lines that are no messages are skipped: the agent may print anything, and that must not end a connection.
+Lines of an agent that are no messages are skipped: it may print anything, and that must not end a connection.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -74,6 +74,16 @@ def _read_again(line: bytes) -> Message | None:
 # --- Lines -----------------------------------------------------------------------------------------
 
 
+class Transport(Protocol):
+    def send(self, message: Message) -> None: ...
+
+    async def receive(self) -> Message | None:
+        """None: the other side is gone."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class LineTransport:
     """To and from an agent with an open standard input. Lines may be long; those that are not messages are skipped."""
 
@@ -107,6 +117,7 @@ class LineTransport:
 # --- Requests --------------------------------------------------------------------------------------
 
 METHOD_NOT_FOUND = -32601
+CANCEL = "$/cancel_request"
 _INTERNAL_ERROR = -32603
 
 OnRequest = Callable[[str, Any], Coroutine[Any, Any, Any]]
@@ -124,8 +135,12 @@ class RpcError(Exception):
 class Rpc:
     """Messages are handled in the order of their arrival. `close` must be awaited."""
 
-    def __init__(self, transport: LineTransport, on_request: OnRequest, on_notification: OnNotification) -> None:
+    def __init__(
+        self, transport: Transport, on_request: OnRequest, on_notification: OnNotification, *, withdraws: bool = False
+    ) -> None:
+        """`withdraws`: the other side is told when it need not answer a request any more."""
         self._transport, self._on_request, self._on_notification = transport, on_request, on_notification
+        self._withdraws = withdraws
         self._ids = count()
         self._open: dict[object, asyncio.Future[Any]] = {}  # our requests
         self._answering: set[asyncio.Task[None]] = set()
@@ -142,11 +157,19 @@ class Rpc:
         try:
             self._send({"id": id, "method": method, "params": params})
             return await answer
+        except asyncio.CancelledError:
+            if self._withdraws and not self._is_over:
+                self.notify(CANCEL, {"requestId": id})
+            raise
         finally:
             self._open.pop(id, None)
 
     def notify(self, method: str, params: Any) -> None:
         self._send({"method": method, "params": params})
+
+    async def ended(self) -> None:
+        """Waits until the other side is gone."""
+        await asyncio.wait([self._reading])
 
     async def close(self) -> None:
         self._reading.cancel()

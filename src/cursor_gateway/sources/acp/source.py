@@ -39,6 +39,7 @@ from cursor_gateway.sources.cursor.configuration import (
     configuration_of,
     confine,
     copy_configuration,
+    use_http1,
     user_configuration,
     without_proxy,
 )
@@ -220,6 +221,8 @@ class CursorAcpSource(Source):
         program = await self._probe()
         check_confinable(program)
         workspace = confine(turn, turn.offered, user_configuration(self._environ))
+        if self._options.command.http1:
+            use_http1(configuration_of(turn), data_of(turn.folder))
         environment = without_proxy(self._environment(configuration_of(turn)))
         connection = await self._open(program, ALLOWED_TOOLS, workspace, environment)
         return PoolPlace(connection, workspace, lambda is_stuck: connection.end())
@@ -228,6 +231,8 @@ class CursorAcpSource(Source):
         program = await self._probe()
         configuration = self._folder / str(slot)
         copy_configuration(user_configuration(self._environ), configuration, self._folder.parent)
+        if self._options.command.http1:
+            use_http1(configuration, self._folder.parent)
         return await self._open(program, (), workspace, without_proxy(self._environment(str(configuration))))
 
     async def _open(
@@ -237,7 +242,11 @@ class CursorAcpSource(Source):
             raise known
         flags = operator_flags(program, self._options.command, allowed_tools)
         process, stdin = await start_with_stdin(
-            [*program.command, *flags, "acp"], folder=folder, environment=environment, on_gone=self._ledger.remove
+            [*program.command, *flags, "acp"],
+            folder=folder,
+            environment=environment,
+            on_gone=self._ledger.remove,
+            cgroup=self._ledger.new_cgroup(),
         )
         longest = min(LONGEST_LINE, self._options.max_output_bytes)
         connection = AgentConnection(process, stdin, longest, self._options.grace_seconds)

@@ -23,6 +23,7 @@ from cursor_gateway.sources.cursor.command import (
     PLUGIN_FLAG,
     CommandOptions,
     Program,
+    check_version,
     command_for,
     environment_for,
     prompt_bytes,
@@ -39,6 +40,7 @@ from cursor_gateway.sources.cursor.configuration import (
     own_rules,
     remove_hooks,
     set_rules,
+    use_http1,
     user_configuration,
     without_proxy,
 )
@@ -66,6 +68,7 @@ _CREDENTIALS = ("CURSOR_API_KEY", "CURSOR_AUTH_TOKEN", "CURSOR_API_ENDPOINT")
 
 class CliOptions(Struct, frozen=True, kw_only=True):
     program: str = ""
+    version: str = ""  # that it must begin with
     user: "AgentUser | None" = None  # None: the gateway's own
     command: CommandOptions = CommandOptions()
     environment: Sequence[str] = ()  # extra variable names to pass on
@@ -118,7 +121,9 @@ class CursorCliSource(Source):
         async with self._probing:
             if self._program is None or _stamp(self._program.path) != self._stamp:
                 launcher = self._options.user.launcher if self._options.user is not None else ()
-                self._program = await find_program(self._options.program, self._environment, launcher)
+                program = await find_program(self._options.program, self._environment, launcher)
+                check_version(program, self._options.version)
+                self._program = program
                 self._stamp = _stamp(self._program.path)
             return self._program
 
@@ -235,13 +240,16 @@ class CursorCliSource(Source):
                 if not decoder.finished:
                     stderr_tail = process.stderr_tail.encode()
                     said = "\n".join(filter(None, (process.stderr_tail, decoder.stray_text)))
-                    events += decoder.flush(failure_of(said, process.ending).failure())
+                    failure = process.system_error or failure_of(said, process.ending)
+                    events += decoder.flush(failure.failure())
                 yield _with_questions(events, decoder, None, hooked)
             process.is_discarding = True
             await process.wait(self._options.grace_seconds)
         finally:
             try:
                 await process.end(self._options.grace_seconds)
+                if (use := process.use) is not None:
+                    turn.uses.append(use)
             finally:
                 await self._leave(asking, hooked)
                 if recording is not None:
@@ -304,6 +312,7 @@ class CursorCliSource(Source):
             environment=launch.environment,
             stdin=launch.stdin,
             on_gone=self._ledger.remove,
+            cgroup=self._ledger.new_cgroup(),
         )
         try:
             self._ledger.add(process.pid)
@@ -388,6 +397,8 @@ class CursorCliSource(Source):
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
             set_rules(original, folder, data, rules)
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
+        if options.http1:
+            use_http1(folder, data)
         return AgentLaunch(
             command.arguments, turn.workspace, {**environment, "CURSOR_CONFIG_DIR": folder}, command.stdin
         )

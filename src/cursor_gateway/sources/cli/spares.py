@@ -235,7 +235,11 @@ class Spares:
             return
         launch = self._start(turn, inputs.program)
         process, stdin = await start_with_stdin(
-            launch.arguments, folder=launch.folder, environment=launch.environment, on_gone=self._gone
+            launch.arguments,
+            folder=launch.folder,
+            environment=launch.environment,
+            on_gone=self._gone,
+            cgroup=self._ledger.new_cgroup(),
         )
         spare = self._spares[turn.folder] = Spare(turn, inputs, process, stdin, self._now())
         process.waits(still=True)

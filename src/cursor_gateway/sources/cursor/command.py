@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -20,7 +21,7 @@ persist plugin resume sandbox status team uninstall-shell-integration update who
 # DBUS_SESSION_BUS_ADDRESS: the keychain with the login is reached over D-Bus.
 _ENVIRONMENT = """
 PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM TMPDIR TMP TEMP DBUS_SESSION_BUS_ADDRESS
-SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
+SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS NODE_USE_ENV_PROXY NODE_USE_SYSTEM_CA
 HTTP_PROXY HTTPS_PROXY ALL_PROXY NO_PROXY http_proxy https_proxy all_proxy no_proxy
 CURSOR_API_KEY CURSOR_AUTH_TOKEN CURSOR_API_ENDPOINT CURSOR_DATA_DIR AGENT_CLI_CREDENTIAL_STORE
 """
@@ -60,12 +61,17 @@ class Program(Struct, frozen=True):
         return built is not None and built[0] >= month
 
 
+Sandbox: TypeAlias = Literal["agent", "enabled", "disabled"]  # agent: as its own configuration says
+
+
 class CommandOptions(Struct, frozen=True, kw_only=True):
     """The operator's settings."""
 
     trust: bool = True
     force: bool = False
     headers: Mapping[str, str] = {}
+    sandbox: Sandbox = "agent"
+    http1: bool = False
 
 
 class AgentCommand(Struct, frozen=True):
@@ -125,8 +131,15 @@ def prompt_bytes(turn: Turn) -> bytes:
 
 
 def operator_flags(program: Program, options: CommandOptions, allowed_tools: Collection[str]) -> list[str]:
-    """What the operator allows, and the headers to send."""
+    """What the operator allows, and the headers to send. Raises `AgentMisconfigured`."""
     flags = []
+    if options.sandbox != "agent":
+        if not program.can("--sandbox"):
+            raise AgentMisconfigured(
+                f"cursor-agent {program.version} has no sandbox, but `sandbox` is set; update it with `cursor-agent "
+                "update`, or remove the setting."
+            )
+        flags += ["--sandbox", options.sandbox]
     if (options.trust or allowed_tools) and program.can("--trust"):  # with `allowed_tools`, the gateway's own folder
         flags.append("--trust")
     if allowed_tools:
@@ -140,6 +153,23 @@ def operator_flags(program: Program, options: CommandOptions, allowed_tools: Col
 
 def _is_no_argument(text: str, encoded: bytes) -> bool:
     return len(encoded) > _LONGEST_ARGUMENT or b"\0" in encoded or text in _COMMANDS.split()
+
+
+PROXIES = ("HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy")
+
+
+def proxy_in(environ: Mapping[str, str]) -> str:
+    """The name of the variable that sets a proxy for the agent; empty: there is none."""
+    return next((name for name in PROXIES if environ.get(name)), "")
+
+
+def check_version(program: Program, wanted: str) -> None:
+    """Raises `AgentMisconfigured` for any other than the operator's choice."""
+    if not program.version.startswith(wanted):
+        raise AgentMisconfigured(
+            f"cursor-agent {program.version} is installed, but `agent_version` is {wanted}; install that version, or "
+            "change the setting."
+        )
 
 
 def environment_for(environ: Mapping[str, str], extra: Collection[str], config_dir: str | None) -> dict[str, str]:

@@ -112,6 +112,16 @@ def set_rules(original: PathOrText, copy: PathOrText, data: PathOrText, rules: S
 
 
 @configuration_errors()
+def use_http1(copy: PathOrText, data: PathOrText) -> None:
+    """In place of HTTP/2. Raises as `copy_configuration`."""
+    settings = read_settings(copy, data)
+    network = settings.get("network")
+    wanted = {**(network if isinstance(network, dict) else {}), "useHttp1ForAgent": True}
+    with private_folder(data, copy) as folder:
+        write_private(folder, SETTINGS, encode_settings({"version": 1, **settings, "network": wanted}))
+
+
+@configuration_errors()
 def remove_hooks(original: PathOrText, copy: PathOrText, data: PathOrText) -> None:
     """Removes hooks from the copy that the original lacks: of an earlier turn. Raises as `copy_configuration`."""
     if os.path.lexists(f"{copy}/{HOOKS}") and not os.path.isfile(f"{original}/{HOOKS}"):

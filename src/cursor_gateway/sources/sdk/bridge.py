@@ -6,6 +6,7 @@ output; so it is started here, and the SDK's client connects to it.
 
 import asyncio
 import importlib
+import json
 import os
 import re
 import shlex
@@ -18,12 +19,21 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.errors import AgentCrashed, AgentMissing, AgentTimedOut, GatewayError, GatewayFault, ShuttingDown
-from cursor_gateway.sources.cursor.command import environment_for
+from cursor_gateway.errors import (
+    AgentCrashed,
+    AgentError,
+    AgentMissing,
+    AgentTimedOut,
+    GatewayError,
+    GatewayFault,
+    ShuttingDown,
+)
+from cursor_gateway.sources.cursor.command import environment_for, proxy_in
 from cursor_gateway.sources.cursor.configuration import HOOKS, without_proxy
 from cursor_gateway.sources.cursor.failures import quoting
 from cursor_gateway.sources.cursor.hooks import hooks_file, read_hooks
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
 
 MODULE = "cursor_sdk"
 VERSION = "1.1.0"  # a beta: other versions may differ
+_HTTP1 = "Cursor.configure({ local: { useHttp1ForAgent: true } });"
 _READY = re.compile(r"^cursor-sdk-bridge ready (\{.*\})$", re.MULTILINE)
 _FOLDER = "/"  # part of the name under which its agents are stored, so it must never change
 _NOTICED_SECONDS = 0.1
@@ -52,6 +63,7 @@ Prepare: TypeAlias = Callable[[], Awaitable[Mapping[str, str]]]  # before each s
 class BridgeOptions(Struct, frozen=True, kw_only=True):
     command: Sequence[str] = ()  # empty: the bridge of the installed package
     environment: Sequence[str] = ()  # extra variable names to pass on
+    http1: bool = False  # instead of HTTP/2
     ready_seconds: float = 30.0
     call_seconds: float = 60.0  # for every call except the stream of a run
     silence_seconds: float = 60.0  # on a run's stream, which has a keep-alive every 15 s
@@ -95,6 +107,11 @@ class Bridge:
     def stderr_tail(self) -> str:
         """How it ended, if it has, and the end of its stderr."""
         return f"{self._process.ending}\n{stderr_tail(self._process)}".strip()
+
+    def crash(self) -> AgentError:
+        """Why it is gone."""
+        stopped = AgentCrashed("The SDK's bridge has stopped. Retry.", details=self.stderr_tail)
+        return self._process.system_error or stopped
 
     @property
     def descriptors(self) -> int:
@@ -183,7 +200,7 @@ class Bridges:
         if not bridge.is_gone:
             await bridge.settle()
         if bridge.is_gone:
-            error: GatewayError = AgentCrashed("The SDK's bridge has stopped. Retry.", details=bridge.stderr_tail)
+            error: GatewayError = bridge.crash()
         else:
             try:
                 await bridge.check()
@@ -240,14 +257,19 @@ async def _ended(start: "asyncio.Task[Bridge]") -> None:
 async def start(options: BridgeOptions, environ: Mapping[str, str], ledger: Ledger, prepare: Prepare) -> Bridge:
     """Raises `AgentMissing`, `AgentCrashed` or `AgentTimedOut`, or what `prepare` raises."""
     sdk = await load()
-    command = list(options.command) or bundled_command(sdk)
+    command = list(options.command) or bundled_command(sdk, http1=options.http1, has_proxy=bool(proxy_in(environ)))
     # The key is sent with each call, so that the agent's own commands cannot read it from the environment.
     environment = without_proxy(environment_for(environ, options.environment, None))
     environment.pop("CURSOR_API_KEY", None)
     environment |= await prepare()
     environment |= {"CURSOR_SDK_CLIENT_LANGUAGE": "python", "CURSOR_SDK_PYTHON_VERSION": VERSION}  # as the SDK does
     process = await AgentProcess.start(
-        command, folder=_FOLDER, environment=environment, stdin=None, on_gone=ledger.remove
+        command,
+        folder=_FOLDER,
+        environment=environment,
+        stdin=None,
+        on_gone=ledger.remove,
+        cgroup=ledger.new_cgroup(),
     )
     process.is_discarding = True
     try:
@@ -338,8 +360,12 @@ def missing_sdk() -> AgentMissing:
     )
 
 
-def bundled_command(sdk: ModuleType) -> list[str]:
-    """Node itself, not the wrapper script, which would stay its parent and not forward signals."""
+def bundled_command(sdk: ModuleType, *, http1: bool = False, has_proxy: bool = False) -> list[str]:
+    """Node itself, not the wrapper script, which would stay its parent and not forward signals.
+
+    The bridge has no option for HTTP/1.1, so the runtime is told before it starts. Node obeys the variables for proxies
+    only if it is asked to, and only for HTTP/1.1: the runtime's HTTP/2 would wait for an answer forever.
+    """
     folder = Path(os.path.dirname(str(sdk.__file__))) / "_vendor" / "bridge"
     node, script = folder / "bin" / "node", folder / "dist" / "bin" / "cursor-sdk-bridge.js"
     if not node.is_file() or not script.is_file():
@@ -348,7 +374,12 @@ def bundled_command(sdk: ModuleType) -> list[str]:
             "cursor-gateway's folder.",
             details=str(folder),
         )
-    return [str(node), str(script)]
+    flags: list[str] = ["--use-env-proxy"] if has_proxy else []
+    if http1 or has_proxy:
+        runtime = folder / "node_modules" / "@cursor" / "sdk" / "dist" / "esm" / "index.js"
+        told = f"import {{ Cursor }} from {json.dumps(runtime.as_uri())}; {_HTTP1}"
+        flags += ["--import", f"data:text/javascript,{quote(told)}"]
+    return [str(node), *flags, str(script)]
 
 
 # --- The home folder: the user's own, with a hook of the gateway in its Cursor configuration -------

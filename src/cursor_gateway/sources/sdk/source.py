@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.errors import (
+    AgentOutOfMemory,
     AgentUnauthenticated,
     Failure,
     GatewayError,
@@ -26,6 +27,7 @@ from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.approvals import Approvals
 from cursor_gateway.sources.cursor.ask_user import ASK_USER, UserTool
+from cursor_gateway.sources.cursor.command import Sandbox
 from cursor_gateway.sources.cursor.configuration import configuration_errors, empty_workspace
 from cursor_gateway.sources.cursor.failures import output_too_large
 from cursor_gateway.sources.cursor.hooks import HookServer
@@ -72,6 +74,7 @@ class SdkOptions(Struct, frozen=True, kw_only=True):
     force: bool = False  # allow commands, web access and subagents
     permissions: Literal["deny", "ask"] = "deny"  # for what no rule allows
     allow: Sequence[str] = ()  # the operator's rules
+    sandbox: Sandbox = "agent"
     loads_settings: bool = True  # rules, MCP servers and hooks of the workspace and the user, as the CLI does
     models_seconds: float = 600.0
     max_output_bytes: int = 256 * 1024 * 1024  # per turn
@@ -367,7 +370,8 @@ class CursorSdkSource(Source):
     async def _failure(self, bridge: Bridge, error: Exception, model: str) -> Failure:
         report = reported(error)
         failure = failure_of(report)
-        if (found := await self._of_the_bridge(bridge, error)) is not None and not report.is_transport:
+        found = await self._of_the_bridge(bridge, error)
+        if found is not None and (not report.is_transport or isinstance(found, AgentOutOfMemory)):
             return found.failure()
         if found is not None and bridge.stderr_tail:
             return replace(failure, details=readable_details(f"{failure.details}\n{bridge.stderr_tail}"))
@@ -411,8 +415,9 @@ class _Opened(Struct, frozen=True):
 
 
 def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, options: SdkOptions) -> "AgentOptions":
-    from cursor_sdk import AgentOptions, LocalAgentOptions
+    from cursor_sdk import AgentOptions, LocalAgentOptions, SandboxOptions
 
+    sandbox = None if options.sandbox == "agent" else SandboxOptions(enabled=options.sandbox == "enabled")
     tools = _custom_tools(held) if held is not None else {}
     return AgentOptions(
         model=selection(turn.model),
@@ -420,6 +425,7 @@ def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, op
         local=LocalAgentOptions(
             cwd=folder,
             custom_tools=tools or None,
+            sandbox_options=sandbox,
             setting_sources=setting_sources(turn, loads_settings=options.loads_settings),
         ),
         tools=allowed_tools(turn),

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
-from cursor_gateway.errors import StoreUnavailable
+from cursor_gateway.errors import Failure, StoreUnavailable
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import Claim, RunRecord
 from cursor_gateway.store.cluster import (
@@ -29,8 +29,10 @@ from cursor_gateway.store.cluster import (
 )
 from cursor_gateway.store.postgres import writing
 from cursor_gateway.store.postgres.connections import MOST_CONNECTIONS, PostgresConnection, rows_of
+from cursor_gateway.store.postgres.queue import FORGET, HAS_BEGUN, PostgresQueue
 from cursor_gateway.store.postgres.signals import PostgresHeartbeat, PostgresHints
 from cursor_gateway.store.postgres.store import RUNS, PostgresStore
+from cursor_gateway.store.queue import MOST_BYTES, Full, Queue, encode_about, encode_failure
 from cursor_gateway.store.sql import UNREADABLE, UNREADABLE_PART, run_of
 
 CONNECTIONS = MOST_CONNECTIONS + 3  # of a process: those of its store, the heartbeat's, and two for hints
@@ -41,6 +43,11 @@ _JOIN = """
     VALUES (%(id)s, %(role)s, %(host)s, %(process)s, %(volumes)s, %(labels)s, %(capacity)s, %(busy)s, %(version)s,
         %(level)s, %(beat)s, %(is_draining)s)
     ON CONFLICT (id) DO NOTHING
+"""
+_MARK_VOLUME = """
+    INSERT INTO volumes (name, mark) VALUES (%s, nullif(%s, ''))
+    ON CONFLICT (name) DO UPDATE SET mark = coalesce(volumes.mark, excluded.mark)
+    RETURNING coalesce(mark, '') AS mark
 """
 _ADD_VOLUMES = "INSERT INTO volumes SELECT unnest(%s::text[]) ON CONFLICT (name) DO NOTHING"
 _MEMBERS = """
@@ -100,25 +107,31 @@ _FIGURES = f"""
         current_setting('max_connections')::integer - current_setting('superuser_reserved_connections')::integer
             AS max_connections,
         coalesce((
-            SELECT extract(epoch FROM now() - min(created)) FROM commands WHERE state = 'queued'
+            SELECT extract(epoch FROM now() - min(coalesce(due, created))) FROM commands
+            WHERE state = 'queued' OR (state = 'waiting' AND due <= now())
         ), 0)::double precision AS queue_seconds,
+        (
+            SELECT count(*) FROM commands
+            WHERE state = 'queued' AND takes_place OR state = 'waiting' AND due <= now()
+        ) AS queue_length,
+        (SELECT count(*) FROM runs WHERE state = 'running' AND NOT waiting) AS running,
         pg_notification_queue_usage() AS notification_queue,
         {_SERVER} AS server
 """
 _TAKE_RUNS = """
     UPDATE runs SET epoch = epoch + 1, claim = NULL, instance = %s WHERE instance = ANY(%s) AND state = 'running'
 """
-_HAS_BEGUN = "EXISTS (SELECT FROM runs WHERE runs.id = commands.run_id)"
 _REQUEUE = f"""
-    UPDATE commands SET state = 'queued', runner = NULL, target = NULL, epoch = epoch + 1
-    WHERE runner = %s AND state = 'claimed' AND NOT {_HAS_BEGUN}
+    UPDATE commands SET state = CASE WHEN due IS NULL THEN 'queued' ELSE 'waiting' END, runner = NULL, target = NULL,
+        epoch = epoch + 1
+    WHERE runner = %s AND state = 'claimed' AND NOT {HAS_BEGUN}
 """
-_BEGUN = f"SELECT id, run_id FROM commands WHERE runner = %s AND state = 'claimed' AND {_HAS_BEGUN} FOR UPDATE"
+_BEGUN = f"SELECT id, run_id FROM commands WHERE runner = %s AND state = 'claimed' AND {HAS_BEGUN} FOR UPDATE"
 _ACTIVE = f"""
     (SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
         WHERE conversations.owner = %(owner)s AND runs.state = 'running' AND NOT runs.waiting)
     + (SELECT count(*) FROM commands
-        WHERE owner = %(owner)s AND state <> 'done' AND takes_place AND NOT {_HAS_BEGUN})
+        WHERE owner = %(owner)s AND state IN ('queued', 'claimed') AND takes_place AND NOT {HAS_BEGUN})
 """
 _WATCH = """
     INSERT INTO watchers (run_id, member, readers, read_up_to)
@@ -129,9 +142,9 @@ _WATCH = """
 # Inserts nothing if the command exists, or if one with the same key is not done.
 _SUBMIT = """
     WITH submitted AS (
-        INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body)
+        INSERT INTO commands (id, owner, dedupe, front, target, volume, needs, run_id, takes_place, body, priority)
         VALUES (%(id)s, %(owner)s, %(dedupe)s, %(front)s, %(target)s, %(volume)s, %(needs)s, %(run_id)s,
-            %(takes_place)s, %(body)s)
+            %(takes_place)s, %(body)s, %(priority)s)
         ON CONFLICT DO NOTHING RETURNING run_id, front
     ), watched AS (
         INSERT INTO watchers (run_id, member, readers) SELECT run_id, front, 1 FROM submitted WHERE %(watches)s
@@ -139,15 +152,50 @@ _SUBMIT = """
     )
     SELECT FROM submitted
 """
+_QUEUE = """
+    INSERT INTO commands (
+        id, owner, dedupe, front, volume, needs, run_id, takes_place, body, state, priority, due, expires, conversation,
+        body_hash, about, kept
+    )
+    SELECT %(id)s, %(owner)s, %(dedupe)s, %(front)s, %(volume)s, %(needs)s, %(run_id)s, true, %(body)s, 'waiting',
+        %(priority)s, due, due + %(ttl_ms)s * interval '1 millisecond', %(conversation_id)s, %(body_hash)s, %(about)s,
+        %(kept)s
+    FROM (SELECT greatest(now(), to_timestamp(%(run_at_ms)s::bigint / 1000.0)) AS due) AS given
+    WHERE (
+        SELECT count(*) < %(most)s AND coalesce(sum(length(kept) + length(body)), 0) < %(most_bytes)s
+        FROM commands WHERE owner = %(owner)s AND state = 'waiting'
+    )
+    ON CONFLICT DO NOTHING
+"""
 _ALIKE = """
-    SELECT id FROM commands WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
+    SELECT id, CASE WHEN due IS NULL THEN '' ELSE run_id END FROM commands
+    WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
-# The next place goes to the owner that holds the fewest, and among equals to the one that has waited longest. A place
-# that is kept for some owners is for one that has none, as long as one of them has none.
+# Whether the owner of an entry may have one more active run.
+_MAY_START = """
+    (%(max_active)s = 0 AND NOT EXISTS (SELECT FROM api_keys WHERE name = commands.owner AND max_runs IS NOT NULL)
+        OR (
+            SELECT count(*) FROM runs JOIN conversations ON conversations.key = runs.conversation
+            WHERE conversations.owner = commands.owner AND runs.state = 'running' AND NOT runs.waiting
+        ) + (
+            SELECT count(*) FROM commands AS other
+            WHERE other.owner = commands.owner AND other.state = 'claimed' AND other.takes_place
+                AND NOT EXISTS (SELECT FROM runs WHERE runs.id = other.run_id)
+        ) < least(nullif(%(max_active)s, 0), (SELECT max_runs FROM api_keys WHERE name = commands.owner)))
+"""
+# The next place goes to the request with the highest priority, among equals to the owner that holds the fewest, and
+# among these to the one that has waited longest. A place that is kept for some owners is for one that has none, as long
+# as one of them has none.
+#
+# Of the queue, each owner takes part with its first entry that can start here. Messages of one conversation start in
+# the order in which they were accepted, one after the other.
+#
+# A process that was removed and does not know it yet gets nothing: it would resume its own runs, while their first
+# agents still work.
 _CLAIM = f"""
     WITH lost AS MATERIALIZED (
-        SELECT key, id, epoch, owner, front, run_id, takes_place, body FROM commands
+        SELECT key, id, epoch, owner, front, run_id, takes_place, body, due IS NOT NULL AS is_queued FROM commands
         WHERE state = 'claimed' AND runner = %(id)s AND id <> ALL(%(known)s::text[])
     ), held AS MATERIALIZED (
         SELECT conversations.owner, count(*) AS places
@@ -157,51 +205,78 @@ _CLAIM = f"""
         SELECT conversations.owner FROM runs JOIN conversations ON conversations.key = runs.conversation
         WHERE runs.state = 'running' AND NOT runs.waiting AND conversations.owner IS NOT NULL
         UNION SELECT owner FROM commands WHERE state = 'claimed' AND takes_place
+    ), first AS (
+        SELECT DISTINCT ON (owner) key FROM commands
+        WHERE state = 'waiting' AND due <= now() AND expires > now() AND %(has_room)s AND NOT %(is_draining)s
+            AND (volume IS NULL OR volume = ANY(%(volumes)s)) AND needs <@ %(labels)s::text[]
+            AND NOT EXISTS (
+                SELECT FROM conversations
+                    JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running'
+                WHERE conversations.owner = commands.owner AND conversations.id = commands.conversation
+            )
+            AND NOT EXISTS (
+                SELECT FROM commands AS other
+                WHERE commands.conversation <> '' AND other.owner = commands.owner
+                    AND other.conversation = commands.conversation AND other.due IS NOT NULL
+                    AND (other.state = 'claimed' OR (
+                        other.state = 'waiting' AND (other.due, other.key) < (commands.due, commands.key)
+                    ))
+            )
+            AND {_MAY_START}
+        ORDER BY owner, priority DESC, due, key
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
-        WHERE state = 'queued' AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
+        WHERE (state = 'queued' OR (state = 'waiting' AND key IN (SELECT key FROM first)))
+            AND EXISTS (SELECT FROM members WHERE members.id = %(id)s)
+            AND NOT EXISTS (SELECT FROM lost) AND id <> ALL(%(known)s::text[])
             AND (target = %(id)s OR (
                 target IS NULL AND NOT %(is_draining)s AND (volume IS NULL OR volume = ANY(%(volumes)s))
                 AND needs <@ %(labels)s::text[]
             ))
             AND (%(has_room)s OR NOT takes_place)
-            AND (NOT takes_place OR target = %(id)s OR cardinality(%(kept_for)s::text[]) = 0 OR {_HAS_BEGUN}
+            AND (NOT takes_place OR target = %(id)s OR cardinality(%(kept_for)s::text[]) = 0 OR {HAS_BEGUN}
                 OR owner NOT IN (SELECT owner FROM active)
                 OR %(kept_for)s::text[] <@ (SELECT array_agg(owner) FROM active)
             )
-        ORDER BY takes_place, CASE WHEN takes_place THEN coalesce(held.places, 0) END, key
+        ORDER BY takes_place, CASE WHEN takes_place THEN -priority END,
+            CASE WHEN takes_place THEN coalesce(held.places, 0) END,
+            CASE WHEN takes_place THEN coalesce(due, created) END, key
         LIMIT %(most)s FOR UPDATE OF commands SKIP LOCKED
     ), claimed AS (
         UPDATE commands SET state = 'claimed', runner = %(id)s, epoch = epoch + 1
         FROM mine WHERE commands.key = mine.key
-        RETURNING commands.key, id, epoch, owner, front, run_id, takes_place, body
+        RETURNING commands.key, id, epoch, owner, front, run_id, takes_place, body, due IS NOT NULL AS is_queued
     )
-    SELECT id, epoch, owner, front, run_id, takes_place, body
+    SELECT id, epoch, owner, front, run_id, takes_place, body, is_queued
     FROM (SELECT * FROM lost UNION ALL SELECT * FROM claimed) AS found ORDER BY key
 """
 _FINISH = """
-    UPDATE commands SET state = 'done', outcome = %s, body = '', ended = now()
+    UPDATE commands SET state = 'done', outcome = %s, failure = %s, body = '', ended = now()
     WHERE id = %s AND epoch = %s AND state = 'claimed'
 """
 # The member that has the run needs no place for it.
 _RELEASE = """
-    UPDATE commands SET state = 'queued', runner = NULL, target = %(target)s, epoch = epoch + 1,
+    UPDATE commands SET state = CASE WHEN due IS NULL THEN 'queued' ELSE 'waiting' END, runner = NULL,
+        target = %(target)s, epoch = epoch + 1,
         takes_place = takes_place AND %(target)s::text IS NULL
     WHERE id = %(id)s AND epoch = %(epoch)s AND state = 'claimed'
 """
-# Planned each time: a plan that was made when there were hardly any events would read all of them.
+# Planned each time: a plan that was made when there were hardly any events would read all of them. `OFFSET 0` keeps the
+# subqueries subqueries: as parts of the join, all runs would be read, and all events of a run before the limits of
+# their numbers are checked.
 _HEADS = """
-    SELECT runs.id, runs.last, runs.state = 'running', given.after, found.first, found.data
+    SELECT given.id, runs.last, runs.state = 'running', given.after, found.first, found.data
     FROM (SELECT key AS id, value::integer AS after FROM json_each_text(%s)) AS given
-        JOIN runs ON runs.id = given.id
+        JOIN LATERAL (SELECT key, last, state FROM runs WHERE runs.id = given.id OFFSET 0) AS runs ON true
         LEFT JOIN LATERAL (
             SELECT first, data FROM events
             WHERE run = runs.key AND NOT deflated AND first + count > given.after + 1 AND first <= given.after + %s
                 AND first >= coalesce((
                     SELECT max(first) FROM events WHERE run = runs.key AND first <= given.after + 1
                 ), 0)
+            OFFSET 0
         ) AS found ON true
-    ORDER BY runs.id, found.first
+    ORDER BY given.id, found.first
 """
 _WAITING = """
     SELECT conversations.id AS conversation, calls.id AS call FROM conversations
@@ -216,6 +291,7 @@ class PostgresCluster:
         self._store, self._connections = store, store.connections
         self._hints = PostgresHints(store.url)
         self.hints: Hints = self._hints
+        self.queue: Queue = PostgresQueue(self._connections)
 
     def on_written(self, call: Callable[[str, bool], None]) -> None:
         self._store.written = call
@@ -243,6 +319,10 @@ class PostgresCluster:
             await connection.execute(_ADD_VOLUMES, [sorted(member.volumes)])
 
         await self._connections.transaction(work)
+
+    async def volume_mark(self, name: str, mark: str) -> str:
+        (row,) = await self._connections.select(_MARK_VOLUME, [name, mark])
+        return str(row["mark"])
 
     def beat(self, id: str, seconds: float, turns: Callable[[], bool], missed: Callable[[], None]) -> Heartbeat:
         return PostgresHeartbeat(self._store.url, id, seconds, turns, missed)
@@ -300,17 +380,22 @@ class PostgresCluster:
 
     # --- commands -----------------------------------------------------------------------------------
 
-    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit:
+    async def submit(self, new: NewCommand, max_active: int) -> Submitted | Alike | OverLimit | Full:
         values = {**asdict(new), "needs": list(new.needs)}
+        if (entry := new.entry) is not None:
+            values = {**asdict(entry), **values, "about": encode_about(entry.about), "most_bytes": MOST_BYTES}
 
-        async def work(connection: PostgresConnection) -> Submitted | Alike | OverLimit:
-            while not (await connection.execute(_SUBMIT, values)).rowcount:
+        async def work(connection: PostgresConnection) -> Submitted | Alike | Full:
+            submit = _SUBMIT if entry is None else _QUEUE
+            while not (await connection.execute(submit, values)).rowcount:
                 found = await (await connection.execute(_ALIKE, values)).fetchone()
                 if found is not None:  # with its own id: the answer to the first try was lost
-                    return Submitted() if found[0] == new.id else Alike(found[0])
+                    return Submitted() if found[0] == new.id else Alike(*found)
+                if entry is not None:
+                    return Full()
             return Submitted()
 
-        async def work_alone(connection: PostgresConnection) -> Submitted | Alike | OverLimit:
+        async def work_alone(connection: PostgresConnection) -> Submitted | Alike | OverLimit | Full:
             """One at a time per owner: the count must not change until the row is inserted."""
             await connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [new.owner])
             found = await (await connection.execute(_ALIKE, values)).fetchone()
@@ -318,7 +403,7 @@ class PostgresCluster:
             is_over = found is None and active is not None and active[0] >= max_active
             return OverLimit() if is_over else await work(connection)
 
-        if new.takes_place and max_active:
+        if new.takes_place and max_active and entry is None:
             return await self._connections.transaction(work_alone)
         return await self._connections.run(work)
 
@@ -336,15 +421,17 @@ class PostgresCluster:
         most: int,
         known: Collection[str],
         kept_for: Collection[str] | None = None,
+        max_active: int = 0,
     ) -> list[ClaimedCommand]:
         keys = [] if kept_for is None else [*kept_for, *await self._api_keys()]
         lists = {"known": list(known), "kept_for": keys}
-        values = {**_values(member), **lists, "has_room": has_room, "most": most}
+        values = {**_values(member), **lists, "has_room": has_room, "most": most, "max_active": max_active}
         return [ClaimedCommand(**row) for row in await self._connections.select(_CLAIM, values)]
 
-    async def finish(self, id: str, epoch: int, outcome: bytes) -> bool:
+    async def finish(self, id: str, epoch: int, outcome: bytes, failure: Failure | None = None) -> bool:
         done = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'done'"
-        return await self._connections.change(_FINISH, [outcome, id, epoch], done, [id, epoch])
+        why = None if failure is None else encode_failure(failure)
+        return await self._connections.change(_FINISH, [outcome, why, id, epoch], done, [id, epoch])
 
     async def release(self, id: str, epoch: int, target: str | None = None) -> None:
         await self._connections.execute(_RELEASE, {"target": target, "id": id, "epoch": epoch})
@@ -364,9 +451,7 @@ class PostgresCluster:
 
     async def forget_old(self) -> None:
         await self._connections.execute(_GIVE_UP)
-        await self._connections.execute(
-            "DELETE FROM commands WHERE state = 'done' AND ended < now() - interval '10 minutes'"
-        )
+        await self._connections.execute(FORGET)
         await self._connections.execute(
             "DELETE FROM watchers WHERE EXISTS "
             "(SELECT FROM runs WHERE runs.id = watchers.run_id AND runs.state <> 'running')"

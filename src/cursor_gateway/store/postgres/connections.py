@@ -9,8 +9,10 @@ Errors become `StoreUnavailable`, which never contain the URL: it may have a pas
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
@@ -242,3 +244,9 @@ def _is_transient(error: psycopg.Error) -> bool:
             return True
         case _:
             return False
+
+
+@cache
+def named(sql: str) -> str:
+    """With the values named as psycopg names them; `::` is a cast."""
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)

@@ -33,6 +33,17 @@ _COUNT = """
     WHERE key = %(run)s AND counted.last IS NOT NULL
 """
 
+_USE = """
+    INSERT INTO token_usage AS used (owner, day, model, runs, prompt_tokens, completion_tokens, cached_tokens)
+    SELECT %(owner)s, to_char(to_timestamp(ended_ms / 1000.0) AT TIME ZONE 'UTC', 'YYYY-MM-DD'), model, count(*),
+        coalesce(sum(prompt_tokens), 0), coalesce(sum(completion_tokens), 0), sum(coalesce(cached_tokens, 0))
+    FROM runs WHERE conversation = %(conversation)s AND ended_ms IS NOT NULL AND total_tokens IS NOT NULL GROUP BY 2, 3
+    ON CONFLICT (owner, day, model) DO UPDATE SET runs = used.runs + excluded.runs,
+        prompt_tokens = used.prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = used.completion_tokens + excluded.completion_tokens,
+        cached_tokens = used.cached_tokens + excluded.cached_tokens
+"""
+
 
 @asynccontextmanager
 async def open_restorer(url: str, last_run: int) -> AsyncIterator["Restorer"]:
@@ -64,6 +75,7 @@ class Restorer:
                 return "known"
             for run in conversation.runs:
                 await self._add_run(added[0], owner, run)
+            await self._connection.execute(_USE, {"owner": owner, "conversation": added[0]})
             messages = [self._message(added[0], message) for message in conversation.messages]
             await _copy(self._connection, "messages", ("conversation", *MESSAGE_COLUMNS), messages)
             return "copied"

@@ -4,10 +4,9 @@ Every call is one transaction, and may be repeated when its connection is lost: 
 is on the server's disk before `append` returns. Deleting a conversation removes all its rows at once.
 """
 
-import re
 import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
@@ -17,6 +16,7 @@ from cursor_gateway.store.base import (
     Behind,
     FoundConversation,
     Lease,
+    MakeNotices,
     NewRun,
     Refused,
     RunEnd,
@@ -26,7 +26,7 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.postgres import events as event_rows
 from cursor_gateway.store.postgres import schema, searching, writing
-from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, rows_of
+from cursor_gateway.store.postgres.connections import PostgresConnection, PostgresConnections, named, rows_of
 from cursor_gateway.store.postgres.events import AppendBatch, Appender
 from cursor_gateway.store.sql import (
     DELETED_AT_ONCE,
@@ -103,7 +103,10 @@ class PostgresStore(SqlStore):
     _is_pinned = "pinned"
     _sizes = f"SELECT key, owner, {_BYTES} AS size FROM conversations ORDER BY updated_ms DESC"
 
-    def __init__(self, url: str) -> None:
+    _now_ms, _locked = writing.NOW_MS, "FOR UPDATE SKIP LOCKED"
+
+    def __init__(self, url: str, make_notices: MakeNotices | None = None) -> None:
+        self._make_notices = make_notices
         self.url = url  # it may contain a password
         self.connections = PostgresConnections(url)
         self.health = self.connections.health
@@ -152,8 +155,10 @@ class PostgresStore(SqlStore):
         if end is not None:
             owner, prompts = await self._begun(lease.run_id, end)
             entry = await searching.entry_of([*prompts, *end.words])
-            written = await self.connections.run(
-                lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry)
+            make = self._make_notices
+            call = self.connections.run if make is None else self.connections.transaction
+            written = await call(
+                lambda connection: writing.end(connection, lease, first_number, events, end, owner, entry, make)
             )
         else:
             if events and Paused not in map(type, events):
@@ -162,7 +167,7 @@ class PostgresStore(SqlStore):
                     self.written(lease.run_id, first_number > 1)
                     return Stored(len(data))
             written = await self.connections.transaction(
-                lambda connection: writing.append(connection, lease, first_number, events)
+                lambda connection: writing.append(connection, lease, first_number, events, self._make_notices)
             )
         if isinstance(written, Stored):
             self.written(lease.run_id, False)
@@ -198,7 +203,12 @@ class PostgresStore(SqlStore):
     # --- deleting -----------------------------------------------------------------------------------
 
     async def delete_conversation(self, id: str, owner: str) -> bool:
-        delete = "DELETE FROM conversations WHERE owner = :owner AND id = :id"
+        delete = """
+            WITH queued AS (
+                DELETE FROM commands WHERE owner = :owner AND conversation = :id AND due IS NOT NULL
+            )
+            DELETE FROM conversations WHERE owner = :owner AND id = :id
+        """
         return await self._delete_row(delete, {"owner": owner, "id": id})
 
     async def _delete_row(self, sql: str, values: Mapping[str, object]) -> bool:
@@ -207,7 +217,7 @@ class PostgresStore(SqlStore):
         async def work(connection: PostgresConnection) -> bool:
             nonlocal was_there
             await connection.execute(_DELETE_SLOWLY)
-            was_there |= (await connection.execute(_named(sql), values)).rowcount > 0
+            was_there |= (await connection.execute(named(sql), values)).rowcount > 0
             return was_there
 
         return await self.connections.transaction(work)
@@ -268,16 +278,13 @@ class PostgresStore(SqlStore):
         return [run for _, run in found], page
 
     async def _select(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> list[dict[str, Any]]:
-        return await self.connections.select(_named(sql), values)
+        return await self.connections.select(named(sql), values)
+
+    async def _change(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        return await self.connections.select(named(sql), values)
 
     async def _execute(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> int:
-        return await self.connections.execute(_named(sql), values)
-
-
-@cache
-def _named(sql: str) -> str:
-    """With the values named as psycopg names them; `::` is a cast."""
-    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql)
+        return await self.connections.execute(named(sql), values)
 
 
 async def _delete_idle(connection: PostgresConnection, keys: Sequence[int]) -> int:
@@ -285,6 +292,13 @@ async def _delete_idle(connection: PostgresConnection, keys: Sequence[int]) -> i
     await connection.execute("SELECT FROM conversations WHERE key = ANY(%s) ORDER BY key FOR UPDATE", [list(keys)])
     await connection.execute(_DELETE_SLOWLY)
     deleted = await connection.execute(
-        f"DELETE FROM conversations WHERE key = ANY(%s) AND NOT {IS_RUNNING}", [list(keys)]
+        f"DELETE FROM conversations WHERE key = ANY(%s) AND NOT {IS_RUNNING} RETURNING owner, id", [list(keys)]
     )
+    gone = await deleted.fetchall()
+    if gone:
+        await connection.execute(
+            "DELETE FROM commands USING unnest(%s::text[], %s::text[]) AS gone (owner, id)"
+            " WHERE commands.owner = gone.owner AND conversation = gone.id AND due IS NOT NULL",
+            [[owner for owner, _ in gone], [id for _, id in gone]],
+        )
     return deleted.rowcount

@@ -5,7 +5,7 @@ everything or nothing. If it does nothing, the existing rows show why; this is a
 first attempt stored. Rows are locked in one order, the conversation before its run.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
@@ -20,6 +20,7 @@ from cursor_gateway.store.base import (
     KeyLimit,
     KeyTaken,
     Lease,
+    MakeNotices,
     NewRun,
     Refused,
     RunEnd,
@@ -29,9 +30,19 @@ from cursor_gateway.store.base import (
 )
 from cursor_gateway.store.postgres import events as event_rows
 from cursor_gateway.store.postgres import searching
-from cursor_gateway.store.postgres.connections import PostgresConnection
+from cursor_gateway.store.postgres.connections import PostgresConnection, named
 from cursor_gateway.store.postgres.searching import SearchEntry
-from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.sql import (
+    RunPosition,
+    add_notice,
+    begin_values,
+    check_lease,
+    end_news,
+    end_values,
+    notice_values,
+    open_calls,
+    waiting_news,
+)
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -98,7 +109,7 @@ _BEGIN = f"""
         SELECT %(id)s, key, %(instance)s, %(model)s, %(mode)s, %(created)s, %(fences)s, %(include)s, %(now)s
         FROM conversation RETURNING key, conversation
     ), done AS (
-        UPDATE commands SET state = 'done', outcome = %(outcome)s, body = '', ended = now()
+        UPDATE commands SET state = 'done', outcome = %(outcome)s, kept = '', body = '', ended = now()
         FROM run WHERE id = %(command)s AND %(outcome)s::bytea <> ''
     ), resumable AS (
         INSERT INTO resumable (run, command, needs)
@@ -162,6 +173,15 @@ _END = f"""
         INSERT INTO key_usage AS used (name, day, tokens)
         SELECT name, {_TODAY}, %(total_tokens)s FROM run JOIN api_keys ON api_keys.name = run.owner
         ON CONFLICT (name, day) DO UPDATE SET tokens = used.tokens + excluded.tokens
+    ), spent AS (
+        INSERT INTO token_usage AS used (owner, day, model, runs, prompt_tokens, completion_tokens, cached_tokens)
+        SELECT owner, %(day)s, %(model)s, 1, %(prompt_tokens)s, %(completion_tokens)s,
+            coalesce(%(cached_tokens)s::bigint, 0)
+        FROM run
+        ON CONFLICT (owner, day, model) DO UPDATE SET runs = used.runs + 1,
+            prompt_tokens = used.prompt_tokens + excluded.prompt_tokens,
+            completion_tokens = used.completion_tokens + excluded.completion_tokens,
+            cached_tokens = used.cached_tokens + excluded.cached_tokens
     ), indexed AS ({searching.REPLACE}
     ), surplus AS (
         DELETE FROM search USING run WHERE search.run = run.key AND search.part >= cardinality(%(parts)s::text[])
@@ -176,6 +196,10 @@ _ADD_CALL = """
     INSERT INTO calls (owner, id, run) SELECT owner, %s, %s FROM conversations WHERE key = %s
     ON CONFLICT (owner, id) DO UPDATE SET run = excluded.run
 """
+
+_OWNER = "SELECT owner FROM conversations WHERE key = %s"
+NOW_MS = "(extract(epoch FROM now()) * 1000)::bigint"
+_ADD_NOTICE = named(add_notice(NOW_MS))
 
 
 class _WhyNot(NamedTuple):
@@ -249,7 +273,11 @@ async def holds(connection: PostgresConnection, claim: Claim) -> bool:
 
 
 async def append(
-    connection: PostgresConnection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
+    connection: PostgresConnection,
+    lease: Lease,
+    first_number: int,
+    events: Sequence[DocumentEvent],
+    make_notices: MakeNotices | None = None,
 ) -> Written:
     found = await _rest(connection, lease, first_number, events)
     if isinstance(found, Fenced | Behind):
@@ -259,6 +287,10 @@ async def append(
         return Fenced("ended")
     size = await _add_events(connection, place, rest)
     await _add_calls(connection, place, rest)
+    if make_notices is not None and Paused in map(type, rest):
+        row = await (await connection.execute(_OWNER, [place.conversation])).fetchone()
+        assert row is not None
+        await _add_notices(connection, notice_values(make_notices, waiting_news(row[0], place.last + 1, rest)))
     return Stored(size)
 
 
@@ -270,6 +302,7 @@ async def end(
     end: RunEnd,
     owner: str,
     entry: SearchEntry,
+    make_notices: MakeNotices | None = None,
 ) -> Written:
     values = _end_values(lease, end, owner, entry)
     first, rest = first_number, events
@@ -277,6 +310,8 @@ async def end(
         data = batches.encode(rest) if rest else b""
         given = {"first": first, "count": len(rest), "data": data}
         if (await connection.execute(_END, {**values, **given})).rowcount:
+            if make_notices is not None:
+                await _add_notices(connection, notice_values(make_notices, [end_news(owner, end)]))
             return Stored(len(data))
         found = await _rest(connection, lease, first_number, events)
         if isinstance(found, Fenced | Behind):
@@ -322,6 +357,11 @@ async def _add_events(connection: PostgresConnection, place: RunPosition, events
     await connection.execute(_ADD_EVENTS, [place.run, place.last + 1, len(events), place.epoch, data])
     await connection.execute(_COUNT_EVENTS, [len(events), len(data), isinstance(events[-1], Paused), place.run])
     return len(data)
+
+
+async def _add_notices(connection: PostgresConnection, notices: Sequence[Mapping[str, object]]) -> None:
+    for values in notices:
+        await connection.execute(_ADD_NOTICE, values)
 
 
 async def _add_calls(connection: PostgresConnection, place: RunPosition, events: Sequence[DocumentEvent]) -> None:

@@ -153,7 +153,7 @@ class Connections:
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A read transaction: the block sees one snapshot."""
         try:
-            connection = self._reader()
+            connection, file = self._reader()
             try:
                 connection.execute("BEGIN")
                 yield connection
@@ -161,9 +161,9 @@ class Connections:
                 connection.close()
                 raise
             except BaseException:
-                self._put_back(connection)
+                self._put_back(connection, file)
                 raise
-            self._put_back(connection)
+            self._put_back(connection, file)
             self.health.worked("read")
         except SQL_ERRORS as error:
             self._fail("read", error)
@@ -247,21 +247,24 @@ class Connections:
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def _reader(self) -> sqlite3.Connection:
+    def _reader(self) -> tuple[sqlite3.Connection, int | None]:
+        """With the file that it reads."""
         with self._state:
             if not self._is_current():
                 self._suspect()
             self._check_usable("read")
             if self._readers:
-                return self._readers.pop()
-        connection = connect(self.path, _READER_TIMEOUT)
-        connection.execute("PRAGMA query_only = ON")
-        return connection
+                return self._readers.pop(), self._file
+            connection = connect(self.path, _READER_TIMEOUT)  # while no other thread makes a new file
+            connection.execute("PRAGMA query_only = ON")
+            return connection, self._file
 
-    def _put_back(self, connection: sqlite3.Connection) -> None:
+    def _put_back(self, connection: sqlite3.Connection, file: int | None) -> None:
+        """Unless the file was replaced meanwhile: whoever read the old one next would miss what is in the new one."""
         connection.rollback()
         with self._state:
-            if self._is_usable and not self._is_closed and len(self._readers) < _KEPT_READERS:
+            is_current = self._is_usable and not self._is_closed and file == self._file
+            if is_current and len(self._readers) < _KEPT_READERS:
                 self._readers.append(connection)
             else:
                 connection.close()

@@ -122,6 +122,11 @@ _NOBODY = "recovered"  # a process that does not run: its runs are ended as inte
 
 _DEFAULTS = {"epoch": "1", "pinned": "0", "needs_decision": "0", "after": "0", "client": "''"}  # of later columns
 
+_BESIDE = {  # tables that are of no conversation
+    "token_usage": ("owner", "day", "model", "runs", "prompt_tokens", "completion_tokens", "cached_tokens"),
+    "notices": ("webhook", "id", "owner", "run", "number", "body", "attempts", "due_ms"),
+}
+
 _Error = (*SQL_ERRORS, *UNREADABLE, MemoryError, OverflowError)
 
 
@@ -267,6 +272,10 @@ def _copy_all(source: sqlite3.Connection, target: sqlite3.Connection, result: Sa
         else:
             result.conversations += 1
             result.cut += cut
+    for table, columns in _BESIDE.items():
+        for row in _read(source, table, columns, "1 = ?", 1):
+            with suppress(sqlite3.IntegrityError):
+                _insert(target, table, row)
 
 
 def _copy(

@@ -27,9 +27,11 @@ from cursor_gateway.store.base import (
     Fenced,
     KeyTaken,
     Lease,
+    MakeNotices,
     NewRun,
     RunEnd,
     Stored,
+    Superseded,
     Written,
 )
 from cursor_gateway.store.sqlite import writing
@@ -62,8 +64,11 @@ _PROBE_BYTES = 64 * 1024
 
 
 class RunFiles:
-    def __init__(self, folder: Path, connections: Connections, indexer: Indexer) -> None:
+    def __init__(
+        self, folder: Path, connections: Connections, indexer: Indexer, make_notices: MakeNotices | None = None
+    ) -> None:
         self._folder, self._connections, self._indexer = str(folder), connections, indexer
+        self._make_notices = make_notices
         self._own: dict[str, RunFile] = {}  # of this process's runs, by their ids
         self._unknown: dict[str, RunFile] = {}  # those of them that the database does not have
         self._ended: dict[str, RunFile] = {}
@@ -84,7 +89,9 @@ class RunFiles:
             file = self._own[new.id] = RunFile(self._folder, new, is_entered=is_entered, spare=spare)
         return file
 
-    def enter(self, connection: sqlite3.Connection, new: NewRun) -> writing.Change[Lease | KeyTaken | Busy]:
+    def enter(
+        self, connection: sqlite3.Connection, new: NewRun
+    ) -> writing.Change[Lease | KeyTaken | Busy | Superseded]:
         """Begins a run, and its file in the same transaction: whoever claims or deletes the run finds the file."""
         if (change := writing.begin(connection, new)).note is not None:  # else the store had it already
             self.append(self.begin(new, is_entered=True), 1, ())
@@ -266,7 +273,7 @@ class RunFiles:
         ends = [file.end for file in files]  # a run may end meanwhile
         try:
             with self._connections.writing() as connection:
-                changes = [_moved(connection, file, end) for file, end in zip(files, ends, strict=True)]
+                changes = [self._moved(connection, file, end) for file, end in zip(files, ends, strict=True)]
         except StoreUnavailable:
             raise
         except Exception as error:  # noqa: BLE001 -- reported
@@ -284,6 +291,14 @@ class RunFiles:
             if change.note is not None:
                 self._indexer.note(change.run, change.note)
         return sum(change.size for change in changes)
+
+    def _moved(self, connection: sqlite3.Connection, file: RunFile, end: RunEnd | None) -> writing.Change[object]:
+        """Raises `FileNotFoundError`: then it was deleted, and must not come back."""
+        if end is not None:
+            rows = rows_of(file.path, file.count)
+            return writing.move(connection, file.new, rows, end, self._make_notices)
+        os.stat(file.path)
+        return writing.move(connection, file.new, (), end)
 
     def _empty(self, path: str) -> None:
         """Keeps the file for another run, which gives it its own name: creating one takes ext4 up to half a
@@ -362,7 +377,7 @@ class RunFiles:
             end = None if found.damage else found.end
             with self._connections.writing() as connection:
                 rows = rows_of(path, found.count) if end is not None else ()
-                change = writing.move(connection, found.new, rows, end)
+                change = writing.move(connection, found.new, rows, end, self._make_notices)
         except FileNotFoundError:  # moved meanwhile
             return ""
         except StoreUnavailable:
@@ -435,14 +450,6 @@ class RunFiles:
 
     def _found_damage(self, said: str) -> None:
         self._connections.health.failed("damage", StoreUnavailable(said))
-
-
-def _moved(connection: sqlite3.Connection, file: RunFile, end: RunEnd | None) -> writing.Change[object]:
-    """Raises `FileNotFoundError`: then it was deleted, and must not come back."""
-    if end is not None:
-        return writing.move(connection, file.new, rows_of(file.path, file.count), end)
-    os.stat(file.path)
-    return writing.move(connection, file.new, (), end)
 
 
 def _remove(path: str) -> None:

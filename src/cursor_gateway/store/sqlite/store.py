@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from time import time_ns
 from typing import Any, TypeVar
 
 from cursor_gateway.errors import HistoryDamaged, StoreUnavailable
@@ -33,10 +34,12 @@ from cursor_gateway.store.base import (
     FoundConversation,
     KeyTaken,
     Lease,
+    MakeNotices,
     NewRun,
     RunEnd,
     RunRecord,
     Stored,
+    Superseded,
     Written,
     ended_record,
 )
@@ -58,8 +61,9 @@ from cursor_gateway.store.sqlite.indexing import Indexer, expression
 from cursor_gateway.store.sqlite.maintenance import Maintenance
 from cursor_gateway.store.sqlite.moving import RunFiles
 from cursor_gateway.store.sqlite.opening import FILE
+from cursor_gateway.store.sqlite.queue import SqliteQueue
 from cursor_gateway.store.sqlite.run_files import FOLDER
-from cursor_gateway.store.sqlite.writing import EVENT_COUNT, Change, Write
+from cursor_gateway.store.sqlite.writing import EVENT_COUNT, NOW_MS, Change, Write
 from cursor_gateway.store.texts import conversation_scope, owner_scope, snippet
 from cursor_gateway.wire.surrogates import repair
 
@@ -107,12 +111,16 @@ class SqliteStore(SqlStore):
         GROUP BY conversations.key ORDER BY conversations.updated_ms DESC
     """
 
-    def __init__(self, directory: Path) -> None:
+    _now_ms, _locked = NOW_MS, ""
+
+    def __init__(self, directory: Path, make_notices: MakeNotices | None = None) -> None:
+        self._make_notices = make_notices
         self._connections = Connections(directory / FILE)
         self.health = self._connections.health
         self._indexer = Indexer(self._connections)
-        self._files = RunFiles(directory / FOLDER, self._connections, self._indexer)
+        self._files = RunFiles(directory / FOLDER, self._connections, self._indexer, make_notices)
         self._maintenance = Maintenance(self._connections, self._indexer, self._files)
+        self.queue = SqliteQueue(self._rows, self._write, lambda: time_ns() // 1_000_000)
 
     async def open(self, now_ms: int) -> str | None:
         """Returns a warning if a damaged file was set aside. Optional: every call opens the file if needed.
@@ -140,7 +148,7 @@ class SqliteStore(SqlStore):
 
     async def begin_run(
         self, new: NewRun, events: Sequence[DocumentEvent] = (), end: RunEnd | None = None
-    ) -> KeyTaken | Busy | Written:
+    ) -> KeyTaken | Busy | Superseded | Written:
         if _is_alone(new) and Paused not in map(type, events):
             written = self._begin_file(new, events, end)
             if written is not None:
@@ -166,7 +174,7 @@ class SqliteStore(SqlStore):
         file is gone, the writer sends its events again. From then on, they are appended to the database."""
         if (file := self._files.of(lease)) is not None:
             if end is None and Paused in map(type, events):
-                fenced = self._add_calls(lease, events)
+                fenced = self._add_calls(lease, first_number, events)
                 if fenced is not None:
                     return fenced
             if (written := self._files.append(file, first_number, events, end)) is not None:
@@ -175,12 +183,14 @@ class SqliteStore(SqlStore):
                 return written
             self._files.leave(lease.run_id)
         self._files.take(lease.run_id)
-        return self._apply(lambda connection: writing.append(connection, lease, first_number, events, end)).result
+        make = self._make_notices
+        return self._apply(lambda connection: writing.append(connection, lease, first_number, events, end, make)).result
 
-    def _add_calls(self, lease: Lease, events: Sequence[DocumentEvent]) -> Fenced | None:
+    def _add_calls(self, lease: Lease, first_number: int, events: Sequence[DocumentEvent]) -> Fenced | None:
         """Before the events: a call that is not shown yet can be found, but not the other way round."""
         self._settle()
-        return self._apply(partial(writing.add_calls, lease=lease, events=events)).result
+        make = self._make_notices
+        return self._apply(lambda connection: writing.add_calls(connection, lease, first_number, events, make)).result
 
     def _apply(self, write: Write[_T]) -> Change[_T]:
         """In one transaction."""
@@ -351,6 +361,9 @@ class SqliteStore(SqlStore):
             for table in ("idempotency", "requests", "calls"):
                 of_runs = "WHERE run IN (SELECT key FROM runs WHERE conversation = ?)"
                 connection.executemany(f"DELETE FROM {table} {of_runs}", keys)
+            for (key,) in keys:
+                named = connection.execute("SELECT owner, id FROM conversations WHERE key = ?", (key,)).fetchone()
+                connection.execute("DELETE FROM queue WHERE owner = ? AND conversation = ?", named)
             connection.executemany(
                 "UPDATE conversations SET owner = NULL, title = '', workspace = '', session_id = NULL,"
                 " fingerprint = NULL, link_hash = NULL, linked_ms = NULL WHERE key = ?",
@@ -392,6 +405,13 @@ class SqliteStore(SqlStore):
     async def _execute(self, sql: str, values: Mapping[str, object], *, is_short: bool = False) -> int:
         return self._write(sql, values) if is_short else await asyncio.to_thread(self._write, sql, values)
 
+    async def _change(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        return await asyncio.to_thread(self._changed, sql, values)
+
+    def _changed(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
+        with self._connections.writing() as connection:
+            return _named(connection.execute(sql, _repaired(values)))
+
     def _rows(self, sql: str, values: Mapping[str, object]) -> list[dict[str, Any]]:
         self._settle_to_read(values.values())
         with self._connections.reading() as connection:
@@ -405,8 +425,8 @@ class SqliteStore(SqlStore):
 
 
 def _is_alone(new: NewRun) -> bool:
-    """Whether no other run can be in its way."""
-    return new.is_first and new.idempotency is None
+    """Whether no other run can be in its way, and it leaves no queue."""
+    return new.is_first and new.idempotency is None and new.claim is None
 
 
 def _repaired(values: Mapping[str, object]) -> dict[str, object]:

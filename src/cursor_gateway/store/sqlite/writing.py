@@ -6,22 +6,35 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from cursor_gateway.model.document_events import DocumentEvent
+from cursor_gateway.model.document_events import DocumentEvent, Paused
 from cursor_gateway.store import batches
 from cursor_gateway.store.base import (
     CONTINUATION,
     FIRST_EPOCH,
     Behind,
     Busy,
+    Claim,
     Fenced,
     KeyTaken,
     Lease,
+    MakeNotices,
     NewRun,
     RunEnd,
     Stored,
+    Superseded,
     Written,
 )
-from cursor_gateway.store.sql import RunPosition, begin_values, check_lease, end_values, open_calls
+from cursor_gateway.store.sql import (
+    RunPosition,
+    add_notice,
+    begin_values,
+    check_lease,
+    end_news,
+    end_values,
+    notice_values,
+    open_calls,
+    waiting_news,
+)
 from cursor_gateway.store.sqlite.indexing import Note
 from cursor_gateway.store.sqlite.run_files import EventBatch
 from cursor_gateway.store.texts import searchable
@@ -43,7 +56,12 @@ _ADD_CALL = """
     SELECT owner, ?, ? FROM conversations WHERE key = ? AND owner IS NOT NULL
 """
 _CLAIM = "UPDATE runs SET epoch = ? WHERE id = ? AND epoch = ? AND state = 'running'"
-_HAS_KEY = "SELECT 1 FROM idempotency WHERE owner = ? AND key = ?"
+_HAS_KEY = "SELECT 1 FROM idempotency WHERE owner = :owner AND key = :key"
+_IS_QUEUED = """
+    SELECT 1 FROM queue WHERE owner = :owner AND dedupe = :key AND state IN ('waiting', 'claimed') AND id <> :id
+"""
+_HOLDS = "SELECT 1 FROM queue WHERE id = ? AND epoch = ? AND state IN ('claimed', 'begun')"
+_LEAVE_QUEUE = "UPDATE queue SET state = 'begun', about = x'', kept = x'', body = x'', ended_ms = ? WHERE id = ?"
 _ADD_KEY = "INSERT INTO idempotency (owner, key, run, body_hash, created_ms) VALUES (?, ?, ?, ?, ?)"
 # A conversation, and the run that is running in it.
 _CONVERSATION = """
@@ -78,6 +96,18 @@ _END_RUN = """
         needs_decision = :needs_decision
     WHERE key = :run
 """
+_USE = """
+    INSERT INTO token_usage (owner, day, model, runs, prompt_tokens, completion_tokens, cached_tokens)
+    SELECT owner, :day, :model, 1, :prompt_tokens, :completion_tokens, coalesce(:cached_tokens, 0)
+    FROM conversations WHERE key = :conversation AND owner IS NOT NULL
+    ON CONFLICT (owner, day, model) DO UPDATE SET runs = runs + 1,
+        prompt_tokens = prompt_tokens + excluded.prompt_tokens,
+        completion_tokens = completion_tokens + excluded.completion_tokens,
+        cached_tokens = cached_tokens + excluded.cached_tokens
+"""
+NOW_MS = "CAST(strftime('%s', 'now') AS INTEGER) * 1000"
+_ADD_NOTICE = add_notice(NOW_MS)
+_OWNER = "SELECT owner FROM conversations WHERE key = ? AND owner IS NOT NULL"
 _END_TURN = """
     UPDATE conversations SET model = :model, updated_ms = max(updated_ms, :now),
         session_id = coalesce(:session_id, session_id), fingerprint = coalesce(:fingerprint, fingerprint),
@@ -103,11 +133,15 @@ Write: TypeAlias = Callable[[sqlite3.Connection], Change[T_co]]
 # --- the writes -------------------------------------------------------------------------------------
 
 
-def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Lease | KeyTaken | Busy]:
+def begin(connection: sqlite3.Connection, new: NewRun) -> Change[Lease | KeyTaken | Busy | Superseded]:
     """The change has a note unless the store has the run already."""
+    if new.claim is not None and not _holds(connection, new.claim):
+        return Change(Superseded())
     begun = _begin(connection, new)
     if isinstance(begun, KeyTaken | Busy):
         return Change(begun)
+    if new.claim is not None:
+        connection.execute(_LEAVE_QUEUE, (new.started_ms, new.id))
     lease = Lease(new.id, FIRST_EPOCH)
     if begun is None:  # stored by a call whose result was lost
         return Change(lease)
@@ -122,6 +156,7 @@ def append(
     first_number: int,
     events: Sequence[DocumentEvent],
     run_end: RunEnd | None,
+    make_notices: MakeNotices | None = None,
 ) -> Change[Written]:
     found = _rest(connection, lease, first_number, events)
     if isinstance(found, Fenced | Behind):
@@ -132,19 +167,26 @@ def append(
     size = _add_events(connection, place, rest)
     if run_end is None:
         _add_calls(connection, place, rest)
+        _add_waiting_notices(connection, place, place.last + 1, rest, make_notices)
         return Change(Stored(size), size)
     connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
     prompts = _prompts(connection, place)
-    _end(connection, place, run_end)
+    _end(connection, place, run_end, make_notices)
     note = Note(lease.run_id, searchable([*prompts, *run_end.words]).encode(), is_whole=True)
     return Change(Stored(size), size, place.run, note)
 
 
 def move(
-    connection: sqlite3.Connection, new: NewRun, rows: Iterable[EventBatch], run_end: RunEnd | None
+    connection: sqlite3.Connection,
+    new: NewRun,
+    rows: Iterable[EventBatch],
+    run_end: RunEnd | None,
+    make_notices: MakeNotices | None = None,
 ) -> Change[KeyTaken | Busy | Written]:
     """Enters a run that is in a file, if it is not entered yet, and with its end also its events. `Fenced`: its file
     does not count, and nothing was changed."""
+    if new.claim is not None and connection.execute(_PLACE, (new.id,)).fetchone() is None:
+        return Change(Fenced("claimed"))  # its process died before it had left the queue, so it has not begun
     begun = _begin(connection, new)
     if isinstance(begun, KeyTaken | Busy):
         return Change(begun)
@@ -161,7 +203,8 @@ def move(
     if run_end is not None:
         if begun is None:
             connection.execute("DELETE FROM calls WHERE run = ?", (place.run,))
-        _end(connection, place, run_end, may_have_continuation=begun is None or bool(new.continuation))
+        may_have_continuation = begun is None or bool(new.continuation)
+        _end(connection, place, run_end, make_notices, may_have_continuation=may_have_continuation)
     words = () if run_end is None else run_end.words
     note = Note(new.id, searchable([*prompts, *words]).encode(), is_whole=run_end is not None)
     return Change(Stored(size), size + sum(map(len, prompts)) + len(new.request), place.run, note)
@@ -179,25 +222,38 @@ def take_over(connection: sqlite3.Connection, run_id: str, rows: Iterable[EventB
         _add_rows(connection, place, rows)
 
 
-def add_calls(connection: sqlite3.Connection, lease: Lease, events: Sequence[DocumentEvent]) -> Change[Fenced | None]:
+def add_calls(
+    connection: sqlite3.Connection,
+    lease: Lease,
+    first_number: int,
+    events: Sequence[DocumentEvent],
+    make_notices: MakeNotices | None = None,
+) -> Change[Fenced | None]:
     """The open calls of a run that is in a file."""
     row = connection.execute(_PLACE, (lease.run_id,)).fetchone()
     checked = check_lease(lease, row, 1, ())
     if isinstance(checked, Fenced | Behind):
         return Change(checked if isinstance(checked, Fenced) else None)
     _add_calls(connection, checked[0], events)
+    _add_waiting_notices(connection, checked[0], first_number, events, make_notices)
     return Change(None)
 
 
 # --- their parts ------------------------------------------------------------------------------------
 
 
+def _holds(connection: sqlite3.Connection, claim: Claim) -> bool:
+    return connection.execute(_HOLDS, (claim.command_id, claim.epoch)).fetchone() is not None
+
+
 def _begin(connection: sqlite3.Connection, new: NewRun) -> tuple[RunPosition, list[str]] | KeyTaken | Busy | None:
     """Where the run is, and the texts of its messages. None if the store has the run already."""
     if connection.execute("SELECT 1 FROM runs WHERE id = ?", (new.id,)).fetchone():
         return None
-    if new.idempotency and connection.execute(_HAS_KEY, (new.owner, new.idempotency.key)).fetchone():
-        return KeyTaken()
+    if new.idempotency:
+        named = {"owner": new.owner, "key": new.idempotency.key, "id": new.id}
+        if connection.execute(_HAS_KEY, named).fetchone() or connection.execute(_IS_QUEUED, named).fetchone():
+            return KeyTaken()
     values = begin_values(new)
     found = connection.execute(_CONVERSATION, (new.owner, new.conversation_id)).fetchone()
     if found is None:
@@ -267,6 +323,18 @@ def _add_calls(connection: sqlite3.Connection, place: RunPosition, events: Seque
     connection.executemany(_ADD_CALL, [(id, place.run, place.conversation) for id in open_calls(events)])
 
 
+def _add_waiting_notices(
+    connection: sqlite3.Connection,
+    place: RunPosition,
+    first_number: int,
+    events: Sequence[DocumentEvent],
+    make_notices: MakeNotices | None,
+) -> None:
+    if make_notices is not None and Paused in map(type, events):
+        for (owner,) in connection.execute(_OWNER, (place.conversation,)):
+            connection.executemany(_ADD_NOTICE, notice_values(make_notices, waiting_news(owner, first_number, events)))
+
+
 def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) -> int:
     """The key of the new row."""
     key = connection.execute(insert, values).lastrowid
@@ -275,7 +343,12 @@ def _added(connection: sqlite3.Connection, insert: str, values: dict[str, Any]) 
 
 
 def _end(
-    connection: sqlite3.Connection, place: RunPosition, end: RunEnd, *, may_have_continuation: bool = True
+    connection: sqlite3.Connection,
+    place: RunPosition,
+    end: RunEnd,
+    make_notices: MakeNotices | None,
+    *,
+    may_have_continuation: bool = True,
 ) -> None:
     values = {**end_values(end), "run": place.run, "conversation": place.conversation}
     connection.execute(_END_RUN, values)
@@ -286,5 +359,9 @@ def _end(
         # A key without a hash names a question, whose next repetition decides for itself; see `runs.repeats`.
         connection.execute("DELETE FROM idempotency WHERE run = ? AND body_hash != ''", (place.run,))
     connection.execute(_END_TURN, values)
+    connection.execute(_USE, values)
+    if make_notices is not None:
+        for (owner,) in connection.execute(_OWNER, (place.conversation,)):
+            connection.executemany(_ADD_NOTICE, notice_values(make_notices, [end_news(owner, end)]))
     if end.answer:
         connection.execute(_ADD_MESSAGE, {**values, "role": "assistant", "text": repair(end.answer)})

@@ -1,0 +1,424 @@
+"""The events of a run in; the session updates that show them in an editor, out.
+
+Joined, the message chunks of a run are its text (`ChatResponse.text`). The same events give the same updates, so a
+session that is loaded again looks as it did.
+"""
+
+from posixpath import join
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from cursor_gateway.acp_server.shapes import (
+    AgentMessageChunk,
+    AgentThoughtChunk,
+    EntryStatus,
+    Location,
+    PlanEntry,
+    PlanUpdate,
+    SessionUpdate,
+    TextContent,
+    ToolCallStart,
+    ToolCallUpdate,
+    ToolContent,
+    ToolDiff,
+    ToolKind,
+    ToolStatus,
+    ToolText,
+    UsageUpdate,
+)
+from cursor_gateway.errors import RunCancelled
+from cursor_gateway.model.document_events import (
+    ContentDelta,
+    DocumentEnded,
+    DocumentEvent,
+    DocumentStarted,
+    Done,
+    KnownMetadata,
+    Paused,
+    Reasoning,
+    TerminalOutput,
+    ToolCallArguments,
+    ToolCallEnded,
+    ToolCallStarted,
+)
+from cursor_gateway.model.documents import (
+    ClarificationDocument,
+    ClarificationMetadata,
+    CodeBlockDocument,
+    CodeReferenceDocument,
+    Document,
+    ErrorDocument,
+    FileEditDocument,
+    Operation,
+    PlanDocument,
+    PlanTodo,
+    TerminalCommandDocument,
+    TextDocument,
+    ThinkingDocument,
+    TodoChange,
+    TodoStatus,
+    TodoUpdateDocument,
+    ToolCallDocument,
+    ToolTrace,
+    said_in,
+)
+from cursor_gateway.stages.context_size import window_of
+from cursor_gateway.stages.summary import main_argument
+
+_TAIL = 4_000  # characters of the output of a command that still runs: each update repeats it
+_LONGEST = 10_000  # characters of a tool's result that are shown; `rawOutput` has all of it
+_TITLE = 200  # characters
+_DEMO = "DEMO: this answer is a recording. No agent ran, and no files were changed."
+_OF_THE_RUN = ("agent", "gateway")  # sources of an error that is no tool's: a tool's own call says that it failed
+
+_KINDS: dict[str, ToolKind] = {
+    "read_file": "read",
+    "list_dir": "read",
+    "read_lints": "read",
+    "read_mcp_resource": "read",
+    "todo_read": "read",
+    "grep": "search",
+    "glob_file_search": "search",
+    "codebase_search": "search",
+    "web_search": "fetch",
+    "exa_search": "fetch",
+    "web_fetch": "fetch",
+    "exa_fetch": "fetch",
+    "fetch": "fetch",
+    "apply_agent_diff": "edit",
+    "write_shell_stdin": "execute",
+    "computer_use": "execute",
+    "task": "think",
+    "reflect": "think",
+}
+_PATHS = ("target_file", "path", "target_directory", "file_path")  # arguments that name a file or folder
+_OPERATIONS: dict[Operation, tuple[ToolKind, str]] = {
+    "create": ("edit", "Create"),
+    "edit": ("edit", "Edit"),
+    "delete": ("delete", "Delete"),
+    "rename": ("move", "Rename"),
+}
+_ENTRY_STATES: dict[TodoStatus, EntryStatus] = {
+    "pending": "pending",
+    "in_progress": "in_progress",
+    "completed": "completed",
+}  # cancelled ones are not shown
+
+
+class SessionTodos:
+    """The to-dos of a session, which each update of the plan lists in full."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[str, TodoStatus]] = {}
+
+    def replace(self, todos: list[PlanTodo]) -> PlanUpdate:
+        self._found = {todo.id: (todo.content, todo.status) for todo in todos}
+        return self._update()
+
+    def change(self, todos: list[TodoChange], *, replaces: bool) -> PlanUpdate:
+        before = self._found
+        self._found = {} if replaces else dict(before)
+        for todo in todos:
+            known, _ = before.get(todo.id, ("", "pending"))
+            self._found[todo.id] = (todo.content or known or todo.id, todo.status)
+        return self._update()
+
+    def _update(self) -> PlanUpdate:
+        entries = [
+            PlanEntry(content=content, status=_ENTRY_STATES[status])
+            for content, status in self._found.values()
+            if status in _ENTRY_STATES
+        ]
+        return PlanUpdate(entries=entries)
+
+
+class _Joined:
+    """Texts of several documents as one, with an empty line between two."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def push(self, document_id: str, text: str) -> str:
+        gap = "\n\n" if self._last not in ("", document_id) else ""
+        self._last = document_id
+        return gap + text
+
+
+class RunUpdates:
+    def __init__(self, run_id: str, workspace: str, todos: SessionTodos) -> None:
+        """`workspace` completes relative paths: an editor knows only absolute ones."""
+        self._run_id, self._workspace, self._todos = run_id, workspace, todos
+        self._text, self._thoughts = _Joined(), _Joined()
+        self._open: dict[str, DocumentStarted] = {}
+        self._outputs: dict[str, str] = {}  # the ends of those of commands that still run
+        self._calls: dict[str, str] = {}  # of documents that continue another one's call
+        self._decided: dict[str, ToolCallUpdate] = {}  # the ends of calls whose commands have not begun, by these
+        self._tools: dict[str, str] = {}  # the names of those that are used now
+
+    def push(self, event: DocumentEvent, /) -> list[SessionUpdate]:
+        match event:
+            case DocumentStarted():
+                self._open[event.id] = event
+                return self._started(event, event.metadata or KnownMetadata())
+            case ContentDelta(id=id, text=text):
+                return self._grown(id, text)
+            case TerminalOutput(id=id, text=text):
+                shown = self._outputs[id] = (self._outputs.get(id, "") + text)[-_TAIL:]
+                return [ToolCallUpdate(tool_call_id=self.call_id(id), content=[_code(shown)])]
+            case ToolCallStarted(id=id, tool_name=name):
+                self._tools[id] = name
+                return [self._call(id, name, _KINDS.get(name, "other"), "in_progress")]
+            case ToolCallArguments(id=id, arguments=arguments):
+                return [
+                    ToolCallUpdate(
+                        tool_call_id=self.call_id(id),
+                        title=self._tool_title(self._tools.get(id, "tool"), arguments),
+                        locations=self._locations(arguments),
+                        raw_input=arguments,
+                    )
+                ]
+            case DocumentEnded(document=document):
+                for kept in (self._open, self._outputs, self._tools):
+                    kept.pop(document.id, None)
+                return self._ended(document)
+            case Reasoning(text=text):
+                return [self._thought("reasoning", text)]
+            case Done(envelope=envelope):
+                demo = [self._call("demo", _DEMO, "other", "completed")] if envelope.metadata.recording else []
+                return [*self._decided.values(), *demo, *_used(event)]
+            case ToolCallEnded() | Paused():
+                return []
+
+    def call_id(self, document_id: str) -> str:
+        """Of the tool call that shows this document; unique in the session."""
+        return self._calls.get(document_id) or f"{self._run_id}/{document_id}"
+
+    # --- a document starts, and grows -----------------------------------------------------------------
+
+    def _started(self, event: DocumentStarted, known: KnownMetadata) -> list[SessionUpdate]:
+        match event.type:
+            case "terminal_command":
+                return self._command(event.id, known)
+            case "file_edit":
+                return [
+                    ToolCallStart(
+                        tool_call_id=self.call_id(event.id),
+                        title=_title(f"Edit {self._short(known.file_path) if known.file_path else 'a file'}"),
+                        kind="edit",
+                        status="in_progress",
+                        locations=[Location(path=self._absolute(known.file_path))] if known.file_path else UNSET,
+                    )
+                ]
+            case "plan":
+                started = self._call(event.id, f"Plan: {known.title}" if known.title else "Plan", "think", "pending")
+                return [started, self._todos.replace(known.todos)] if known.todos else [started]
+            case "clarification" if known.permission:
+                return [self._call(event.id, known.permission.subject, "execute", "pending")]
+            case "clarification":
+                asked = " / ".join(question.text for question in known.questions or [])
+                return [self._call(event.id, asked or "A question", "other", "pending")]
+            # A tool's name comes with the next event; the others are no tools, or known only at their end.
+            case "tool_call" | "text" | "thinking" | "code_block" | "code_reference" | "todo_update" | "error":
+                return []
+
+    def _command(self, id: str, known: KnownMetadata) -> list[SessionUpdate]:
+        command = known.command or "A command"
+        details: dict[str, Any] = {"command": command}
+        if known.working_directory:
+            details["cwd"] = known.working_directory
+        if (decided := self._decided.pop(command, None)) is not None:
+            self._calls[id] = decided.tool_call_id
+            return [ToolCallUpdate(tool_call_id=decided.tool_call_id, status="in_progress", raw_input=details)]
+        return [
+            ToolCallStart(
+                tool_call_id=self.call_id(id),
+                title=_title(command),
+                kind="execute",
+                status="in_progress",
+                raw_input=details,
+            )
+        ]
+
+    def _grown(self, id: str, text: str) -> list[SessionUpdate]:
+        started = self._open.get(id)
+        match started.type if started is not None else "":
+            case "text":
+                return [self._said(id, text)]
+            case "thinking":
+                return [self._thought(id, text)]
+            case "plan":  # which comes in one piece
+                return [ToolCallUpdate(tool_call_id=self.call_id(id), content=[_text(text)])]
+            case _:
+                return []
+
+    # --- a document ends ------------------------------------------------------------------------------
+
+    def _ended(self, document: Document) -> list[SessionUpdate]:
+        match document:
+            case TextDocument() | ThinkingDocument():
+                return []
+            case CodeBlockDocument() | CodeReferenceDocument():
+                return [self._said(document.id, said_in(document) or "")]
+            case TerminalCommandDocument(metadata=metadata):
+                return [
+                    self._end(
+                        document.id,
+                        metadata,
+                        [_code(metadata.output)] if metadata.output else [],
+                        raw_output={"exitCode": metadata.exit_code, "stdout": metadata.output, "stderr": ""},
+                    )
+                ]
+            case FileEditDocument():
+                return [self._edited(document)]
+            case ToolCallDocument(metadata=metadata):
+                data = metadata.result.data
+                shown = data if isinstance(data, str) else "" if data is None else msgspec.json.encode(data).decode()
+                return [
+                    self._end(
+                        document.id,
+                        metadata,
+                        [_code(shown)] if shown else [],
+                        raw_output=data,
+                        has_failed=metadata.result.status == "error",
+                    )
+                ]
+            case PlanDocument(metadata=metadata, content=text):
+                ended = self._end(
+                    document.id, metadata, [_text(text)] if text else [], has_failed=metadata.accepted is False
+                )
+                return [ended, self._todos.replace(metadata.todos)] if metadata.todos else [ended]
+            case ClarificationDocument(metadata=metadata):
+                return self._answered(document.id, metadata)
+            case TodoUpdateDocument(metadata=metadata):
+                return [self._todos.change(metadata.todos, replaces=metadata.merge is False)]
+            case ErrorDocument(metadata=metadata, content=text):
+                if metadata.source not in _OF_THE_RUN or metadata.error_code == RunCancelled.code.upper():
+                    return []
+                return [
+                    ToolCallStart(
+                        tool_call_id=self.call_id(document.id),
+                        title=_title(text),
+                        kind="other",
+                        status="failed",
+                        content=[_text(text)],
+                    )
+                ]
+
+    def _edited(self, document: FileEditDocument) -> ToolCallUpdate:
+        metadata, new = document.metadata, document.content
+        kind, verb = _OPERATIONS[metadata.operation]
+        path = self._absolute(metadata.file_path)
+        content: list[ToolContent] = []
+        line: int | UnsetType = UNSET
+        if metadata.diff:
+            line = max(1, metadata.diff.start_line)
+            content = [ToolDiff(path=path, old_text=metadata.diff.old_string, new_text=metadata.diff.new_string)]
+        elif metadata.operation == "create" and new is not None:
+            content = [ToolDiff(path=path, old_text=None, new_text=new)]
+        what = self._short(metadata.file_path)
+        what = f"{self._short(metadata.old_path)} to {what}" if metadata.old_path else what
+        return self._end(
+            document.id,
+            metadata,
+            content,
+            title=_title(f"{verb} {what}"),
+            kind=kind,
+            locations=[Location(path=path, line=line)],
+        )
+
+    def _answered(self, id: str, metadata: ClarificationMetadata) -> list[SessionUpdate]:
+        chosen = {answer.question_id: answer for answer in metadata.answers or []}
+        if metadata.permission:
+            decisions = [option for answer in chosen.values() for option in answer.selected_option_ids]
+            ended = self._end(id, metadata, [], has_failed="deny" in decisions)
+            if any(not rule.startswith("Shell(") for rule in metadata.permission.rules):
+                return [ended]  # another tool, which has a call of its own
+            # The command, run or not, continues this call. Clients take an end for final.
+            self._decided[metadata.permission.subject] = ended
+            return []
+        lines: list[str] = []
+        for question in metadata.questions:
+            answer = chosen.get(question.id)
+            labels = {option.id: option.label for option in question.options}
+            given = [labels.get(one, one) for one in answer.selected_option_ids] if answer else []
+            given += [answer.text] if answer and answer.text else []
+            lines.append(f"{question.text} {', '.join(given) or '(no answer)'}")
+        return [self._end(id, metadata, [_text("\n\n".join(lines))])]
+
+    # --- their parts ----------------------------------------------------------------------------------
+
+    def _said(self, id: str, text: str) -> AgentMessageChunk:
+        return AgentMessageChunk(content=TextContent(text=self._text.push(id, text)), message_id=self._run_id)
+
+    def _thought(self, id: str, text: str) -> AgentThoughtChunk:
+        joined = self._thoughts.push(id, text)
+        return AgentThoughtChunk(content=TextContent(text=joined), message_id=f"{self._run_id}/{id}")
+
+    def _call(self, id: str, title: str, kind: ToolKind, status: ToolStatus) -> ToolCallStart:
+        return ToolCallStart(tool_call_id=self.call_id(id), title=_title(title), kind=kind, status=status)
+
+    def _end(
+        self,
+        id: str,
+        trace: ToolTrace,
+        content: list[ToolContent],
+        *,
+        title: str | UnsetType = UNSET,
+        kind: ToolKind | UnsetType = UNSET,
+        locations: list[Location] | UnsetType = UNSET,
+        raw_output: Any = UNSET,
+        has_failed: bool = False,
+    ) -> ToolCallUpdate:
+        """With the reason, if it did not simply complete."""
+        reason = [_text(trace.reason)] if trace.reason else []
+        is_failed = has_failed or trace.state is not UNSET
+        return ToolCallUpdate(
+            tool_call_id=self.call_id(id),
+            title=title,
+            kind=kind,
+            status="failed" if is_failed else "completed",
+            content=[*content, *reason] or UNSET,
+            locations=locations,
+            raw_output=raw_output,
+        )
+
+    def _locations(self, arguments: dict[str, Any]) -> list[Location] | UnsetType:
+        path = next((path for name in _PATHS if isinstance(path := arguments.get(name), str) and path), None)
+        return UNSET if path is None else [Location(path=self._absolute(path))]
+
+    def _tool_title(self, name: str, arguments: dict[str, Any]) -> str:
+        about = self._short(main_argument(arguments))
+        return _title(f"{name}: {about}" if about else name)
+
+    def _absolute(self, path: str) -> str:
+        return join(self._workspace, path)
+
+    def _short(self, path: str) -> str:
+        """Without the workspace."""
+        return path.removeprefix(f"{self._workspace.rstrip('/')}/")
+
+
+def _used(done: Done) -> list[SessionUpdate]:
+    """The size of the context, if it is known of how much: only some models' names say that."""
+    used, size = done.envelope.metadata.context_tokens, window_of(done.envelope.model)
+    return [UsageUpdate(used=used, size=size)] if used is not UNSET and size else []
+
+
+def _title(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
+
+
+def _text(text: str) -> ToolText:
+    return ToolText(content=TextContent(text=text))
+
+
+def _code(output: str) -> ToolText:
+    """As Markdown, in which editors show a tool's text."""
+    shown = output if len(output) <= _LONGEST else f"{output[:_LONGEST]}\n… {len(output) - _LONGEST:,} characters more"
+    mark = "```"
+    while mark in shown:
+        mark += "`"
+    return _text(f"{mark}\n{shown.removesuffix(chr(10))}\n{mark}")

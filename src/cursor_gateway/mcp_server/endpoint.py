@@ -1,0 +1,341 @@
+"""`/mcp`: MCP hosts over HTTP (Streamable HTTP), of 2026-07-28 and of earlier versions.
+
+Since 2026-07-28, each request is complete in itself, and closing its stream cancels it. Before, a host has a session;
+its runs continue when a stream breaks, and it reads the rest with GET and `Last-Event-ID`.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+from starlette.background import BackgroundTask
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.types import ASGIApp
+
+from cursor_gateway.dialects.base import SSE, Dialect
+from cursor_gateway.errors import GatewayError
+from cursor_gateway.mcp_server.calls import ConnectedGateway, answer_run
+from cursor_gateway.mcp_server.elicitation import read_form
+from cursor_gateway.mcp_server.headers import SESSION, VERSION, accepts_both, check_headers
+from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
+from cursor_gateway.mcp_server.messages import (
+    INVALID_REQUEST,
+    UNSUPPORTED_VERSION,
+    Message,
+    Notification,
+    Reply,
+    Request,
+    RequestId,
+    RpcError,
+    encode_error,
+    encode_result,
+    read_message,
+)
+from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
+from cursor_gateway.mcp_server.peers import LEGACY, MODERN, VERSIONS, Peer, initialized_peer, is_modern, requesting_peer
+from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
+from cursor_gateway.mcp_server.sessions import (
+    EndedSessions,
+    Place,
+    encode_place,
+    new_session,
+    read_place,
+    read_session,
+)
+from cursor_gateway.mcp_server.sse_reply import SseReply
+from cursor_gateway.mcp_server.tasks import ttl_of
+from cursor_gateway.model.requests import TraceContext
+from cursor_gateway.runs.run_service import RunService
+from cursor_gateway.server.bodies import client_name, parse_body, read_body
+from cursor_gateway.server.streaming import Reading
+from cursor_gateway.settings import Settings
+
+_WATCH_SECONDS = 1.0
+_RETRY_MS = 1000  # after which a host resumes a stream that broke
+
+
+class _Host(Struct, frozen=True):
+    """Who sent a request."""
+
+    owner: str
+    request_id: str
+    peer: Peer
+    session: str = ""  # before 2026-07-28
+    trace: TraceContext | None = None
+
+    def key(self, id: RequestId) -> str | None:
+        """The same request again, of the same session, is the same run again."""
+        if not self.session:
+            return None
+        return f"mcp {hashlib.sha256(msgspec.json.encode([self.session, id])).hexdigest()}"
+
+
+class McpEndpoint:
+    def __init__(self, service: RunService, settings: Settings, documents: Dialect, reading: Reading) -> None:
+        """`documents`: the dialect that reads messages and answers."""
+        self._service, self._settings, self._documents, self._reading = service, settings, documents, reading
+        self._forms, self._ended, self._shutdown = OpenForms(), EndedSessions(), Shutdown(service)
+        self._calls: dict[tuple[str, str, RequestId], StreamedCall] = {}  # by owner, session and request
+
+    async def message(self, request: HttpRequest) -> ASGIApp:
+        """One message of a host."""
+        body = await read_body(request, self._settings)
+        turn = self._reading.unread.turn(request.state.owner)
+        message: Message | None = None
+        try:
+            message = await parse_body(body, read_message, turn)
+            if not accepts_both(request.headers):
+                wanted = "Send `Accept: application/json, text/event-stream`."
+                raise RpcError(INVALID_REQUEST, wanted, status=406)
+            match message:
+                case Request():
+                    return await self._answer(message, request)
+                case Notification():
+                    await self._note(message, request)
+                case Reply():
+                    await self._take_form(message, self._session(request))
+        except RpcError as error:
+            return _refused(error, message.id if isinstance(message, Request) else error.id)
+        return Response(status_code=202)
+
+    async def stream(self, request: HttpRequest) -> ASGIApp:
+        """What is left of a stream that broke; or one on which nothing comes, as there is nothing to tell."""
+        try:
+            host = self._session(request)
+        except RpcError as error:
+            return _refused(error)
+        if request.method == "HEAD":
+            return Response(media_type=SSE.media_type)
+        self._reading.unread.check(host.owner)
+        place = read_place(request.headers.get("last-event-id", ""))
+        if place is None:
+            return SseReply(self._reading, host.owner, self._shutdown.wait)
+        return SseReply(self._reading, host.owner, partial(self._resume, host, place))
+
+    async def end(self, request: HttpRequest) -> ASGIApp:
+        """The host has left: what its calls wait for is stopped."""
+        try:
+            host = self._session(request)
+        except RpcError as error:
+            return _refused(error)
+        self._ended.add(host.owner, host.session)
+        for owner, session, id in list(self._calls):
+            if (owner, session) == (host.owner, host.session):
+                await self._stop(host, id)
+        return Response(status_code=204)
+
+    # --- hosts --------------------------------------------------------------------------------------
+
+    def _modern(self, message: Request, request: HttpRequest) -> _Host:
+        """Raises `RpcError`."""
+        if is_modern(message.params):  # else what is missing is the better error
+            check_headers(message, request.headers)
+        peer = requesting_peer(message.params)
+        return _Host(request.state.owner, request.state.request_id, peer, trace=request.scope.get("trace"))
+
+    def _session(self, request: HttpRequest) -> _Host:
+        """Raises `RpcError`."""
+        said = request.headers.get(VERSION)
+        if said is not None and said not in LEGACY:
+            data = {"supported": list(VERSIONS), "requested": said}
+            raise RpcError(UNSUPPORTED_VERSION, f"The protocol version {said[:100]!r} has no sessions here.", data)
+        id = request.headers.get(SESSION)
+        if id is None:
+            wanted = f"Send `initialize` first, then its {SESSION}; or the protocol version {MODERN} in `_meta`."
+            raise RpcError(INVALID_REQUEST, wanted)
+        peer = None if self._ended.has(request.state.owner, id) else read_session(id)
+        if peer is None:
+            raise RpcError(INVALID_REQUEST, "This session has ended; send `initialize` again.", status=404)
+        return _Host(request.state.owner, request.state.request_id, peer, id, request.scope.get("trace"))
+
+    def _gateway(self, host: _Host, id: RequestId) -> ServiceGateway:
+        """For one request."""
+        caller = Caller(
+            owner=host.owner,
+            request_id=host.request_id,
+            client=client_name({"user-agent": host.peer.name}),
+            key=host.key(id),
+            # Without a session, only its content tells that a request is sent again because its reply was lost.
+            attempt="only" if host.session else "unknown",
+            is_resumable=bool(host.session),
+            trace=host.trace,
+        )
+        return ServiceGateway(self._service, self._documents, caller)
+
+    def _methods(self, gateway: ServiceGateway | None = None) -> McpMethods:
+        @asynccontextmanager
+        async def connect() -> AsyncIterator[ConnectedGateway]:
+            assert gateway is not None
+            yield _connected(gateway)
+
+        return McpMethods(connect, (), ttl_of(self._settings.history_days))
+
+    # --- requests -----------------------------------------------------------------------------------
+
+    async def _answer(self, message: Request, request: HttpRequest) -> ASGIApp:
+        """Raises `RpcError`."""
+        said = request.headers.get(VERSION)
+        if is_modern(message.params) or (said is not None and said not in LEGACY):
+            host = self._modern(message, request)
+        elif message.method == "initialize":
+            peer = initialized_peer(message.params)
+            answer = encode_result(message.id, self._methods().initialized(peer))
+            return Response(answer, headers={SESSION: new_session(peer)}, media_type="application/json")
+        else:
+            host = self._session(request)
+        if message.method == "subscriptions/listen" and host.peer.is_modern:
+            self._reading.unread.check(host.owner)
+            return SseReply(self._reading, host.owner, partial(self._listen, host, message))
+        call = read_call(message) if message.method == "tools/call" else ""
+        if isinstance(call, ToolCall) and call.lasts(host.peer):
+            self._reading.unread.check(host.owner)
+            return SseReply(self._reading, host.owner, partial(self._perform, host, message))
+        gateway = self._gateway(host, message.id)
+        result = await self._methods(gateway).result(message, HostCall(host.peer, None, _unheard, self._forms))
+        noting = BackgroundTask(gateway.delivered)
+        return Response(encode_result(message.id, result), media_type="application/json", background=noting)
+
+    async def _perform(self, host: _Host, message: Request, reply: SseReply) -> bytes:
+        gateway = self._gateway(host, message.id)
+        place = Place(message.id, "", 0, progress_token(message))
+        with self._active(host, message.id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
+            try:
+                result = await self._methods(gateway).result(message, streamed)
+            except RpcError as error:
+                return encode_error(message.id, error)
+        reply.delivered = gateway.delivered
+        return encode_result(message.id, result)
+
+    async def _resume(self, host: _Host, place: Place, reply: SseReply) -> bytes:
+        gateway = self._gateway(host, place.request_id)
+        with self._active(host, place.request_id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
+            result = await self._methods(gateway).resumed(place.run_id, place.after, streamed)
+        return encode_result(place.request_id, result)
+
+    async def _listen(self, host: _Host, message: Request, reply: SseReply) -> bytes:
+        methods = self._methods(self._gateway(host, message.id))
+        listening = asyncio.ensure_future(methods.listen(message, host.peer, reply.event))
+        stopping = asyncio.ensure_future(self._shutdown.wait(reply))
+        try:
+            await asyncio.wait((listening, stopping), return_when=asyncio.FIRST_COMPLETED)
+            return encode_result(message.id, listening.result() if listening.done() else methods.listened(message))
+        except RpcError as error:
+            return encode_error(message.id, error)
+        finally:
+            listening.cancel()
+            stopping.cancel()
+            await asyncio.wait((listening, stopping))
+
+    # --- calls that last ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _active(self, host: _Host, id: RequestId, call: "StreamedCall") -> Iterator["StreamedCall"]:
+        key = host.owner, host.session, id
+        if host.session:  # only then can another request name it
+            self._calls[key] = call
+        try:
+            yield call
+        finally:
+            if self._calls.get(key) is call:
+                del self._calls[key]
+
+    async def _note(self, message: Notification, request: HttpRequest) -> None:
+        """Raises `RpcError`."""
+        if is_modern(message.params) or request.headers.get(VERSION) == MODERN:
+            return  # closing the stream cancels a request
+        host = self._session(request)
+        match message:
+            case Notification("notifications/cancelled", {"requestId": int() | str() as id}):
+                await self._stop(host, id)
+            case _:
+                pass
+
+    async def _stop(self, host: _Host, id: RequestId) -> None:
+        """What performs this request, here or at another process."""
+        call = self._calls.get((host.owner, host.session, id))
+        run_id = "" if call is None else call.run_id
+        if call is not None:
+            call.end()  # first: a request that was cancelled gets no reply
+        with suppress(GatewayError):
+            if call is None and (key := host.key(id)) is not None:
+                found = await self._service.store.find_run_by_idempotency(host.owner, key)
+                run_id = "" if found is None else found.run_id
+            if run_id:
+                await self._service.cancel(run_id, host.owner)
+
+    async def _take_form(self, message: Reply, host: _Host) -> None:
+        """The reply to a request of ours. The run gets it from here: the stream of its call may be elsewhere, or break.
+        Without a decision, the call returns; where there is none, it counts as a refusal."""
+        run_id, _, document_id = str(message.id).partition("/")
+        form, is_shown = read_form(message.result), self._forms.is_open(message.id)
+        with suppress(GatewayError):
+            await self._service.find(run_id, host.owner)  # its forms are for nobody else
+            gateway = _connected(self._gateway(host, message.id))
+            await answer_run(gateway, run_id, {document_id: form}, is_final=not is_shown)
+            self._forms.fill(message)
+
+
+class StreamedCall(HostCall):
+    """With ids, after which a stream that breaks can be continued."""
+
+    def __init__(self, peer: Peer, place: Place, reply: SseReply, forms: OpenForms) -> None:
+        super().__init__(peer, place.progress_token, self._event, forms)
+        self.run_id, self.last_number, self._place, self._reply = place.run_id, place.after, place, reply
+
+    async def begun(self, run_id: str) -> None:
+        is_new = run_id != self.run_id
+        await super().begun(run_id)
+        if is_new and self.peer.takes_priming and not self.peer.is_modern:
+            await self._reply.event(b"", self._id(0), retry_ms=_RETRY_MS)
+
+    def end(self) -> None:
+        self._reply.cancel()
+
+    async def _event(self, message: bytes, number: int) -> None:
+        await self._reply.event(message, self._id(number) if number and not self.peer.is_modern else "")
+
+    def _id(self, number: int) -> str:
+        return encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
+
+
+class Shutdown:
+    """Ends streams on which nothing comes, when this process stops: it waits for the end of all replies."""
+
+    def __init__(self, service: RunService) -> None:
+        self._service, self._waiting = service, 0
+        self._watch: asyncio.Task[None] | None = None
+
+    async def wait(self, reply: SseReply) -> bytes:
+        if self._watch is None:
+            self._watch = asyncio.create_task(self._until_stopping())
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._watch)
+        finally:
+            self._waiting -= 1
+            if not self._waiting and self._watch is not None:
+                self._watch.cancel()
+                self._watch = None
+        return b""
+
+    async def _until_stopping(self) -> None:
+        while not self._service.not_ready():
+            await asyncio.sleep(_WATCH_SECONDS)
+
+
+def _connected(gateway: ServiceGateway) -> ConnectedGateway:
+    """A run stops with its readers, or not at all: see `ServiceGateway.stream`."""
+    return ConnectedGateway(gateway, stops_cancelled=False)
+
+
+def _refused(error: RpcError, id: RequestId | None = None) -> Response:
+    return Response(encode_error(id, error), error.status, media_type="application/json")
+
+
+async def _unheard(message: bytes, number: int) -> None:
+    """A reply without a stream has no room for notifications."""

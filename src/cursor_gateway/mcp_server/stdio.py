@@ -1,0 +1,146 @@
+"""Serve an MCP host on standard input and output."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, BinaryIO
+
+from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
+from cursor_gateway.mcp_server.messages import (
+    INVALID_REQUEST,
+    Notification,
+    Reply,
+    Request,
+    RequestId,
+    RpcError,
+    encode_error,
+    encode_result,
+    read_message,
+)
+from cursor_gateway.mcp_server.methods import McpMethods, progress_token
+from cursor_gateway.mcp_server.peers import Peer, initialized_peer, is_modern, requesting_peer
+
+_STOP_SECONDS = 10.0  # for stopping the runs, when the host has gone
+
+
+class StdioMcpServer:
+    def __init__(self, methods: McpMethods) -> None:
+        self._methods, self._forms = methods, OpenForms()
+        self._peer: Peer | None = None  # of a host that has said `initialize`
+        self._requests: dict[RequestId, asyncio.Task[None]] = {}
+        self._output: BinaryIO = os.fdopen(os.dup(1), "wb")
+        self._writing = asyncio.Lock()
+        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def serve(self) -> None:
+        """Until standard input ends. Raises `OSError` if the host reads no more."""
+        lines = _lines_of(standard_input())
+        while True:
+            next_line = asyncio.ensure_future(lines.get())
+            ends: list[asyncio.Future[Any]] = [next_line, self._broken]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._broken.done():
+                next_line.cancel()
+                return self._broken.result()
+            if not (line := next_line.result()):
+                return None
+            if line.strip():
+                self._take(line)
+
+    async def close(self) -> None:
+        """Stops the runs whose callers were waiting."""
+        for task in self._requests.values():
+            task.cancel()
+        if self._requests:
+            await asyncio.wait(list(self._requests.values()), timeout=_STOP_SECONDS)
+
+    def _take(self, line: bytes) -> None:
+        try:
+            message = read_message(line)
+        except RpcError as error:
+            if error.id is not None:  # else the host could not tell to what it is the reply
+                self._start(error.id, self._write(encode_error(error.id, error)))
+            return
+        match message:
+            case Request(id=id):
+                self._start(id, self._answer(message))
+            case Notification(method="notifications/cancelled", params=params):
+                # Once: cancelled again, the request that stops the run would be interrupted.
+                if (task := self._requests.get(params.get("requestId", ""))) is not None and not task.cancelling():
+                    task.cancel()
+            case Notification():
+                pass
+            case Reply():
+                self._forms.fill(message)
+
+    def _start(self, id: RequestId, work: Coroutine[Any, Any, None]) -> None:
+        task = self._requests[id] = asyncio.create_task(work)
+        task.add_done_callback(lambda _: self._requests.pop(id, None))
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            reply = encode_result(request.id, await self._result(request))
+        except RpcError as error:
+            reply = encode_error(request.id, error)
+        await self._write(reply)
+
+    async def _result(self, request: Request) -> dict[str, Any]:
+        if is_modern(request.params):
+            peer = requesting_peer(request.params)
+        elif request.method == "initialize":
+            self._peer = initialized_peer(request.params)
+            return self._methods.initialized(self._peer)
+        elif self._peer is None:
+            raise RpcError(INVALID_REQUEST, "Send `initialize` first, or the protocol version in `_meta`.")
+        else:
+            peer = self._peer
+        if request.method == "subscriptions/listen" and peer.is_modern:
+            return await self._methods.listen(request, peer, self._write)
+        host = HostCall(peer, progress_token(request), self._send, self._forms)
+        return await self._methods.result(request, host)
+
+    async def _send(self, message: bytes, number: int) -> None:
+        await self._write(message)
+
+    async def _write(self, message: bytes) -> None:
+        async with self._writing:
+            error = await asyncio.shield(asyncio.to_thread(self._write_line, message))
+            if error is not None and not self._broken.done():
+                self._broken.set_exception(error)
+
+    def _write_line(self, message: bytes) -> OSError | None:
+        """The error is returned: if its caller was cancelled meanwhile, nobody would catch it."""
+        try:
+            self._output.write(message + b"\n")
+            self._output.flush()
+        except OSError as error:
+            return error
+        return None
+
+
+def _lines_of(file: BinaryIO) -> "asyncio.Queue[bytes]":
+    """As they come; an empty one at the end. A thread reads them, and nobody waits for its end."""
+    loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes]()
+
+    def read() -> None:
+        line = b"-"
+        while line:
+            try:
+                line = file.readline()
+            except OSError:
+                line = b""
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    return lines
+
+
+def standard_input() -> BinaryIO:
+    """For this server alone: for other code and for children, standard input is empty from now on."""
+    own, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    return os.fdopen(own, "rb")

@@ -1,0 +1,1 @@
+"""Tell other services what becomes of runs: messages, stored with what they are about and delivered later."""

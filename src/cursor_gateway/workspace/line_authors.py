@@ -1,0 +1,90 @@
+"""The recorded changes of a conversation's files in; which run wrote which of the lines that are there now, out.
+
+Each line has an author: a run, or nobody known. A step of the log replaces lines, found by comparing its two versions;
+the new ones are its run's, and all others keep their authors. What somebody changed between two steps, or since the
+last one, is nobody's. A version that was there before has the authors that it had, so a revert gives nothing away.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from cursor_gateway.model.changes import WrittenLines
+from cursor_gateway.stages.hunks import hunks_between, is_binary, lines_of
+from cursor_gateway.workspace.change_log import ChangeStep, FileStep, FileVersion, KeepStep, TurnStep
+
+_NOBODY = ""
+_Content: TypeAlias = Callable[[FileVersion | None], bytes | None]
+
+
+class _FileLines(Struct):
+    hash: str  # of its version; empty: it is unknown, or there is no such file
+    lines: list[bytes] | None  # None: they are unknown
+    authors: list[str] = []  # of each line
+    known: dict[str, list[str]] = {}  # the same of earlier versions, by their hashes
+
+
+def changes_by_file(steps: Sequence[ChangeStep]) -> dict[str, list[tuple[str, FileStep]]]:
+    """In the order in which files were first changed: each change with its author."""
+    found: dict[str, list[tuple[str, FileStep]]] = {}
+    for step in steps:
+        if not isinstance(step, KeepStep):
+            author = step.chat_id if isinstance(step, TurnStep) else _NOBODY
+            for one in step.files:
+                found.setdefault(one.path, []).append((author, one))
+    return found
+
+
+def written_lines(
+    changes: Sequence[tuple[str, FileStep]], now: FileVersion | None, content: _Content
+) -> list[WrittenLines]:
+    """Of one file. `now` is the version that is there; `content` returns that of a version."""
+    file = _first(changes[0][1].before, content)
+    for author, change in changes:
+        _move(file, change.before, _NOBODY, content)
+        _move(file, change.after, author, content)
+    _move(file, now, _NOBODY, content)
+    return list(_ranges(file))
+
+
+def _first(version: FileVersion | None, content: _Content) -> _FileLines:
+    lines = _lines(version, content)
+    return _FileLines(version.hash if version is not None else "", lines, [_NOBODY] * len(lines or ()))
+
+
+def _lines(version: FileVersion | None, content: _Content) -> list[bytes] | None:
+    data = content(version)
+    return None if data is None or is_binary(data) else lines_of(data)
+
+
+def _move(file: _FileLines, version: FileVersion | None, author: str, content: _Content) -> None:
+    """To another version, whose new lines are this author's."""
+    hash = version.hash if version is not None else ""
+    if hash and hash == file.hash:
+        return
+    if file.hash:
+        file.known[file.hash] = file.authors
+    before, after = file.lines, _lines(version, content)
+    if after is None or before is None:  # what is new cannot be found out
+        authors = [_NOBODY] * len(after or ())
+    else:
+        authors, at = list[str](), 0
+        for hunk in hunks_between(before, after):
+            authors += [*file.authors[at : hunk.old_start], *[author] * hunk.added]
+            at = hunk.old_end
+        authors += file.authors[at:]
+    if author == _NOBODY and hash in file.known:
+        authors = file.known[hash]
+    file.hash, file.lines, file.authors = hash, after, authors
+
+
+def _ranges(file: _FileLines) -> Iterator[WrittenLines]:
+    numbered = enumerate(zip(file.authors, file.lines or (), strict=True), 1)
+    for author, group in groupby(numbered, lambda line: line[1][0]):
+        lines = list(group)
+        if author != _NOBODY:
+            text = b"".join(line for _, (_, line) in lines).replace(b"\r\n", b"\n")
+            yield WrittenLines(author, lines[0][0], lines[-1][0], hashlib.sha256(text).hexdigest())

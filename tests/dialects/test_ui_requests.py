@@ -1,0 +1,87 @@
+"""What the requests of user interfaces share."""
+
+import pytest
+
+from cursor_gateway.dialects.ui_requests import (
+    Approval,
+    PageTool,
+    QuotedMessages,
+    UiOptions,
+    offer_of,
+    options_of,
+    permission_of,
+    question_answers,
+    run_in,
+)
+from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model.answers import Permission
+from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage, UserMessage
+from cursor_gateway.model.requests import INTERACTIVE
+
+A, B = ToolCall("a", "look", "{}"), ToolCall("b", "look", "{}")
+
+
+def test_a_page_that_answers_gets_an_agent_that_can_wait() -> None:
+    assert options_of(None, {})["may_be_asked"] is False
+    asked = options_of(UiOptions(may_ask=True), {})
+    assert (asked["may_be_asked"], asked["source"]) == (True, INTERACTIVE)
+    assert options_of(UiOptions(source="cli"), {"x-cursor-may-ask": "true"})["source"] == "cli"
+    with pytest.raises(InvalidRequest, match="x-cursor-may-ask"):
+        options_of(None, {"x-cursor-may-ask": "perhaps"})
+
+
+def test_tools_have_names_of_their_own() -> None:
+    offer = offer_of([PageTool(name="a"), PageTool(name="b")])
+    assert offer is not None
+    assert [tool.name for tool in offer.tools] == ["a", "b"]
+    assert offer_of([]) is None
+    with pytest.raises(InvalidRequest, match=r"tools\[1\]"):
+        offer_of([PageTool(name="a"), PageTool(name="a")])
+
+
+def test_the_run_of_an_id() -> None:
+    assert run_in("chat_0a1b-7") == run_in("chat_0a1b.doc_001") == run_in("chat_0a1b") == "chat_0a1b"
+    assert run_in("msg-1") is None
+
+
+def test_texts_of_one_answer_are_joined() -> None:
+    quoted = QuotedMessages()
+    quoted.add(UserMessage("Hi"))
+    quoted.say("a")
+    quoted.say("b")
+    assert quoted.next == 2
+    assert quoted.all() == [UserMessage("Hi"), AssistantMessage("ab")]
+
+
+def test_calls_that_were_made_together_come_before_their_results() -> None:
+    quoted = QuotedMessages()
+    for call in (A, B):
+        quoted.call(call)
+        quoted.result(ToolMessage("r", call.id))
+    quoted.say("Rain.")
+    quoted.add(UserMessage("And now?"))
+    results = [ToolMessage("r", "a"), ToolMessage("r", "b")]
+    assert quoted.all() == [AssistantMessage("", (A, B)), *results, AssistantMessage("Rain."), UserMessage("And now?")]
+
+
+def test_results_at_the_end_stay_there() -> None:
+    quoted = QuotedMessages()
+    quoted.say("I look.")
+    quoted.call(A)
+    quoted.result(ToolMessage("r", "a"))
+    assert quoted.all() == [AssistantMessage("I look.", (A,)), ToolMessage("r", "a")]
+
+
+def test_an_approval_is_a_permission() -> None:
+    assert permission_of(Approval(approved=True)) == Permission("once")
+    assert permission_of(Approval(approved=True, decision="workspace")) == Permission("workspace")
+    assert permission_of(Approval(approved=False, reason="No.")) == Permission("deny", "No.")
+
+
+def test_answers_are_read() -> None:
+    (first,) = question_answers({"answers": [{"questionId": "q", "text": "t"}]}, "x").answers
+    assert (first.question_id, first.selected_option_ids, first.text) == ("q", [], "t")
+    wrong: object
+    for wrong in ({"answers": []}, {}, None, "yes"):
+        with pytest.raises(InvalidRequest, match="questionId"):
+            question_answers(wrong, "x")
