@@ -82,7 +82,7 @@ def test_a_dead_listener_is_seen_until_it_is_back(tmp_path: Path, database: str)
 
         eventually(is_seen)
         assert client.get("/readyz").status_code == 200  # it works, only later
-        assert _lines(front, "Notifications of other processes were lost")
+        assert eventually(lambda: _lines(front, "Notifications of other processes were lost"))
         eventually(lambda: client.get("/health").json()["status"] == "ok")
         eventually(lambda: figure(client, "cluster_listen_reconnections_total") >= 1)
         assert eventually(lambda: _lines(front, "Notifications of other processes arrive again"))

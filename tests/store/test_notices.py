@@ -119,13 +119,14 @@ def test_a_notice_is_claimed_by_one_process_until_its_time_is_over(open_store: O
             await store.append(lease(f"run{number}"), 1, [Done(envelope(f"run{number}"))], run_end(f"run{number}"))
         other = open_store(announce)
         claims = await asyncio.gather(*(one.claim_notices(HOOK, 2, MINUTE) for one in (store, other) * 3))
-        ids = [notice.id for some in claims for notice in some]
+        notices = [notice for some in claims for notice in some]
+        ids = [notice.id for notice in notices]
         assert sorted(ids) == sorted(set(ids)) == [f"run{number}-end" for number in range(6)]
         assert await claimed(other) == []
-        await other.put_off_notice(HOOK, claims[0][0], 0)
-        assert await claimed(store, 0) == [(claims[0][0].id, "me completed None", 2)]
-        assert await claimed(other) == [(claims[0][0].id, "me completed None", 3)]  # its time was over
-        await store.put_off_notice(HOOK, claims[0][0], 0)  # claimed by another since
+        await other.put_off_notice(HOOK, notices[0], 0)
+        assert await claimed(store, 0) == [(ids[0], "me completed None", 2)]
+        assert await claimed(other) == [(ids[0], "me completed None", 3)]  # its time was over
+        await store.put_off_notice(HOOK, notices[0], 0)  # claimed by another since
         assert await claimed(store) == []
         for id in ids:
             await other.remove_notice(HOOK, id)

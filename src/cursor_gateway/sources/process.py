@@ -309,6 +309,8 @@ class AgentProcess:
         if self._pause is not None:  # nothing more will come to wait for
             self._pause.cancel()
             self._end_pause()
+        if self._err in self._open_pipes:  # its last words, before anybody asks why it ended
+            self._read_pipe(self._err)
         self._wake()
         self._on_gone(self.pid)
 
