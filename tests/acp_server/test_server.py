@@ -386,6 +386,25 @@ def test_leaving_does_not_stop_a_run_of_somebody_else(gateway: RunningGateway, h
     assert eventually(lambda: http.get(f"/v1/chat/{begun['id']}").json()["status"] == "completed")
 
 
+def test_neither_closing_nor_answering_ties_a_run_of_somebody_else_to_the_editor(
+    gateway: RunningGateway, http: httpx2.Client
+) -> None:
+    gate = gateway.workspace / unique()
+    program = [
+        {"native": "shell", "args": {"command": "expr 8 + 8"}},
+        {"native": "shell", "args": {"command": f"until test -e {gate}; do sleep 0.1; done"}},
+    ]
+    asked = http.post("/v1/chat", json={"message": standin("program", json.dumps(program)), "mayAsk": True}).json()
+    session = asked["conversationId"]
+    with acp_editor(gateway.workspace, environment_of(gateway)) as editor:
+        editor.request("session/load", sessionId=session, cwd=str(gateway.workspace), mcpServers=[])
+        eventually(lambda: len(editor.asked) == 2)  # both are allowed
+        editor.request("session/close", sessionId=session)
+    gate.touch()
+    assert eventually(lambda: http.get(f"/v1/chat/{asked['id']}").json()["status"] != "streaming")
+    assert http.get(f"/v1/chat/{asked['id']}").json()["status"] == "completed"
+
+
 def test_a_session_is_closed_and_deleted(editor: Editor, session: str, http: httpx2.Client) -> None:
     editor.prompt(session, "Hello.")
     run = http.get(f"/v1/chat/{last_run(editor, session)}").json()

@@ -177,59 +177,64 @@ class AcpServer:
         return NewSession(session_id=session.id, modes=state.modes, config_options=state.config_options)
 
     async def _load(self, params: Any) -> SessionState:
-        wanted = _read(params, OpenSessionParams)
-        async with self._connect(_folder(wanted.cwd)) as (client, folder):
-            session, detail = await self._opened(wanted, client, folder)
-            active = await replay(self, session, client, detail) if detail is not None else ""
-            await self._learn_models(session, client)
-        self._watch(session, active)
-        return self._state(session)
+        return await self._open(_read(params, OpenSessionParams), replays=True)
 
     async def _resume(self, params: Any) -> SessionState:
-        wanted = _read(params, OpenSessionParams)
-        async with self._connect(_folder(wanted.cwd)) as (client, folder):
-            session, detail = await self._opened(wanted, client, folder)
-            await self._learn_models(session, client)
-        runs = detail.runs if detail is not None else []
-        self._watch(session, next((run.id for run in runs if run.state == "running"), ""))
-        return self._state(session)
+        return await self._open(_read(params, OpenSessionParams), replays=False)
 
-    async def _opened(
-        self, wanted: OpenSessionParams, client: AsyncClient, folder: str | None
-    ) -> tuple[EditorSession, ConversationDetail | None]:
-        """None: nothing was sent in it yet."""
+    async def _open(self, wanted: OpenSessionParams, *, replays: bool) -> SessionState:
         known = self._sessions.get(wanted.session_id)
         if known is not None and known.turn is not None:
             raise RpcError(_INVALID_REQUEST, "This session is busy; cancel its prompt first, or wait for its end.")
-        unknown = RpcError(_NOT_FOUND, f"Unknown session {wanted.session_id[:100]!r}; start a new one.")
         conversation_id = self._ids.conversation(wanted.session_id)
         if conversation_id is None:
-            raise unknown
+            raise _unknown(wanted)
         session = EditorSession(wanted.session_id, _folder(wanted.cwd), conversation_id)
-        detail: ConversationDetail | None = None
-        if conversation_id:
-            try:
-                detail = await client.conversation(conversation_id)
-            except CallFailed as error:
-                raise unknown if error.code == NotFound.code else error from None
-            if folder is not None and os.path.realpath(folder) != os.path.realpath(detail.workspace):
-                raise RpcError(_INVALID, f"This session works in {detail.workspace}; open that folder to continue it.")
-            session.workspace, session.title, session.mode = detail.workspace, detail.title, detail.mode
-            session.model = detail.model or None
+        session.turn = PromptTurn(self, session)  # neither a prompt nor a second load may come between
         self._sessions[session.id] = session
-        await self._explain_servers(session, wanted)
-        return session, detail
+        active = ""
+        try:
+            async with self._connect(session.folder) as (client, folder):
+                if conversation_id:
+                    detail = await self._detail(wanted, session, client, folder)
+                    runs = (run.id for run in detail.runs if run.state == "running")
+                    active = await replay(self, session, client, detail) if replays else next(runs, "")
+                await self._explain_servers(session, wanted)
+                await self._learn_models(session, client)
+        except BaseException:
+            self._sessions.pop(session.id, None)
+            if known is not None:
+                self._sessions[session.id] = known
+            raise
+        session.turn = None
+        if active and session.id in self._sessions:
+            self._watch(session, active)
+        return self._state(session)
+
+    async def _detail(
+        self, wanted: OpenSessionParams, session: EditorSession, client: AsyncClient, folder: str | None
+    ) -> ConversationDetail:
+        try:
+            detail = await client.conversation(session.conversation_id)
+        except CallFailed as error:
+            raise _unknown(wanted) if error.code == NotFound.code else error from None
+        if folder is not None and os.path.realpath(folder) != os.path.realpath(detail.workspace):
+            raise RpcError(_INVALID, f"This session works in {detail.workspace}; open that folder to continue it.")
+        session.workspace, session.title, session.mode = detail.workspace, detail.title, detail.mode
+        session.model = detail.model or None
+        return detail
 
     def _watch(self, session: EditorSession, run_id: str) -> None:
         """A run that another client started, or that this session's editor left."""
-        if not run_id:
-            return
         session.turn = turn = PromptTurn(self, session)
+
+        async def work() -> None:
+            async with self._connect(session.folder) as (client, _):
+                await turn.watch(client, run_id)
 
         async def watch() -> None:
             try:
-                async with self._connect(session.folder) as (client, _):
-                    await turn.perform(turn.watch(client, run_id))
+                await turn.perform(work())
             except self._failures as error:
                 self.log(str(error))
             finally:
@@ -266,16 +271,16 @@ class AcpServer:
 
     async def _close_session(self, params: Any) -> dict[str, Any]:
         session = self._session(_read(params, SessionParams).session_id)
-        del self._sessions[session.id]
         if session.turn is not None:
-            session.turn.cancel()
+            await session.turn.leave()
+        self._sessions.pop(session.id, None)
         return {}
 
     async def _delete(self, params: Any) -> dict[str, Any]:
         id = _read(params, SessionParams).session_id
         known, conversation_id = self._sessions.pop(id, None), self._ids.conversation(id)
         if known is not None and known.turn is not None:
-            known.turn.cancel()
+            await known.turn.leave()
         if conversation_id:
             async with self._connect(known.folder if known is not None else self._folder) as (client, _):
                 try:
@@ -417,6 +422,10 @@ class AcpServer:
 def _read(params: Any, shape: type[_Params]) -> _Params:
     """Raises `msgspec.ValidationError`."""
     return msgspec.convert(params, shape)
+
+
+def _unknown(wanted: OpenSessionParams) -> RpcError:
+    return RpcError(_NOT_FOUND, f"Unknown session {wanted.session_id[:100]!r}; start a new one.")
 
 
 def _folder(path: str) -> str:

@@ -88,31 +88,30 @@ class PromptTurn:
         self._dones: list[Done] = []
         self._work: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._is_ours = True  # the run is the editor's own
         self.is_cancelled = False
 
     async def perform(self, work: Coroutine[Any, Any, None]) -> None:
         """Until it is done or cancelled. Raises what the work raises."""
         self._work = asyncio.ensure_future(work)
+        if self.is_cancelled:  # before it began
+            self._work.cancel()
         try:
             await asyncio.wait([self._work])
         finally:
             self._work.cancel()
-            if self._stopping is not None:
-                await asyncio.wait([self._stopping])
-        if self.is_cancelled:
-            await asyncio.gather(self._work, return_exceptions=True)
-        else:
-            await self._work
+            await asyncio.gather(self._work, *filter(None, [self._stopping]), return_exceptions=True)
+        if not self.is_cancelled:
+            self._work.result()  # raises
 
     def cancel(self) -> None:
         """Stops the run. The turn ends with the last events of it."""
-        if self.is_cancelled or self._work is None:
-            return
+        if not self.is_cancelled and self._work is not None:
+            self._stopping = asyncio.ensure_future(self._stop(self._work))
         self.is_cancelled = True
-        self._stopping = asyncio.ensure_future(self._stop(self._work))
 
     async def leave(self) -> None:
-        """The editor is gone: stops the run if it is the editor's."""
+        """The editor is gone, or has closed the session: stops the run if it is the editor's."""
         self.is_cancelled = True
         if self._work is not None:
             self._work.cancel()
@@ -164,27 +163,24 @@ class PromptTurn:
             if done.failure is not None:
                 await stream.result()  # raises
         while (asked := self._asked.left(done)) and (fields := await self._decide(asked, done)) is not None:
-            next_id = await client.answer(done.envelope.id, **fields)
-            if next_id == done.envelope.id:  # nothing new for the agent
-                return
-            done = await self._follow_up(client, next_id)
-
-    async def _follow_up(self, client: AsyncClient, run_id: str) -> Done:
-        """A run that an answer started. Stops it if it is left before its end."""
-        try:
-            async with client.events(run_id) as stream:
-                done = await self._follow(stream)
-                if done.failure is not None:
-                    await stream.result()  # raises
-                return done
-        except asyncio.CancelledError:
-            with suppress(CallFailed):
-                await client.cancel(run_id)
-            raise
+            fields["when_client_leaves"] = "cancel"
+            answering = asyncio.ensure_future(client.answer(done.envelope.id, **fields))
+            try:
+                next_id = await asyncio.shield(answering)
+                if next_id == done.envelope.id:  # nothing new for the agent
+                    return
+                async with client.events(next_id) as stream:
+                    done = await self._follow(stream)
+                    if done.failure is not None:
+                        await stream.result()  # raises
+            except asyncio.CancelledError:  # also while the answer is on its way, and starts a run
+                with suppress(CallFailed):
+                    await client.cancel(await answering)
+                raise
 
     async def watch(self, client: AsyncClient, run_id: str) -> None:
         """A run that was not started here. Leaving it does not stop it."""
-        self._client = client
+        self._client, self._is_ours = client, False
         async with client.events(run_id) as stream:
             await self._follow(stream)
 
@@ -235,7 +231,8 @@ class PromptTurn:
         try:
             fields = await self._ask(asked, call_id)
             if fields is not None and not self.is_cancelled:
-                fields["when_client_leaves"] = "cancel"
+                if self._is_ours:
+                    fields["when_client_leaves"] = "cancel"
                 await self._client.answer(run_id, **fields)
         except CallFailed as error:  # such as: somebody else was faster
             self._editor.log(f"The answer was not accepted: {error}")

@@ -336,8 +336,9 @@ class RunUpdates:
             if any(not rule.startswith("Shell(") for rule in metadata.permission.rules):
                 return [ended]  # another tool, which has a call of its own
             # The command, run or not, continues this call. Clients take an end for final.
+            before = self._decided.pop(metadata.permission.subject, None)
             self._decided[metadata.permission.subject] = ended
-            return []
+            return [] if before is None else [before]
         lines: list[str] = []
         for question in metadata.questions:
             answer = chosen.get(question.id)
