@@ -95,8 +95,8 @@ async def counted(
 @pytest.mark.parametrize(
     ("path", "body", "end", "most_python", "most_c"),  # fewer is better: docs/performance.md has the story
     [
-        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1750, 1840),
-        (b"/v1/responses", RESPONSES, b"event: response.completed", 2105, 2185),
+        (b"/v1/chat/completions", CHAT, b"data: [DONE]", 1790, 1880),
+        (b"/v1/responses", RESPONSES, b"event: response.completed", 2150, 2230),
     ],
 )
 def test_a_short_run_takes_few_calls(
@@ -109,7 +109,8 @@ def test_a_short_run_takes_few_calls(
     most_python: int,
     most_c: int,
 ) -> None:
-    """The least of some runs: the first one loads modules, and a slow machine reads the output in more pieces."""
+    """The least of some runs: the first one loads modules, and a slow machine reads the output in more pieces, which is
+    what the limits allow for: alone, a run takes about 2 % fewer calls."""
     monkeypatch.setattr(processes, "adopted", list)  # `serve` adopts orphans, so it knows that there are none
     with run_law.suspended():
         found = uvloop.run(counted(programs, tmp_path, request(path, body), end, most_python, most_c))

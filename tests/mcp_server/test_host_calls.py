@@ -9,7 +9,7 @@ import pytest
 from cursor_gateway.mcp_server import host_calls
 from cursor_gateway.mcp_server.elicitation import FilledForm
 from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
-from cursor_gateway.mcp_server.messages import Reply
+from cursor_gateway.mcp_server.messages import HostReply
 from cursor_gateway.mcp_server.peers import Peer
 
 PEER = Peer("2025-11-25")
@@ -71,9 +71,9 @@ def test_a_form_is_shown_and_filled_once() -> None:
         while not sent:
             await asyncio.sleep(0)
         assert [forms.is_open(id) for id in ("chat_1/doc_2", "chat_1/doc_3")] == [True, False]
-        forms.fill(Reply("chat_1/doc_3", {}))
-        forms.fill(Reply("chat_1/doc_2", {"action": "accept", "content": {"a": 1}}))
-        forms.fill(Reply("chat_1/doc_2", {"action": "decline"}))  # too late
+        forms.fill(HostReply("chat_1/doc_3", {}))
+        forms.fill(HostReply("chat_1/doc_2", {"action": "accept", "content": {"a": 1}}))
+        forms.fill(HostReply("chat_1/doc_2", {"action": "decline"}))  # too late
         return await asking
 
     assert asyncio.run(ask()) == FilledForm("accept", {"a": 1})
@@ -96,7 +96,7 @@ def test_a_form_that_is_shown_again_outlives_the_stream_that_broke() -> None:
         with pytest.raises(asyncio.CancelledError):
             await broken
         assert forms.is_open("chat_1/doc_1")
-        forms.fill(Reply("chat_1/doc_1", {"action": "decline"}))
+        forms.fill(HostReply("chat_1/doc_1", {"action": "decline"}))
         return await resumed
 
     assert asyncio.run(show()).action == "decline"

@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from cursor_gateway.mcp_server.messages import (
+    HostReply,
     Notification,
-    Reply,
     Request,
     RpcError,
     encode_error,
@@ -22,8 +22,8 @@ from cursor_gateway.mcp_server.messages import (
         (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}', Request(1, "ping", {})),
         (b'{"jsonrpc": "2.0", "id": "a", "method": "x", "params": {"b": 1}}', Request("a", "x", {"b": 1})),
         (b'{"jsonrpc": "2.0", "method": "x"}', Notification("x", {})),
-        (b'{"jsonrpc": "2.0", "id": 2, "result": {"c": 1}}', Reply(2, {"c": 1})),
-        (b'{"jsonrpc": "2.0", "id": 2, "error": {"code": 1, "message": ""}}', Reply(2, {})),
+        (b'{"jsonrpc": "2.0", "id": 2, "result": {"c": 1}}', HostReply(2, {"c": 1})),
+        (b'{"jsonrpc": "2.0", "id": 2, "error": {"code": 1, "message": ""}}', HostReply(2, {})),
         (b'{"jsonrpc": "2.0", "id": 1, "method": "\\ud83d"}', Request(1, "\ufffd", {})),  # half a surrogate pair
     ],
 )

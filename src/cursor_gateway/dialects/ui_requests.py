@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.dialects.requests import convert_field, invalid, option_hints, with_headers
-from cursor_gateway.model.answers import Decision, Permission, QuestionAnswers
+from cursor_gateway.model.answers import Decision, Permission, QuestionAnswers, RunAnswer
 from cursor_gateway.model.caller_tools import Offer, Tool, make_tool
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage
@@ -116,6 +116,13 @@ class QuotedMessages:
 
 
 # --- answers ----------------------------------------------------------------------------------------
+
+
+class UiAnswer(Struct, frozen=True):
+    """What the page answers a run that waits."""
+
+    run_id: str
+    given: RunAnswer
 
 
 class Approval(Struct, frozen=True, kw_only=True):

@@ -26,9 +26,9 @@ from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.messages import (
     INVALID_REQUEST,
     UNSUPPORTED_VERSION,
+    HostReply,
     Message,
     Notification,
-    Reply,
     Request,
     RequestId,
     RpcError,
@@ -97,7 +97,7 @@ class McpEndpoint:
                     return await self._answer(message, request)
                 case Notification():
                     await self._note(message, request)
-                case Reply():
+                case HostReply():
                     await self._take_form(message, self._session(request))
         except RpcError as error:
             return _refused(error, message.id if isinstance(message, Request) else error.id)
@@ -268,7 +268,7 @@ class McpEndpoint:
             if run_id:
                 await self._service.cancel(run_id, host.owner)
 
-    async def _take_form(self, message: Reply, host: _Host) -> None:
+    async def _take_form(self, message: HostReply, host: _Host) -> None:
         """The reply to a request of ours. The run gets it from here: the stream of its call may be elsewhere, or break.
         Without a decision, the call returns; where there is none, it counts as a refusal."""
         run_id, _, document_id = str(message.id).partition("/")

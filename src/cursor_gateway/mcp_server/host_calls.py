@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 from cursor_gateway.mcp_server.elicitation import METHOD, FilledForm, read_form
-from cursor_gateway.mcp_server.messages import Reply, RequestId, encode_notification, encode_request
+from cursor_gateway.mcp_server.messages import HostReply, RequestId, encode_notification, encode_request
 from cursor_gateway.mcp_server.peers import Peer
 
 # A message, and the number of the run's event that it is about; 0 if it is about none.
@@ -36,7 +36,7 @@ class OpenForms:
         """Whether a call waits for it here."""
         return id in self._open
 
-    def fill(self, reply: Reply) -> None:
+    def fill(self, reply: HostReply) -> None:
         if (filled := self._open.get(reply.id)) is not None and not filled.done():
             filled.set_result(read_form(reply.result))
 

@@ -43,14 +43,14 @@ class Notification(Struct, frozen=True):
     params: dict[str, Any]
 
 
-class Reply(Struct, frozen=True):
+class HostReply(Struct, frozen=True):
     """To one of our own requests. An error has no result."""
 
     id: RequestId
     result: dict[str, Any]
 
 
-Message: TypeAlias = Request | Notification | Reply
+Message: TypeAlias = Request | Notification | HostReply
 
 
 class _Wire(Struct, frozen=True):
@@ -81,7 +81,7 @@ def read_message(data: bytes) -> Message:
         case _Wire(id=id, method=str(method)) if id is not None:
             return Request(id, method, wire.params or {})
         case _Wire(id=id) if id is not None:
-            return Reply(id, wire.result or {})
+            return HostReply(id, wire.result or {})
         case _:
             raise RpcError(INVALID_REQUEST, "A message needs a `method` or an `id`.")
 

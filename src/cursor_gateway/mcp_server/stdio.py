@@ -10,8 +10,8 @@ from typing import Any, BinaryIO
 from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
 from cursor_gateway.mcp_server.messages import (
     INVALID_REQUEST,
+    HostReply,
     Notification,
-    Reply,
     Request,
     RequestId,
     RpcError,
@@ -72,7 +72,7 @@ class StdioMcpServer:
                     task.cancel()
             case Notification():
                 pass
-            case Reply():
+            case HostReply():
                 self._forms.fill(message)
 
     def _start(self, id: RequestId, work: Coroutine[Any, Any, None]) -> None:

@@ -298,14 +298,8 @@ class RunQueue:
     ) -> None:
         self.stored: LocalQueue = queue
         self.limits = limits
-        self._store, self._runs, self._defaults, self._instance, self._is_alive = (
-            store,
-            runs,
-            defaults,
-            instance,
-            is_alive,
-        )
-        self._fault = fault
+        self._store, self._runs, self._defaults = store, runs, defaults
+        self._instance, self._is_alive, self._fault = instance, is_alive, fault
         self._collecting: dict[str, _Collecting] = {}  # by owner
         self._starting: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.dialects.ai_sdk.request import UiAnswer, UiChat, read_chat
+from cursor_gateway.dialects.ai_sdk.request import UiChat, read_chat
+from cursor_gateway.dialects.ui_requests import UiAnswer
 from cursor_gateway.errors import InvalidRequest
 from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers
 from cursor_gateway.model.messages import AssistantMessage, Instructions, ToolCall, ToolMessage, UserMessage

@@ -12,6 +12,7 @@ from cursor_gateway.dialects.ui_requests import (
     Approval,
     PageTool,
     QuotedMessages,
+    UiAnswer,
     UiOptions,
     permission_of,
     question_answers,
@@ -120,19 +121,12 @@ class RunAgentInput(Struct, frozen=True, kw_only=True, rename="camel"):
     resume: Annotated[Annotated[list[ResumeEntry], Meta(min_length=1)] | None, "Answers to interrupts."] = None
 
 
-class AgUiAnswer(Struct, frozen=True):
-    """What the client answers a run that waits."""
-
-    run_id: str
-    given: RunAnswer
-
-
 class AgUiRun(Struct, frozen=True, kw_only=True):
     input: RunAgentInput
     messages: list[Message]
     images: list[Image]
     instructions: str
-    answer: AgUiAnswer | None
+    answer: UiAnswer | None
     follows: str | None  # the run whose answer the newest message follows
 
 
@@ -224,7 +218,7 @@ def _instructions(asked: RunAgentInput) -> str:
     return "\n\n".join(known)
 
 
-def _answer(entries: list[ResumeEntry]) -> AgUiAnswer:
+def _answer(entries: list[ResumeEntry]) -> UiAnswer:
     permissions: dict[str, Permission] = {}
     given: RunAnswer | None = None
     run_id = ""
@@ -248,4 +242,4 @@ def _answer(entries: list[ResumeEntry]) -> AgUiAnswer:
             given = PlanDecision("accept" if approval.approved else "reject")
         else:
             permissions[document] = permission_of(approval)
-    return AgUiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))
+    return UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))

@@ -15,6 +15,7 @@ from cursor_gateway.dialects.ui_requests import (
     Approval,
     PageTool,
     QuotedMessages,
+    UiAnswer,
     UiOptions,
     permission_of,
     question_answers,
@@ -100,13 +101,6 @@ class UiChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
     cursor: Annotated[UiOptions | None, "Gateway options. Set them with the transport's `body`, or with headers."] = (
         None
     )
-
-
-class UiAnswer(Struct, frozen=True):
-    """What the page answers a run that waits."""
-
-    run_id: str
-    given: RunAnswer
 
 
 class UiChat(Struct, frozen=True, kw_only=True):
