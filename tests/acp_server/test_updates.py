@@ -323,10 +323,10 @@ def test_a_question_that_is_not_known_yet() -> None:
     assert call_of(*whole(ClarificationMetadata(questions=[])))["title"] == "A question"
 
 
-def permission(*chosen: str, **trace: Any) -> list[DocumentEvent]:
+def permission(*chosen: str, id: str = "doc_001", **trace: Any) -> list[DocumentEvent]:
     answers = [ClarificationAnswer(question_id="p", selected_option_ids=list(chosen))]
     metadata = ClarificationMetadata(questions=[ASKED], answers=answers, permission=RULE, **trace)
-    return whole(metadata, known=KnownMetadata(questions=[ASKED], permission=RULE))
+    return whole(metadata, known=KnownMetadata(questions=[ASKED], permission=RULE), id=id)
 
 
 COMMAND = TerminalCommandMetadata(command="make", exit_code=0, output="", duration_ms=1, permissions=[])
@@ -339,6 +339,13 @@ def test_a_command_continues_the_call_that_asked_for_it() -> None:
     assert list(folded(updates)) == ["chat_1/doc_001"]
     again = whole(COMMAND, known=KnownMetadata(command="make"), id="doc_003")
     assert list(folded(shown(*events, *again))) == ["chat_1/doc_001", "chat_1/doc_003"]
+
+
+def test_a_command_that_is_asked_for_twice_leaves_no_call_open() -> None:
+    command = whole(COMMAND, known=KnownMetadata(command="make"), id="doc_003")
+    events = [*permission("deny"), *permission("once", id="doc_002"), *command]
+    states = {id: call["status"] for id, call in folded(shown(*events)).items()}
+    assert states == {"chat_1/doc_001": "failed", "chat_1/doc_002": "completed"}
 
 
 def test_a_permission_for_another_tool_ends_before_its_call() -> None:
