@@ -317,6 +317,20 @@ def test_a_file_in_the_place_of_a_link_is_not_reverted_to_nothing(http: httpx2.C
     assert (Path(change["path"]).name, change["canRevert"]) == ("link", False)
     assert revert(http, run, path=change["path"]).status_code == 409
     assert (folder / "link").read_text() == "2\n"
+    assert http.get(f"/v1/conversations/{run['conversationId']}/trace").status_code == 200
+
+
+def test_what_a_preview_of_a_turn_skips_is_skipped(http: httpx2.Client, folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).write_text("1\n")
+    run = ran(http, f"cd {folder} && echo 2 > two && rm one && ln -s two one")
+    assert revert(http, run, chatId=run["id"]).status_code == 409
+    preview = revert(http, run, chatId=run["id"], preview=True).json()
+    done = revert(http, run, chatId=run["id"], token=preview["token"]).json()
+    assert [file["action"] for file in preview["files"]] == [file["action"] for file in done["files"]]
+    assert {Path(file["path"]).name: file["action"] for file in done["files"]} == {"one": "skipped", "two": "restored"}
+    assert (folder / "one").is_symlink()
+    assert (folder / "two").read_text() == "1\n"
 
 
 def git(folder: Path, *words: str) -> str:

@@ -206,7 +206,7 @@ class Review:
         token = _token(
             [version for one in targets for version in (one.now, one.wanted)], *(one.path for one in targets)
         )
-        may_skip = request.before is not None
+        may_skip = request.before is not None or request.token is not None  # as the preview says
         if request.preview:
             files = [self._reverted(target) for target in targets]
             return RevertedFiles(files=files, token=token, patch=self._preview(targets))

@@ -16,7 +16,7 @@ const views = new Map(); // and their diffs, when these are there
 let id = null;
 let timer = null;
 let shown = "";
-let loading; // the list
+let loading;
 let workspace = "";
 let lastRestore = null; // its id, while it can be undone
 let current = { path: null, number: -1 }; // the change that was shown last
