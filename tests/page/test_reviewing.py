@@ -82,6 +82,19 @@ def test_changes_are_kept_and_undone_one_by_one(page: Page, workspace: Path) -> 
     assert file.read_text() == "".join([*old[:2], new[2], *old[3:]])
 
 
+def test_the_button_counts_what_the_list_has(page: Page, workspace: Path) -> None:
+    file = workspace / "a.txt"
+    file.write_text("1\n2\n")
+    run(page, edit(file, "1\ntwo\n"), edit(file, "1\nII\n"), shell("seq 3 > made.txt"))
+    button = page.locator("#show-changes")
+    expect(button).to_have_text("Changes: 2 files +4 −1")
+    answer_menu(answers(page)).get_by_role("button", name="Undo this turn's changes").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(button).to_have_text("Changes: 1 command")
+    page.reload()
+    expect(button).to_have_text("Changes: 1 command")
+
+
 def test_a_turn_is_restored_after_a_preview_and_that_is_undone(page: Page, workspace: Path) -> None:
     file = workspace / "notes.txt"
     file.write_bytes(b"alpha\r\nbeta")
