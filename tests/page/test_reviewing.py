@@ -93,6 +93,8 @@ def test_the_button_counts_what_the_list_has(page: Page, workspace: Path) -> Non
     expect(button).to_have_text("Changes: 1 command")
     page.reload()
     expect(button).to_have_text("Changes: 1 command")
+    run(page, edit(file, "1\n"))
+    expect(button).to_have_text("Changes: 1 file −1")
 
 
 def test_a_turn_is_restored_after_a_preview_and_that_is_undone(page: Page, workspace: Path) -> None:

@@ -91,9 +91,9 @@ function count() {
 	const sum = (name) => edits().reduce((total, { dataset }) => total + Number(dataset[name]), 0);
 	const reported = { files: new Set(edits().map(({ dataset }) => dataset.path)).size, added: sum("added"), removed: sum("removed") };
 	const { files, added, removed } = counted.state === stateNow() ? counted : reported;
-	button.hidden = !files && !runs;
-	const parts = [files ? `${files} file${files > 1 ? "s" : ""}` : "", !files && runs ? `${runs} command${runs > 1 ? "s" : ""}` : ""];
-	byId("changes-count").replaceChildren(parts.filter(Boolean).join(", "), " ", counts(added, removed));
+	button.hidden = !reported.files && !runs;
+	const [number, word] = files || !runs ? [files, "file"] : [runs, "command"];
+	byId("changes-count").replaceChildren(`${number} ${word}${number === 1 ? "" : "s"} `, counts(added, removed));
 }
 
 function counts(added, removed) {
