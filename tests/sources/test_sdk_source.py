@@ -14,21 +14,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentMisconfigured,
-    AgentMissing,
-    AgentOutOfMemory,
-    AgentOverloaded,
-    AgentTimedOut,
-    AgentUnauthenticated,
-    Failure,
-    GatewayError,
-    GatewayFault,
-    InvalidRequest,
-    ModelUnavailable,
-    ShuttingDown,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Command,
@@ -173,7 +159,7 @@ def said(events: Sequence[AgentEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def failure(events: Sequence[AgentEvent]) -> Failure:
+def failure(events: Sequence[AgentEvent]) -> errors.Failure:
     last = events[-1]
     assert isinstance(last, RunFailed), last
     return last.failure
@@ -363,7 +349,7 @@ def test_models_are_listed_once_and_known_from_then_on(tmp_path: Path) -> None:
             ("gpt-5-mini", "gpt-5-mini"),
         ]
         await source.models()
-        with pytest.raises(ModelUnavailable, match="did you mean gpt-5-mini"):
+        with pytest.raises(errors.ModelUnavailable, match="did you mean gpt-5-mini"):
             source.check_model("gpt-5-min")
         source.check_model("gpt-5-mini")
         unknown = failure(await collected(source, place.turn("x", model="gpt-5-min")))
@@ -380,11 +366,11 @@ def test_a_missing_list_of_models_is_an_error(tmp_path: Path) -> None:
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentOverloaded):
+        with pytest.raises(errors.AgentOverloaded):
             await source.models()
         place.set(version_error="unavailable - - no")
         assert await source.models()
-        with pytest.raises(GatewayError, match="lost its connection"):
+        with pytest.raises(errors.GatewayError, match="lost its connection"):
             await source.probe()
         await source.close()
 
@@ -398,13 +384,13 @@ def test_without_a_key_nothing_is_started(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source()
         for asked in (collected(source, place.turn("x")), source.models(), source.probe()):
-            with pytest.raises(AgentUnauthenticated, match="CURSOR_API_KEY"):
+            with pytest.raises(errors.AgentUnauthenticated, match="CURSOR_API_KEY"):
                 await asked
         await source.close()
 
     lived(place, live)
     assert place.log == []
-    assert isinstance(unavailable(place.environ), AgentUnauthenticated)
+    assert isinstance(unavailable(place.environ), errors.AgentUnauthenticated)
     assert unavailable({"CURSOR_API_KEY": "key"}) is None
 
 
@@ -423,9 +409,9 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
+        with pytest.raises(errors.AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await collected(source, place.turn("x"))
-        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
+        with pytest.raises(errors.AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await bridges.load()
         await source.close()
 
@@ -475,7 +461,7 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source(max_output_bytes=100_000)
         try:
-            with pytest.raises(GatewayError, match="more than 100000 bytes"):
+            with pytest.raises(errors.GatewayError, match="more than 100000 bytes"):
                 await collected(source, place.turn("standin: text chunks=50 length=200000"))
             assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         finally:
@@ -521,8 +507,8 @@ def test_a_bridge_that_does_not_know_us_is_our_own_fault(tmp_path: Path) -> None
         source = place.source()
         await source.probe()
         place.set(token="another")
-        assert failure(await collected(source, place.turn("x"))).code == GatewayFault.code
-        with pytest.raises(GatewayFault):
+        assert failure(await collected(source, place.turn("x"))).code == errors.GatewayFault.code
+        with pytest.raises(errors.GatewayFault):
             await source.probe()
         place.set()
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
@@ -693,7 +679,7 @@ def test_nobody_is_left_with_a_failure_that_nobody_waits_for(tmp_path: Path) -> 
         source = place.source()
         await broken_off(source, place.turn("standin: text"), lambda: place.asked("CreateAgent"))
         await source.close()
-        with pytest.raises(ShuttingDown):
+        with pytest.raises(errors.ShuttingDown):
             await collected(source, place.turn("standin: text"))
 
     lived(place, live)
@@ -738,7 +724,7 @@ class Runner:
             case "error":
                 return ToolResult(text="it did not work", is_error=True)
             case "refuse":
-                raise InvalidRequest("Not like this.")
+                raise errors.InvalidRequest("Not like this.")
             case "raise":
                 raise ZeroDivisionError("secret")
             case _:
@@ -890,7 +876,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentMisconfigured):
+        with pytest.raises(errors.AgentMisconfigured):
             await collected(source, place.turn("x", folder=str(tmp_path / "file"), **runner.offered))
         await source.close()
 
@@ -911,7 +897,7 @@ def test_a_bridge_that_dies_in_a_run_takes_all_runs_with_it_and_is_replaced(tmp_
         for run in runs:
             events = await run.ended()
             assert said(events) == "I was about to say more."
-            assert failure(events).code == AgentCrashed.code
+            assert failure(events).code == errors.AgentCrashed.code
             assert failure(events).details.endswith("ended by signal 9")
             assert failure(events).retryable
         resumed = place.turn("standin: history", session_id=session(runs[0].events))
@@ -924,7 +910,7 @@ def test_a_bridge_that_dies_in_a_run_takes_all_runs_with_it_and_is_replaced(tmp_
 
 def test_a_bridge_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
-    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
+    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: errors.AgentOutOfMemory("Too much.")))
 
     async def live() -> None:
         source = place.source()
@@ -947,7 +933,7 @@ def test_a_bridge_that_dies_while_a_call_is_held_fails_the_run_and_gives_the_cal
         )
         await true(lambda: runner.held)
         os.kill(place.pids[0], signal.SIGKILL)
-        assert failure(await task).code == AgentCrashed.code
+        assert failure(await task).code == errors.AgentCrashed.code
         await true(lambda: runner.given_up)
         (events,) = [await collected(source, place.turn(program(call("add", a=1)), **runner.offered))]
         assert said(events) == "Results: add 1"
@@ -986,8 +972,8 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
         await true(lambda: all(said(run.events).endswith("more.") for run in runs))
         freeze(place.pids[0])
         codes = {failure(await run.ended()).code for run in runs}
-        assert codes <= {AgentTimedOut.code, AgentCrashed.code}
-        assert AgentTimedOut.code in codes
+        assert codes <= {errors.AgentTimedOut.code, errors.AgentCrashed.code}
+        assert errors.AgentTimedOut.code in codes
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
 
@@ -1003,7 +989,7 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
         await source.probe()
         freeze(place.pids[0])
         (event,) = await collected(source, place.turn("standin: text"))
-        assert failure([event]).code == AgentTimedOut.code
+        assert failure([event]).code == errors.AgentTimedOut.code
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
 
@@ -1016,7 +1002,7 @@ def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source(call_seconds=1)
         (event,) = await collected(source, place.turn("standin: text"))
-        assert failure([event]).code == AgentTimedOut.code
+        assert failure([event]).code == errors.AgentTimedOut.code
         place.set()
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
@@ -1047,18 +1033,18 @@ def test_a_bridge_that_cannot_be_started(tmp_path: Path) -> None:
 
     async def live() -> None:
         missing = place.source(command=[str(tmp_path / "none")])
-        with pytest.raises(AgentMissing):
+        with pytest.raises(errors.AgentMissing):
             await collected(missing, place.turn("x"))
         await missing.close()
         place.set(not_ready=2)
         source = place.source(ready_seconds=10)
-        with pytest.raises(AgentCrashed, match="status 2") as crashed:
+        with pytest.raises(errors.AgentCrashed, match="status 2") as crashed:
             await collected(source, place.turn("x"))
         assert "told not to be ready" in crashed.value.details
         await source.close()
         place.set(not_ready=1)
         source = place.source(ready_seconds=0.3)
-        with pytest.raises(AgentTimedOut):
+        with pytest.raises(errors.AgentTimedOut):
             await source.models()
         await source.close()
         place.set(token_in_line=1)
@@ -1095,7 +1081,7 @@ def test_the_bundled_bridge_is_node_itself() -> None:
     assert option == "--import"
     assert "useHttp1ForAgent" in told
     assert bridges.bundled_command(cursor_sdk, has_proxy=True)[1:3] == ["--use-env-proxy", "--import"]
-    with pytest.raises(AgentMissing, match="without its bridge"):
+    with pytest.raises(errors.AgentMissing, match="without its bridge"):
         bridges.bundled_command(json)
 
 
