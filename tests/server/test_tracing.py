@@ -406,7 +406,6 @@ def test_it_is_on_where_a_setting_or_an_endpoint_says_so(
     monkeypatch: pytest.MonkeyPatch, setting: Any, variables: dict[str, str], is_on: bool
 ) -> None:
     monkeypatch.setattr("cursor_gateway.server.trace_export.open_tracing", lambda _: _Ids())
-    monkeypatch.setattr("cursor_gateway.server.logs._trace_ids", None)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert (serving._tracing(Settings(opentelemetry=setting), pytest.fail) is not None) == is_on
