@@ -152,7 +152,8 @@ class Review:
         if any(content is None for content in contents):
             return (
                 [],
-                "Its content before or after the change is unknown, larger than 1 MB, or was a link: it cannot be restored.",
+                "Its content before or after the change is unknown, larger than 1 MB, or was a link: it cannot be "
+                "restored.",
             )
         if any(is_binary(content or b"") for content in contents):
             return [], "It is a binary file."
