@@ -527,9 +527,6 @@ class LocalRunService:
         latest = {id: self.conversations.latest(id) for id in conversation_ids}
         return {id for id, run in latest.items() if run is not None and run.is_waiting and run.caller is None}
 
-    def runner_of(self, run: RunRecord) -> str:
-        return ""
-
     def state(self) -> ServiceState:
         return ServiceState(
             source=self.source.state(),
