@@ -106,6 +106,18 @@ def test_a_turn_is_restored_after_a_preview_and_that_is_undone(page: Page, works
     assert (workspace / "made/one").read_text() == "1\n"
 
 
+def test_any_turn_before_a_change_is_a_checkpoint(page: Page, workspace: Path) -> None:
+    file = workspace / "a.txt"
+    file.write_text("1\n")
+    ask_and_wait(page, "Hello")
+    run(page, edit(file, "2\n"))
+    expect(answer_menu(answers(page).first).get_by_text("Undo this turn's changes")).to_be_hidden()
+    answers(page).first.get_by_role("button", name="Restore files to before this turn").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(page.locator("#toast")).to_contain_text("Restored a.txt.")
+    assert file.read_text() == "1\n"
+
+
 def test_what_a_person_changed_is_shown_before_it_is_lost(page: Page, workspace: Path) -> None:
     file = workspace / "a.txt"
     file.write_text("1\n")

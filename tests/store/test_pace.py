@@ -68,3 +68,16 @@ def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) ->
         assert one._next == other._next
 
     asyncio.run(test())
+
+
+def test_a_turn_that_is_a_little_late_does_not_delay_those_after_it() -> None:
+    async def test() -> None:
+        one = Pace()
+        one._next = due = asyncio.get_running_loop().time() - pace._SECONDS / 8
+        await one.turn()
+        assert one._next == due + pace._SECONDS
+        one._next = due = asyncio.get_running_loop().time() - pace._SECONDS  # but they do not come together, either
+        await one.turn()
+        assert one._next >= due + 2 * pace._SECONDS
+
+    asyncio.run(test())

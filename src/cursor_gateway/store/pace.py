@@ -26,6 +26,9 @@ class Pace:
             finally:
                 timer.cancel()
         due.clear()
-        self._next = loop.time() + _SECONDS
+        now = loop.time()
+        if not 0 <= now - self._next < _SECONDS / 2:  # if it is only a little late, all later turns would be, too
+            self._next = now
+        self._next += _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS
