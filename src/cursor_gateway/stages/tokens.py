@@ -7,6 +7,7 @@ indentation. Within 20 % of o200k on prose and code.
 
 import re
 from functools import cache
+from string import ascii_letters, digits, punctuation
 
 _IDEOGRAPHS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Each match is one token; a single space belongs to what follows it. The most frequent kinds come first.
@@ -36,8 +37,21 @@ def estimate_tokens(text: str) -> int:
     return total - sum(len(run) // 4 for run in re.findall(_RUN_OF_IDEOGRAPHS, text))
 
 
-_SHORT = 2048  # characters
-_SLICES, _SLICE = 8, 64  # of a longer text
+_SLICES, _SLICE = 8, 64  # characters of a longer text
+_SHORT = _SLICES * _SLICE
+
+
+def _kept(kind: str) -> bytes:
+    """For `bytes.translate`: everything else becomes a space."""
+    return bytes(code if chr(code) in kind else 32 for code in range(256))
+
+
+def _others(kind: str) -> bytes:
+    return bytes(code for code in range(256) if chr(code) not in kind)
+
+
+_LETTERS, _DIGITS, _MARKS = map(_kept, (ascii_letters, digits, punctuation.replace("_", "")))
+_NO_LETTERS, _NO_DIGITS = _others(ascii_letters), _others(digits)
 
 
 def estimate_tokens_by_sample(text: str) -> int:
@@ -45,5 +59,18 @@ def estimate_tokens_by_sample(text: str) -> int:
     if len(text) <= _SHORT:
         return estimate_tokens(text)
     starts = [index * (len(text) - _SLICE) // (_SLICES - 1) for index in range(_SLICES)]
-    sample = "".join([text[start : start + _SLICE] for start in starts])
-    return estimate_tokens(sample) * len(text) // len(sample)
+    slices = [text[start : start + _SLICE] for start in starts]
+    if (sample := "".join(slices)).isascii():
+        count = _tokens_in(sample.encode())
+    else:
+        count = _tokens_in("".join(filter(str.isascii, slices)).encode())
+        count += estimate_tokens("".join(one for one in slices if not one.isascii()))
+    return count * len(text) // _SHORT
+
+
+def _tokens_in(plain: bytes) -> int:
+    """The same from the number of words, numbers and marks, which takes a sixth of the time."""
+    words, numbers, marks = (len(plain.translate(kind).split()) for kind in (_LETTERS, _DIGITS, _MARKS))
+    long = len(plain.translate(None, _NO_LETTERS)) // 40  # words of more than ten letters
+    threes = (len(plain.translate(None, _NO_DIGITS)) + numbers * 3 // 2) // 3
+    return words + long + threes + marks + plain.count(b"_") + plain.count(b"\n")

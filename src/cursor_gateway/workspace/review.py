@@ -55,6 +55,7 @@ _MOST_PATCH = 2_000_000  # bytes of a preview
 _MOST_CONTEXT = 10_000_000  # lines: whole files
 _NOT_KNOWN = "its earlier content is not known"
 _CHANGED = "it is no longer as the agent left it"
+_NOT_RESTORABLE = "Its content before or after is unknown, over 1 MB, or was a link: it cannot be restored."
 _NO_SUCH = "No file that changed is recorded for this."
 
 
@@ -150,11 +151,7 @@ class Review:
     def _hunks(self, file: KnownFile) -> tuple[list[Hunk], str]:
         contents = [self._content(version) for version in (file.base, file.last)]
         if any(content is None for content in contents):
-            return (
-                [],
-                "Its content before or after the change is unknown, larger than 1 MB, or was a link: it cannot be "
-                "restored.",
-            )
+            return [], _NOT_RESTORABLE
         if any(is_binary(content or b"") for content in contents):
             return [], "It is a binary file."
         return hunks_between(*(lines_of(content or b"") for content in contents)), ""

@@ -135,8 +135,8 @@ export class Answer {
 	}
 
 	/**
-	 * Undo where it may have changed files; go back to before it also where only a later answer has.
-	 * @returns whether it, or a later one, may have changed files
+	 * Undo where it may have changed files; go back to before it also where a later answer has.
+	 * @returns {boolean} whether any of these has
 	 */
 	offerRevert(isIdle, isLaterChanged) {
 		const mayHaveChanged = Boolean(this.element.querySelector(".file_edit:not([data-state]), .terminal_command:not([data-state])"));

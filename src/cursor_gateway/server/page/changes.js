@@ -16,6 +16,7 @@ const views = new Map(); // and their diffs, when these are there
 let id = null;
 let timer = null;
 let shown = "";
+let loading; // the list
 let workspace = "";
 let lastRestore = null; // its id, while it can be undone
 let current = { path: null, number: -1 }; // the change that was shown last
@@ -67,7 +68,7 @@ function toggle(isOpen) {
 
 function reload() {
 	shown = "";
-	if (!panel.hidden) load();
+	if (!panel.hidden) loading = load();
 }
 
 const edits = () => [...turns.querySelectorAll(".file_edit:not([data-state])")];
@@ -203,6 +204,7 @@ function setSplit(isSplit) {
 
 /** To the next change, or the one before, also in another file. */
 async function step(by) {
+	await loading;
 	const files = [...list.querySelectorAll("details[data-path]")];
 	if (!files.length) return;
 	const place = Math.max(0, files.findIndex(({ dataset }) => dataset.path === current.path));

@@ -105,6 +105,7 @@ class CursorCliSource(Source):
         """Without `tool_servers`, the agent has no tool for questions."""
         self._options, self._ledger, self._recorder, self._tool_servers = options, ledger, recorder, tool_servers
         self._environ = dict(environ)  # `os.environ` decodes its values each time
+        self._configuration = user_configuration(self._environ)
         given = environ if options.user is None else options.user.environment(environ)
         self._environment = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
         self._program: Program | None = None
@@ -289,7 +290,7 @@ class CursorCliSource(Source):
         """Raises a `GatewayError`."""
         from cursor_gateway.sources.cursor.hooks import HookedTurn
 
-        rules = [*own_rules(user_configuration(self._environ)), *self._options.allow, *turn.allow]
+        rules = [*own_rules(self._configuration), *self._options.allow, *turn.allow]
         hooked = HookedTurn(turn, rules, "" if asking is None else asking.questions.tool.name, options)
         try:
             await hooked.start(program)
@@ -374,7 +375,7 @@ class CursorCliSource(Source):
         hooked: "HookedTurn | None" = None,
     ) -> AgentLaunch:
         """How an agent for this turn is started. Writes its configuration, to this folder in this data directory."""
-        original, options = user_configuration(self._environ), self._options.command
+        original, options = self._configuration, self._options.command
         folder, data = configuration or (configuration_of(turn), data_of(turn.folder))
         if turn.offered is not None:
             check_confinable(program)
@@ -383,11 +384,11 @@ class CursorCliSource(Source):
             environment = without_proxy(self._environment)
         else:
             images = f"{turn.folder}/images"
-            copy_configuration(original, folder, data)
+            has_files = copy_configuration(original, folder, data)
             rules = [*self._options.allow, *turn.allow]
             if hooked is not None:
                 rules += hooked.configure(original, folder, data)
-            else:
+            elif has_files:
                 remove_hooks(original, folder, data)
             plugin, environment = "", self._environment
             if asking is not None:
@@ -395,7 +396,8 @@ class CursorCliSource(Source):
 
                 plugin, environment = f"{turn.folder}/plugin", without_proxy(environment)
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
-            set_rules(original, folder, data, rules)
+            if has_files or rules:
+                set_rules(original, folder, data, rules)
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
         if options.http1:
             use_http1(folder, data)
