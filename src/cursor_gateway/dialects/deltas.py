@@ -32,9 +32,12 @@ from cursor_gateway.model.document_events import (
 from cursor_gateway.model.documents import (
     ClarificationDocument,
     ClarificationQuestion,
+    CodeBlockDocument,
     Document,
     PlanDocument,
     RefusedCall,
+    TextDocument,
+    ThinkingDocument,
     ToolCallDocument,
     Usage,
 )
@@ -182,23 +185,27 @@ class Translator:
         if text := source_text(event):
             deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
         match event:
-            case ContentDelta(id=id, text=text) if id == self._thinking:
-                deltas.append(self._thought(text))
-            case DocumentStarted(id=id, type="thinking"):
-                self._thinking = id
-                deltas += self._new_block()
-            case DocumentStarted(type="text" | "code_block" | "code_reference"):
-                self._has_text = True
-            case DocumentStarted() if is_tool(event):
-                self.is_after_tool = self._is_readable
+            case ContentDelta(id=id, text=text):
+                if id == self._thinking:
+                    deltas.append(self._thought(text))
+            case DocumentStarted(id=id, type=type):
+                if type == "thinking":
+                    self._thinking = id
+                    deltas += self._new_block()
+                elif type in ("text", "code_block", "code_reference"):
+                    self._has_text = True
+                elif is_tool(event):
+                    self.is_after_tool = self._is_readable
             case Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
             case DocumentEnded(document=document):
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
-            case Paused(goes_on=True):
+            case ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
                 pass
+            case TerminalOutput() | Paused(goes_on=True):
+                pass  # the end of the command says it
             case Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
@@ -213,10 +220,6 @@ class Translator:
                 count = envelope.metadata.refused_count or 0
                 self.end = Ended(reply_usage(event), envelope.usage, failure, refused_count=count, refused=refused)
                 deltas.append(self.end)
-            case ContentDelta() | DocumentStarted() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
-                pass
-            case TerminalOutput():
-                pass  # the end of the command says it
         return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
     def note_reasoning(self, text: str) -> None:
@@ -317,6 +320,8 @@ def action_text(document: Document) -> str | None:
     """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller
     ran."""
     match document:
+        case TextDocument() | ThinkingDocument() | CodeBlockDocument():
+            return None
         case ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
             return None
         case PlanDocument(content=content):

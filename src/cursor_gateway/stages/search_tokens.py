@@ -172,16 +172,16 @@ def _words_of(document: Document) -> tuple[list[str], str | None]:
     match document:
         case TextDocument(content=content) | CodeBlockDocument(content=content) | ThinkingDocument(content=content):
             return [], content
+        case ToolCallDocument(metadata=metadata):
+            return [metadata.tool_name, *_strings(metadata.arguments)], None
+        case TerminalCommandDocument(metadata=metadata):
+            return [metadata.command], None
         case ErrorDocument(content=content, metadata=metadata):
             return [metadata.error_code], content
         case CodeReferenceDocument(content=content, metadata=metadata):
             return [metadata.file_path], content
         case FileEditDocument(content=content, metadata=metadata):
             return [metadata.file_path, metadata.old_path or ""], content
-        case TerminalCommandDocument(metadata=metadata):
-            return [metadata.command], None
-        case ToolCallDocument(metadata=metadata):
-            return [metadata.tool_name, *_strings(metadata.arguments)], None
         case PlanDocument(content=content, metadata=metadata):
             return [metadata.title, metadata.overview, *(todo.content for todo in metadata.todos)], content
         case ClarificationDocument(content=content, metadata=metadata):
