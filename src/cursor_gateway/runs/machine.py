@@ -324,7 +324,8 @@ class RunMachine:
     def agent_said(self, batch: Sequence[AgentEvent], now: float) -> list[Command]:
         """One read of its output."""
         self.heard_at, self.has_heard = now, True
-        commands, out = list[Command](), list[DocumentEvent]()
+        commands: list[Command] = []
+        out: list[DocumentEvent] = []
         caller = self.caller
         for event in batch:
             if caller is None and event.__class__ not in _RARE:
