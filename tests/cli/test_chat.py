@@ -27,7 +27,7 @@ from cursor_gateway.reader import read_events
 from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
 from tests.agent.records import records
-from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
+from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, own_machine, read_until, started
 from tests.cli.recordings import delta, init
 from tests.gateways import RunningGateway, running_gateway
 from tests.preloaded import Process
@@ -37,19 +37,8 @@ BROKEN_RUN = init() + delta("Half an ans")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent, no gateway on the usual port."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    (home / "work").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_VERIFY_GATEWAY", "false")  # those of these tests have another home
-    monkeypatch.setenv("CURSOR_GATEWAY_REPLAY_SPEED", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_GRACE_SECONDS", "0.5")
-    monkeypatch.chdir(home / "work")
+    home = tmp_path / "home"  # not that of the tests' gateways, so these are not verified
+    own_machine(monkeypatch, home, verify_gateway="false", replay_speed="0", grace_seconds="0.5")
     return home
 
 

@@ -33,7 +33,6 @@ from tests.server.conftest import (
 
 ALICE, BOB = new_key(), new_key()
 CURSOR_KEY = "key_of_the_cursor_account_0123456789"
-PAGE = "https://app.example"
 MAX_BODY = 4096
 
 
@@ -51,11 +50,9 @@ def keyed_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningG
     settings = {
         "host": "0.0.0.0",
         "api_keys": f"alice={hash_key(ALICE)},bob={hash_key(BOB)}",
-        "allowed_hosts": "box.local",
-        "allowed_origins": PAGE,
         "log_level": "debug",
     }
-    environment = {"CURSOR_API_KEY": CURSOR_KEY, "SECRET_OF_THE_OPERATOR": "hunter2"}
+    environment = {"CURSOR_API_KEY": CURSOR_KEY}
     with running_gateway(
         tmp_path_factory.mktemp("keyed"), settings=settings, environment=environment, knobs={"login": "none"}
     ) as running:
@@ -71,12 +68,6 @@ def client(open_gateway: RunningGateway) -> Iterator[httpx2.Client]:
 @pytest.fixture
 def alice(keyed_gateway: RunningGateway) -> Iterator[httpx2.Client]:
     with _with_key(keyed_gateway, ALICE) as made:
-        yield made
-
-
-@pytest.fixture
-def bob(keyed_gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with _with_key(keyed_gateway, BOB) as made:
         yield made
 
 

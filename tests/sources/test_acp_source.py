@@ -972,9 +972,11 @@ def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
 # --- sessions that are opened in advance ------------------------------------------------------------------------
 
 
-def _with_spares(home: Path, **knobs: object) -> tuple[Place, CursorAcpSource]:
+def _with_spares(
+    home: Path, may_prepare: Callable[[str], bool] = lambda workspace: True, **knobs: object
+) -> tuple[Place, CursorAcpSource]:
     place = Place(home, {"acp_logs_sessions": 1, **knobs})
-    return place, place.source(spare_seconds=LIMIT)
+    return place, place.source(spare_seconds=LIMIT, may_prepare=may_prepare)
 
 
 def _opened(place: Place) -> list[str]:
@@ -1002,6 +1004,17 @@ def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(tmp_path
         assert json.loads(said(again))["turns"] == 1
         assert len(_opened(place)) == 3  # which is still there
         assert len({record["pid"] for record in records(place.home / "log") if "acp" in record["argv"]}) == 1
+
+    lived(place, life, source)
+
+
+def test_no_session_is_opened_in_advance_where_requests_are_refused(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path, lambda workspace: False)
+
+    async def life(source: CursorAcpSource) -> None:
+        first = await collected(source, place.turn("standin: text"))
+        await true(lambda: not source._preparing)
+        assert _opened(place) == [session_of(first)]
 
     lived(place, life, source)
 

@@ -158,23 +158,31 @@ class Translator:
         if text := document_events.source_text(event):
             deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
         match event:
-            case document_events.ContentDelta(id=id, text=text) if id == self._thinking:
-                deltas.append(self._thought(text))
-            case document_events.DocumentStarted(id=id, type="thinking"):
-                self._thinking = id
-                deltas += self._new_block()
-            case document_events.DocumentStarted(type="text" | "code_block" | "code_reference"):
-                self._has_text = True
-            case document_events.DocumentStarted() if document_events.is_tool(event):
-                self.is_after_tool = self._is_readable
+            case document_events.ContentDelta(id=id, text=text):
+                if id == self._thinking:
+                    deltas.append(self._thought(text))
+            case document_events.DocumentStarted(id=id, type=type):
+                if type == "thinking":
+                    self._thinking = id
+                    deltas += self._new_block()
+                elif type in ("text", "code_block", "code_reference"):
+                    self._has_text = True
+                elif document_events.is_tool(event):
+                    self.is_after_tool = self._is_readable
             case document_events.Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
             case document_events.DocumentEnded(document=document):
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
-            case document_events.Paused(goes_on=True):
+            case (
+                document_events.ToolCallStarted()
+                | document_events.ToolCallArguments()
+                | document_events.ToolCallEnded()
+            ):
                 pass
+            case document_events.TerminalOutput() | document_events.Paused(goes_on=True):
+                pass  # the end of the command says it
             case document_events.Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
@@ -191,16 +199,6 @@ class Translator:
                     document_events.reply_usage(event), envelope.usage, failure, refused_count=count, refused=refused
                 )
                 deltas.append(self.end)
-            case (
-                document_events.ContentDelta()
-                | document_events.DocumentStarted()
-                | document_events.ToolCallStarted()
-                | document_events.ToolCallArguments()
-                | document_events.ToolCallEnded()
-            ):
-                pass
-            case document_events.TerminalOutput():
-                pass  # the end of the command says it
         return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
     def note_reasoning(self, text: str) -> None:
@@ -301,6 +299,8 @@ def action_text(document: documents.Document) -> str | None:
     """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller
     ran."""
     match document:
+        case documents.TextDocument() | documents.ThinkingDocument() | documents.CodeBlockDocument():
+            return None
         case documents.ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
             return None
         case documents.PlanDocument(content=content):

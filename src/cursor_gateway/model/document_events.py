@@ -143,8 +143,14 @@ def is_tool(event: DocumentStarted) -> bool:
     return event.type not in ("text", "code_block", "code_reference", "thinking", "error")
 
 
+# Quicker than `match`: a class pattern that does not match takes 0.3 µs.
+_SILENT: frozenset[type] = frozenset({ToolCallStarted, ToolCallArguments, ToolCallEnded, Reasoning, TerminalOutput})
+
+
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
+    if event.__class__ in _SILENT:
+        return ""
     match event:
         case ContentDelta(text=text, raw=raw):
             return text if raw is None else raw

@@ -161,16 +161,16 @@ def _words_of(document: documents.Document) -> tuple[list[str], str | None]:
             | documents.ThinkingDocument(content=content)
         ):
             return [], content
+        case documents.ToolCallDocument(metadata=metadata):
+            return [metadata.tool_name, *_strings(metadata.arguments)], None
+        case documents.TerminalCommandDocument(metadata=metadata):
+            return [metadata.command], None
         case documents.ErrorDocument(content=content, metadata=metadata):
             return [metadata.error_code], content
         case documents.CodeReferenceDocument(content=content, metadata=metadata):
             return [metadata.file_path], content
         case documents.FileEditDocument(content=content, metadata=metadata):
             return [metadata.file_path, metadata.old_path or ""], content
-        case documents.TerminalCommandDocument(metadata=metadata):
-            return [metadata.command], None
-        case documents.ToolCallDocument(metadata=metadata):
-            return [metadata.tool_name, *_strings(metadata.arguments)], None
         case documents.PlanDocument(content=content, metadata=metadata):
             return [metadata.title, metadata.overview, *(todo.content for todo in metadata.todos)], content
         case documents.ClarificationDocument(content=content, metadata=metadata):

@@ -6,6 +6,7 @@ indentation. Within 20 % of o200k on prose and code.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from string import ascii_letters, digits, punctuation
 
@@ -37,40 +38,44 @@ def estimate_tokens(text: str) -> int:
     return total - sum(len(run) // 4 for run in re.findall(_RUN_OF_IDEOGRAPHS, text))
 
 
-_SLICES, _SLICE = 8, 64  # characters of a longer text
-_SHORT = _SLICES * _SLICE
-
-
-def _kept(kind: str) -> bytes:
-    """For `bytes.translate`: everything else becomes a space."""
-    return bytes(code if chr(code) in kind else 32 for code in range(256))
-
-
-def _others(kind: str) -> bytes:
-    return bytes(code for code in range(256) if chr(code) not in kind)
-
-
-_LETTERS, _DIGITS, _MARKS = map(_kept, (ascii_letters, digits, punctuation.replace("_", "")))
-_NO_LETTERS, _NO_DIGITS = _others(ascii_letters), _others(digits)
+_COUNTED = 64  # characters of a text that is short enough to be counted
+_SLICES, _SLICE = 8, 64  # characters of a long text
+_SAMPLE = _SLICES * _SLICE
 
 
 def estimate_tokens_by_sample(text: str) -> int:
     """Estimates a long text from a few slices: a tool's result may be megabytes, and must not delay the reader."""
-    if len(text) <= _SHORT:
+    if len(text) <= _COUNTED:
         return estimate_tokens(text)
+    if len(text) <= _SAMPLE:
+        return _pieces_in(text)
     starts = [index * (len(text) - _SLICE) // (_SLICES - 1) for index in range(_SLICES)]
-    slices = [text[start : start + _SLICE] for start in starts]
-    if (sample := "".join(slices)).isascii():
-        count = _tokens_in(sample.encode())
-    else:
-        count = _tokens_in("".join(filter(str.isascii, slices)).encode())
-        count += estimate_tokens("".join(one for one in slices if not one.isascii()))
-    return count * len(text) // _SHORT
+    return _pieces_in("".join([text[start : start + _SLICE] for start in starts])) * len(text) // _SAMPLE
 
 
-def _tokens_in(plain: bytes) -> int:
-    """The same from the number of words, numbers and marks, which takes a sixth of the time."""
-    words, numbers, marks = (len(plain.translate(kind).split()) for kind in (_LETTERS, _DIGITS, _MARKS))
-    long = len(plain.translate(None, _NO_LETTERS)) // 40  # words of more than ten letters
-    threes = (len(plain.translate(None, _NO_DIGITS)) + numbers * 3 // 2) // 3
-    return words + long + threes + marks + plain.count(b"_") + plain.count(b"\n")
+def _kept(codes: Iterable[int]) -> bytes:
+    """For `bytes.translate`: all others become spaces."""
+    return bytes(code if code in codes else 32 for code in range(256))
+
+
+def _without(codes: Iterable[int]) -> bytes:
+    return bytes(code for code in range(256) if code not in codes)
+
+
+_IDEOGRAPH = range(0xE3, 0xEE)  # the first byte of one in UTF-8
+_WORDS, _MARKS = _kept(ascii_letters.encode()), _kept(punctuation.replace("_", "").encode())
+_BEYOND = _kept(range(0x80, 0x100))  # bytes of all other characters
+_NO_DIGITS, _NOT_BEYOND = _without(digits.encode()), _without(range(0x80, 0x100))
+_NO_IDEOGRAPH = _without(_IDEOGRAPH)
+
+
+def _pieces_in(text: str) -> int:
+    """The number of words, marks and pairs of digits, which is near the number of tokens, in a quarter of the time."""
+    data = text.encode("utf-8", "surrogatepass")
+    found = len(data.translate(_WORDS).split()) + len(data.translate(_MARKS).split())
+    found += len(data.translate(None, _NO_DIGITS)) // 2 + data.count(b"\n")
+    if text.isascii():
+        return found
+    ideographs = len(data.translate(None, _NO_IDEOGRAPH))  # three tokens for four of them
+    rest = max(0, len(data.translate(None, _NOT_BEYOND)) - 3 * ideographs)
+    return found + max(len(data.translate(_BEYOND).split()) * 3 // 4, ideographs * 3 // 4) + rest // 16

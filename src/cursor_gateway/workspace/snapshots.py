@@ -57,6 +57,9 @@ _READERS = frozenset(
 )  # tools that change no files
 
 
+_WATCHED: frozenset[type] = frozenset({RunStarted, ToolStarted, ToolEnded, RunFinished, RunFailed})
+
+
 class Snapshots:
     def __init__(self, data: str, instance: str = "alone") -> None:
         """`data` is the gateway's data directory, `instance` the name of this gateway among those that share it."""
@@ -211,7 +214,7 @@ class TurnSnapshots:
 
     async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
         """The same events, with the lines and texts of edits as they are in the files."""
-        if self._before is None:
+        if self._before is None or _WATCHED.isdisjoint(map(type, batch)):
             return batch
         found: list[AgentEvent] = []
         for event in batch:

@@ -79,12 +79,13 @@ def scan(
 
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
-    top = repository_of(os.fsencode(root))
+    folder = os.fsencode(root)
+    top = repository_of(folder)
     index = _Index(root, top, known)
     entries: dict[str, TreeEntry] = {}
     unread: list[str] = []
     try:
-        for name, found in walk(os.fsencode(root), top, is_over, _IGNORE_FILES):
+        for name, found in walk(folder, top, is_over, _IGNORE_FILES):
             path = text_of(name)
             if path is None or is_secret(path) or not (found.is_symlink() or found.is_file(follow_symlinks=False)):
                 continue

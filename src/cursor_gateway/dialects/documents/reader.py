@@ -43,9 +43,8 @@ class DocumentEventReader:
     """Push each frame; None is a frame that says nothing new, or something that only newer readers know."""
 
     def __init__(self) -> None:
-        self._open: dict[
-            str, document_events.DocumentStartPayload | None
-        ] = {}  # None: of a type that is newer than this reader
+        # None: of a type that is newer than this reader
+        self._open: dict[str, document_events.DocumentStartPayload | None] = {}
         self._error: ErrorDocument | None = None  # the last one; of a run that failed it says why
 
     def push(self, event: SseEvent, /) -> document_events.DocumentEvent | None:

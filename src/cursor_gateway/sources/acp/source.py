@@ -4,7 +4,7 @@ import asyncio
 import base64
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from mimetypes import guess_type
@@ -73,6 +73,7 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
     max_output_bytes: int = 256 * 1024 * 1024  # per turn
     permissions: Literal["deny", "ask"] = "deny"  # for what no rule allows
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
+    may_prepare: Callable[[str], bool] = lambda workspace: True  # whether a session may be opened there in advance
 
 
 class CursorAcpSource(Source):
@@ -309,7 +310,8 @@ class CursorAcpSource(Source):
 
     async def _open_prepared(self, connection: AgentConnection, turn: Turn) -> None:
         files = await asyncio.to_thread(agent_files, self._environ, turn.workspace)
-        if files is None or connection.is_gone:
+        may_prepare = await asyncio.to_thread(self._options.may_prepare, turn.workspace)
+        if files is None or not may_prepare or connection.is_gone:
             return
 
         async def open_session() -> Session:
