@@ -27,8 +27,7 @@ class Pace:
                 timer.cancel()
         due.clear()
         now = loop.time()
-        if not 0 <= now - self._next < _SECONDS / 2:  # if it is only a little late, all later turns would be, too
-            self._next = now
-        self._next += _SECONDS
+        # A turn that came late does not delay all later ones; half an interval is the least between two.
+        self._next = min(max(self._next, now - _SECONDS / 2), now) + _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS
