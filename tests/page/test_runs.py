@@ -59,6 +59,7 @@ def test_the_cost_of_runs_and_the_budget_are_shown(tmp_path: Path, contexts: Con
     with running_gateway(home, settings={**player_settings(home), **given}) as gateway:
         page = opened(contexts(), gateway.url)
         ask_and_wait(page, Script(tmp_path, "priced").say("Hi.").prompt("A run."))
+        expect(answers(page).locator(".facts")).to_have_attribute("title", re.compile(r"in, .* out, \$0\.00\d\d;"))
         page.get_by_role("link", name="Runs").click()
         row = page.get_by_role("table").locator("tbody").get_by_role("row")
         expect(row.locator("td small")).to_have_text(re.compile(r"^\$0\.00\d\d$"))

@@ -105,7 +105,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 def test_an_agent_and_its_commands_are_in_its_cgroup(own: Cgroups, tmp_path: Path) -> None:
     async def live() -> None:
         cgroup = own.new()
-        assert cgroup is not None
         agent = await started("sleep 600 & echo $! >child; echo ready; exec sleep 600", cgroup, tmp_path)
         assert await agent.speaks()
         child = int((tmp_path / "child").read_text())
@@ -129,7 +128,6 @@ def test_a_program_that_is_missing_leaves_no_cgroup(own: Cgroups, tmp_path: Path
             await AgentProcess.start(
                 ["/no/such/agent"], folder=str(tmp_path), environment=ENVIRONMENT, stdin=None, cgroup=cgroup
             )
-        assert cgroup is not None
         assert not Path(cgroup.path).exists()
 
     asyncio.run(live())
@@ -154,8 +152,8 @@ def test_a_kernel_that_refuses_to_start_in_a_cgroup_is_asked_once(
     async def live() -> None:
         for _ in range(2):
             cgroup = own.new()
-            assert cgroup is not None
             cgroup.is_limited = True
+            cgroup.make()
             agent = await started("exec sleep 600", cgroup, tmp_path)
             assert cgroup_of(agent.pid).endswith(Path(cgroup.path).name)
             await agent.end(0.01)
@@ -177,7 +175,6 @@ def test_an_agent_that_ends_before_it_is_moved_is_not_moved(
     async def live() -> None:
         short = await started("exit 0", cgroup := own.new(), tmp_path)
         await short.end(1)
-        assert cgroup is not None
         assert not Path(cgroup.path).exists()
         long = await started("exec sleep 600", own.new(), tmp_path)
         async with asyncio.timeout(20):
@@ -195,7 +192,6 @@ def test_what_no_signal_to_a_group_reaches_ends_with_its_agent(own: Cgroups, tmp
 
     async def live() -> None:
         cgroup = own.new()
-        assert cgroup is not None
         agent = await started(f"{DAEMON}; echo done", cgroup, tmp_path)
         while await agent.read():
             pass
@@ -210,7 +206,7 @@ def test_what_no_signal_to_a_group_reaches_ends_with_its_agent(own: Cgroups, tmp
 
 def test_what_was_started_before_the_move_is_moved_too(own: Cgroups) -> None:
     cgroup = own.new()
-    assert cgroup is not None
+    cgroup.make()
     command = ["/bin/sh", "-c", "(sleep 600 & echo ready; exec sleep 600) & wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as process:
         assert process.stdout is not None
@@ -225,7 +221,7 @@ def test_what_was_started_before_the_move_is_moved_too(own: Cgroups) -> None:
 
 def test_a_process_that_has_ended_is_not_moved(own: Cgroups) -> None:
     cgroup = own.new()
-    assert cgroup is not None
+    cgroup.make()
     with subprocess.Popen(["/bin/sh", "-c", "exit 0"]) as process:
         process.wait()
         place(process.pid, cgroup.path)
@@ -247,8 +243,8 @@ def test_an_agent_that_cannot_be_placed_is_ended(own: Cgroups, tmp_path: Path, m
 
     async def live() -> None:
         cgroup = own.new()
-        assert cgroup is not None
         cgroup.is_limited = True
+        cgroup.make()
         with pytest.raises(AgentMissing, match="Permission denied"):
             await started("exec sleep 600", cgroup, tmp_path)
 
@@ -262,7 +258,6 @@ def test_an_agent_that_cannot_be_placed_is_ended(own: Cgroups, tmp_path: Path, m
 def test_the_time_of_commands_counts_as_the_agents(own: Cgroups, tmp_path: Path) -> None:
     async def live() -> AgentUse:
         cgroup = own.new()
-        assert cgroup is not None
         work = "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"
         agent = await started(f"sh -c '{work}'; echo done", cgroup, tmp_path)
         while await agent.read():
@@ -332,7 +327,6 @@ def test_an_agent_uses_no_more_processors_than_it_may(base: Path, tmp_path: Path
 
     async def live() -> None:
         cgroup = own.new()
-        assert cgroup is not None
         agent = await started("while :; do :; done", cgroup, tmp_path)
         throttled = 0
         while throttled < 3:
@@ -346,13 +340,14 @@ def test_an_agent_uses_no_more_processors_than_it_may(base: Path, tmp_path: Path
 
 def test_the_memory_error_from_the_kernels_files(tmp_path: Path) -> None:
     """Files with the kernel's text, where there is no controller."""
-    (tmp_path / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
-    (tmp_path / "memory.peak").write_text("104857600\n")
-    (tmp_path / "memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
-    cgroup = Cgroup(str(tmp_path), 100 * MIB)
+    cgroup = Cgroup(str(tmp_path / "one"), 100 * MIB)
+    assert cgroup.use() is None, "nothing was in it"
+    cgroup.make()
+    (tmp_path / "one/cpu.stat").write_text("usage_usec 2500000\nuser_usec 2000000\n")
+    (tmp_path / "one/memory.peak").write_text("104857600\n")
+    (tmp_path / "one/memory.events").write_text("low 0\nhigh 0\nmax 12\noom 1\noom_kill 1\n")
     assert cgroup.use() == AgentUse(2.5, 104857600, 1)
     assert "100 MiB" in str(cgroup.error())
-    assert Cgroup(str(tmp_path / "nowhere")).use() == AgentUse(0.0)
     assert Cgroup(str(tmp_path / "nowhere")).error() is None
 
 
@@ -382,7 +377,6 @@ def test_a_limit_without_its_controller_is_refused(base: Path) -> None:
 
 def test_an_agent_is_never_started_without_its_limits(own: Cgroups, base: Path) -> None:
     own.path.rmdir()
-    assert own.new() is None
     own._limits["memory.max"] = "1"
     with pytest.raises((AgentMissing, HostExhausted)):
         own.new()
@@ -396,7 +390,7 @@ def test_cgroups_of_a_killed_gateway_are_ended_at_the_next_start(own: Cgroups, b
         "import os, sys, subprocess, time\n"
         "from pathlib import Path\n"
         "from cursor_gateway.sources.cgroups import AgentLimits, delegated, place\n"
-        "own = delegated(AgentLimits(), Path(sys.argv[1])); one = own.new()\n"
+        "own = delegated(AgentLimits(), Path(sys.argv[1])); one = own.new(); one.make()\n"
         "agent = subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL)\n"
         "place(agent.pid, one.path)\n"
         "print(own.path, agent.pid, flush=True); time.sleep(600)\n"
@@ -452,6 +446,7 @@ def test_the_watchdog_ends_the_cgroups_of_its_gateway(base: Path, tmp_path: Path
     ledger.use_cgroups(own)
     cgroup = ledger.new_cgroup()
     assert cgroup is not None
+    cgroup.make()
     with subprocess.Popen(["sleep", "600"], start_new_session=True, env={}) as process:
         place(process.pid, cgroup.path)
         assert Ledger(tmp_path / "instances").end_agents_of(ledger.folder.name) == []
@@ -465,7 +460,6 @@ def test_the_watchdog_ends_the_cgroups_of_its_gateway(base: Path, tmp_path: Path
 
 def test_agents_made_cgroups_of_their_own(own: Cgroups) -> None:
     cgroup = own.new()
-    assert cgroup is not None
     below = Path(cgroup.path, "a", "b")
     below.mkdir(parents=True)
     with subprocess.Popen(["sleep", "600"]) as process:

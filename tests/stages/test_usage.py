@@ -140,12 +140,12 @@ def test_a_reply_that_asks_for_tools_has_its_context_and_the_arguments() -> None
     assert first.prompt_tokens == 500 + estimate_tokens("a prompt")
     assert first.completion_tokens == estimate_tokens("I look. ") + tool_tokens(asked)[0]
     agent.turns.end()
-    agent.usage.caller_result("word " * 300)
-    agent.usage.tool_ended(OtherTool(tool="bash", arguments={"command": "ls -l"}, data="word " * 300))
+    agent.usage.caller_result("word " * 12)
+    agent.usage.tool_ended(OtherTool(tool="bash", arguments={"command": "ls -l"}, data="word " * 12))
     agent.turns.tool(None)
-    assert agent.usage.total(None).prompt_tokens == estimate_tokens("a prompt") + 300
+    assert agent.usage.total(None).prompt_tokens == estimate_tokens("a prompt") + 12
     second = agent.usage.paused([asked], ends_reply=True)
-    assert second.prompt_tokens >= first.total_tokens + 300
+    assert second.prompt_tokens >= first.total_tokens + 12
     assert second.completion_tokens == tool_tokens(asked)[0]  # each reply has what was written for it
 
 
@@ -200,13 +200,13 @@ def test_an_agent_that_goes_on_with_a_run_reports_its_own_calls() -> None:
 
 def test_what_the_first_agent_said_is_read_by_the_next() -> None:
     agent = Agent("a prompt")
-    agent.says("word " * 50)
+    agent.says("word " * 10)
     agent.usage.agent_started()
     agent.says("Found it.")
     assert agent.turns.count == 2
     found = estimate_tokens("Found it.")
     reply = agent.usage.reply(None)
-    assert (reply.prompt_tokens, reply.completion_tokens) == (estimate_tokens("a prompt"), 50 + found)
+    assert (reply.prompt_tokens, reply.completion_tokens) == (estimate_tokens("a prompt"), 10 + found)
 
 
 # --- an agent that was started several times ---------------------------------------------------------

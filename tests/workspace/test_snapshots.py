@@ -214,6 +214,7 @@ def test_a_slow_disk_keeps_the_event_loop_waiting_less_and_less_often(
         return count
 
     delay = 0.006
+    assert looks(0.01) + looks(0.01) == 2, "the first delay has no effect"
     assert looks(1) <= 6
     assert looks(100) <= 13
     assert looks(1000) <= 20

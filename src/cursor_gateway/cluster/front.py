@@ -452,9 +452,6 @@ class Front:
             case Returned():
                 raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
 
-    def runner_of(self, run: RunRecord) -> str:
-        return run.instance
-
     def state(self) -> ServiceState:
         runners = [member for member in self._members.known if member.is_runner]
         return ServiceState(

@@ -377,9 +377,12 @@ def fenced(info: str, code: str) -> str:
     return f"{mark}{info}\n{code}\n{mark}"
 
 
+_TOOL_USES: frozenset[type] = frozenset({ToolCallDocument, TerminalCommandDocument, FileEditDocument})
+
+
 def is_tool_use(document: Document) -> bool:
     """Whether a tool was used."""
-    return isinstance(document, ToolCallDocument | TerminalCommandDocument | FileEditDocument)
+    return document.__class__ in _TOOL_USES
 
 
 def is_refused(document: Document) -> bool:

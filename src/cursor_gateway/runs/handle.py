@@ -172,12 +172,17 @@ class Reader:
         self.has_moved = False  # and shall
         self._run, self._log = run, run.log
         self._woken: asyncio.Future[None] | None = None
+        # One timer for many waits: most of them are short, and it is set again only when it fires.
+        self._timer: asyncio.TimerHandle | None = None
+        self._rings_at = self._until = 0.0  # by the loop's clock
 
     def __enter__(self) -> "Reader":
         self._run.joined()
         return self
 
     def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         self._run.left(self.place)
 
     @property
@@ -203,8 +208,13 @@ class Reader:
         log = self._log
         if self.place >= log.count and log.done is None and not self.has_left:
             self._woken = asyncio.get_running_loop().create_future()
+            if seconds is not None:
+                self._wake_after(seconds)
+            elif self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
             try:
-                await log.more(self._woken, seconds)
+                await log.more(self._woken)
             finally:
                 self._woken = None
         events = await log.after(self.place) if self.place < log.count else []
@@ -213,6 +223,24 @@ class Reader:
             self.leave()
         self.place += len(events)
         return events
+
+    def _wake_after(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._until = loop.time() + seconds
+        if self._timer is not None and self._rings_at > self._until:
+            self._timer.cancel()
+            self._timer = None
+        if self._timer is None:
+            self._rings_at, self._timer = self._until, loop.call_at(self._until, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._woken is not None:
+            left = self._until - asyncio.get_running_loop().time()
+            if left > 0:
+                self._wake_after(left)
+            else:
+                wake(self._woken)
 
     def __aiter__(self) -> "Reader":
         """All events, as they come, until the end, or until the reader leaves."""

@@ -191,7 +191,8 @@ class LiveLog(EventLog):
         self._kept_bytes = 0
         self._first_event_ms: int | None = None
         self._flushed = 0  # events that are visible, or lost
-        self._flushing: asyncio.Future[None] | None = None  # done when the flush that is under way has ended
+        self._is_flushing = False
+        self._flushing: asyncio.Future[None] | None = None  # for those who wait for the end of the flush under way
         self._pace = Pace(is_common=True)
         self.hurry = asyncio.Event()  # set: a flush that is under way does not wait for its turn
 
@@ -273,11 +274,12 @@ class LiveLog(EventLog):
         """
         if not is_paced and self.is_paced:
             self.hurry.set()
-        while self._flushing is not None:
+        while self._is_flushing:
+            self._flushing = self._flushing or asyncio.get_running_loop().create_future()
             await asyncio.shield(self._flushing)
         if self._flushed == self.state.count:
             return
-        self._flushing = asyncio.get_running_loop().create_future()
+        self._is_flushing = True
         try:
             while self.waiting:
                 if is_paced:
@@ -289,19 +291,20 @@ class LiveLog(EventLog):
                     self.count = last
                 else:  # readers are detached, and can read the rest of the run from another process
                     self.is_deleted, self.fenced = True, Fenced("claimed")  # its agent must end in any case
-                if isinstance(end := self.events[last - self.dropped - 1], Done):
+                if (end := self.events[last - self.dropped - 1]).__class__ is Done:
                     self.done = self.state.done = end  # as it is stored, or not
                 self.wake_readers()
         finally:
-            flushed, self._flushing = self._flushing, None
-            wake(flushed)
+            flushed, self._flushing, self._is_flushing = self._flushing, None, False
+            if flushed is not None:
+                wake(flushed)
 
     async def _store_all(self) -> bool:
         """Stores what was added; False: none of it may be shown. `Done` reports whether the answer could not be stored.
 
         If it is cancelled, the events may or may not be stored; the next call stores what is missing.
         """
-        done = end if isinstance(end := self.events[-1], Done) else None
+        done = end if (end := self.events[-1]).__class__ is Done else None
         if self._must_store_seconds is not None:  # meanwhile not much of the agent's output is read
             until = asyncio.get_running_loop().time() + self._must_store_seconds
             while not await self.try_again():
@@ -332,6 +335,14 @@ class LiveLog(EventLog):
             self.bug, self._is_lost = error, True
             return True
         match written:
+            case Stored(size=size):
+                if self._lease is None:
+                    self._lease = Lease(self.run.id, FIRST_EPOCH)
+                if self._begins_at is not None:
+                    self._begins_at.cancel()
+                    self._begins_at = None
+                self.stored += len(events)
+                self._keep(size)
             case KeyTaken() | KeyLimit() | Superseded():
                 self._is_lost = True
             case Busy():  # the run before it has ended, and is about to be stored
@@ -341,18 +352,10 @@ class LiveLog(EventLog):
                 self._is_lost, self.fenced = True, written
             case Behind(last=last):
                 return await self._send_again(last)
-            case Stored(size=size):
-                if self._lease is None:
-                    self._lease = Lease(self.run.id, FIRST_EPOCH)
-                if self._begins_at is not None:
-                    self._begins_at.cancel()
-                    self._begins_at = None
-                self.stored += len(events)
-                self._keep(size)
         return True
 
     async def _write(self, events: list[DocumentEvent]) -> Refused | Written:
-        if self._end is None and isinstance(done := events[-1], Done):
+        if self._end is None and (done := events[-1]).__class__ is Done:
             self._end = self._ended(done)
         if self._lease is None:
             return await self._store.begin_run(self.run, events, self._end)

@@ -324,10 +324,11 @@ class RunMachine:
     def agent_said(self, batch: Sequence[AgentEvent], now: float) -> list[Command]:
         """One read of its output."""
         self.heard_at, self.has_heard = now, True
-        commands, out = list[Command](), list[DocumentEvent]()
+        commands: list[Command] = []
+        out: list[DocumentEvent] = []
         caller = self.caller
         for event in batch:
-            if caller is None and not isinstance(event, _RARE):
+            if caller is None and event.__class__ not in _RARE:
                 out += self._assembler.push(event)
                 continue
             if self.stage not in _HEARD or self._is_mute:
@@ -654,5 +655,5 @@ class RunMachine:
 
 _LISTENING = frozenset({Stage.WORKING, Stage.STOPPING, Stage.DONE})
 _HEARD = frozenset({Stage.WORKING, Stage.LEAVING, Stage.STOPPING})
-_RARE = (RunStarted, TitleGiven, RunFinished, RunFailed)
+_RARE: frozenset[type] = frozenset({RunStarted, TitleGiven, RunFinished, RunFailed})
 _ENDLESS = Timeouts(first_event_seconds=inf, idle_seconds=inf, run_seconds=inf)

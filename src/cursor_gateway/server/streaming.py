@@ -19,13 +19,10 @@ from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.dialects.errors import OWN_ERRORS, Errors
 from cursor_gateway.errors import Failure, GatewayError, NotFound, RunCancelled
 from cursor_gateway.model.document_events import (
-    ContentDelta,
     DocumentEnded,
     DocumentEvent,
     Done,
     Paused,
-    Reasoning,
-    TerminalOutput,
     says_something,
 )
 from cursor_gateway.model.messages import UserMessage
@@ -206,13 +203,9 @@ def _step(events: Sequence[DocumentEvent]) -> int:
     """How many of them are encoded at once."""
     size = 0
     for number, event in enumerate(events, 1):
-        match event:
-            case ContentDelta(text=text) | Reasoning(text=text) | TerminalOutput(text=text):
-                size += len(text)
-            case DocumentEnded(document=document):
-                size += _SHORT + len(document.content or "")
-            case _:
-                size += _SHORT
+        if isinstance(event, DocumentEnded):
+            size += len(event.document.content or "")
+        size += len(getattr(event, "text", "")) or _SHORT
         if size >= _STEP:
             return number
     return len(events)

@@ -21,6 +21,7 @@ import os
 import re
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
@@ -74,25 +75,17 @@ class Cgroups:
         self._memory_bytes = limits.agent_memory_bytes
         self._count = 0
 
-    def new(self) -> "Cgroup | None":
-        """For an agent that is about to start. None: the system refuses another one, and there are no limits to keep.
-
-        Raises `HostExhausted`, `AgentMissing`.
-        """
+    def new(self) -> "Cgroup":
+        """For an agent that is about to start. Raises `HostExhausted`, `AgentMissing`."""
         self._count += 1
-        path = f"{self.path}/{self._count}"
-        try:
-            os.mkdir(path)
-            for name, value in self._limits.items():
-                _write(f"{path}/{name}", value)
-        except OSError as error:
-            with suppress(OSError):
-                os.rmdir(path)
-            if not self._limits:
-                return None
-            why = f"The agent cannot be started within its limits: {error.strerror}; restart the gateway."
-            raise host_exhausted(error) or AgentMissing(why) from error
-        return Cgroup(path, self._memory_bytes, is_limited=bool(self._limits))
+        cgroup = Cgroup(f"{self.path}/{self._count}", self._memory_bytes, self._limits)
+        if self._limits:
+            try:
+                cgroup.make()
+            except OSError as error:
+                why = f"The agent cannot be started within its limits: {error.strerror}; restart the gateway."
+                raise host_exhausted(error) or AgentMissing(why) from error
+        return cgroup
 
     def close(self) -> None:
         """Ends what is left in it."""
@@ -105,18 +98,31 @@ class Cgroups:
 class Cgroup:
     """One agent's. Removed once `end` has returned True."""
 
-    def __init__(self, path: str, memory_bytes: int = 0, *, is_limited: bool = False) -> None:
-        """`memory_bytes`: its limit."""
-        self.path, self._memory_bytes, self.is_limited = path, memory_bytes, is_limited
+    def __init__(self, path: str, memory_bytes: int = 0, limits: Mapping[str, str] | None = None) -> None:
+        """`memory_bytes` is one of its `limits`."""
+        self.path, self._memory_bytes, self._limits = path, memory_bytes, limits or {}
+        self.is_limited = bool(limits)
+        self._is_made = False
         self._use: AgentUse | None = None  # once it has ended
 
-    def use(self) -> AgentUse:
-        """What was used so far."""
-        return self._use or _use_of(Path(self.path))
+    def make(self) -> None:
+        """Before anything is in it. Raises `OSError`, and leaves nothing behind."""
+        os.mkdir(self.path)
+        try:
+            for name, value in self._limits.items():
+                _write(f"{self.path}/{name}", value)
+        except BaseException:
+            os.rmdir(self.path)
+            raise
+        self._is_made = True
+
+    def use(self) -> AgentUse | None:
+        """What was used so far; None: unknown, because nothing was in it."""
+        return self._use or (_use_of(Path(self.path)) if self._is_made else None)
 
     def error(self) -> AgentError | None:
         """Why the system has ended something in it."""
-        if not self.use().out_of_memory:
+        if (use := self.use()) is None or not use.out_of_memory:
             return None
         return AgentOutOfMemory(
             f"The agent and its commands used more memory than they may, {_size(self._memory_bytes)}, and the system "
@@ -125,6 +131,8 @@ class Cgroup:
 
     def end(self) -> bool:
         """Ends all that is in it, and removes it. False: something still is in it; call it again."""
+        if not self._is_made:
+            return True
         self._use = self.use()
         try:
             os.rmdir(self.path)

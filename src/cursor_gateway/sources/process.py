@@ -122,7 +122,7 @@ class AgentProcess:
             is_alone, agent, pid = not running(), Agent(), None
             try:
                 variables = {**environment, AGENT: agent.value}
-                is_placed = cgroup is not None and (cgroup.is_limited or starts_in_cgroups())
+                is_placed = cgroup is not None and (cgroup.is_limited or _can_start_in(cgroup))
                 path = cgroup.path if cgroup is not None and is_placed else ""
                 pid = await spawn(arguments, folder, variables, files, is_alone=is_alone, cgroup=path)
             finally:
@@ -132,7 +132,7 @@ class AgentProcess:
                     fcntl.fcntl(ours[0], _F_SETPIPE_SZ, _PIPE)
                 started = cls(pid, ours[0], ours[1], agent, on_gone, cgroup)
                 if cgroup is not None and not is_placed:
-                    started._place_later(cgroup.path)
+                    started._place_later(cgroup)
                 cgroup = None
             except BaseException:  # without an owner it would never be ended
                 signal_group(pid, signal.SIGKILL)
@@ -152,7 +152,7 @@ class AgentProcess:
 
     @property
     def use(self) -> AgentUse | None:
-        """None: unknown, because it has no cgroup."""
+        """None: unknown, because it was in no cgroup."""
         return None if self._cgroup is None else self._cgroup.use()
 
     @property
@@ -326,16 +326,17 @@ class AgentProcess:
             if self.status is None:
                 self.status = reap(self.pid)
 
-    def _place_later(self, cgroup: str) -> None:
+    def _place_later(self, cgroup: Cgroup) -> None:
         """Moving it into its cgroup is slow and delays other starts. A real agent takes longer than this moment to
-        start, so all that it starts is in the cgroup; what ends earlier does not need one.
+        start, so all that it starts is in the cgroup; what ends earlier does not need one, and none is made.
         """
         self._placing = lock = threading.Lock()
 
         def place_now() -> None:
             with lock, suppress(OSError):
                 if self.status is None:
-                    place(self.pid, cgroup)
+                    cgroup.make()
+                    place(self.pid, cgroup.path)
 
         self._place_timer = self._loop.call_later(_PLACE_SECONDS, self._loop.run_in_executor, None, place_now)
 
@@ -377,6 +378,15 @@ class AgentProcess:
     def _wake(self) -> None:
         for future in self._wakers:
             _settle(future)
+
+
+def _can_start_in(cgroup: Cgroup) -> bool:
+    """Without a move. The system may refuse another cgroup; an agent without limits does without one."""
+    if starts_in_cgroups():
+        with suppress(OSError):
+            cgroup.make()
+            return True
+    return False
 
 
 def _settle(future: "asyncio.Future[None]") -> None:

@@ -6,7 +6,9 @@ indentation. Within 20 % of o200k on prose and code.
 """
 
 import re
+from collections.abc import Iterable
 from functools import cache
+from string import ascii_letters, digits, punctuation
 
 _IDEOGRAPHS = r"\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 # Each match is one token; a single space belongs to what follows it. The most frequent kinds come first.
@@ -36,14 +38,44 @@ def estimate_tokens(text: str) -> int:
     return total - sum(len(run) // 4 for run in re.findall(_RUN_OF_IDEOGRAPHS, text))
 
 
-_SHORT = 2048  # characters
-_SLICES, _SLICE = 8, 64  # of a longer text
+_COUNTED = 64  # characters of a text that is short enough to be counted
+_SLICES, _SLICE = 8, 64  # characters of a long text
+_SAMPLE = _SLICES * _SLICE
 
 
 def estimate_tokens_by_sample(text: str) -> int:
     """Estimates a long text from a few slices: a tool's result may be megabytes, and must not delay the reader."""
-    if len(text) <= _SHORT:
+    if len(text) <= _COUNTED:
         return estimate_tokens(text)
+    if len(text) <= _SAMPLE:
+        return _pieces_in(text)
     starts = [index * (len(text) - _SLICE) // (_SLICES - 1) for index in range(_SLICES)]
-    sample = "".join([text[start : start + _SLICE] for start in starts])
-    return estimate_tokens(sample) * len(text) // len(sample)
+    return _pieces_in("".join([text[start : start + _SLICE] for start in starts])) * len(text) // _SAMPLE
+
+
+def _kept(codes: Iterable[int]) -> bytes:
+    """For `bytes.translate`: all others become spaces."""
+    return bytes(code if code in codes else 32 for code in range(256))
+
+
+def _without(codes: Iterable[int]) -> bytes:
+    return bytes(code for code in range(256) if code not in codes)
+
+
+_IDEOGRAPH = range(0xE3, 0xEE)  # the first byte of one in UTF-8
+_WORDS, _MARKS = _kept(ascii_letters.encode()), _kept(punctuation.replace("_", "").encode())
+_BEYOND = _kept(range(0x80, 0x100))  # bytes of all other characters
+_NO_DIGITS, _NOT_BEYOND = _without(digits.encode()), _without(range(0x80, 0x100))
+_NO_IDEOGRAPH = _without(_IDEOGRAPH)
+
+
+def _pieces_in(text: str) -> int:
+    """The number of words, marks and pairs of digits, which is near the number of tokens, in a quarter of the time."""
+    data = text.encode("utf-8", "surrogatepass")
+    found = len(data.translate(_WORDS).split()) + len(data.translate(_MARKS).split())
+    found += len(data.translate(None, _NO_DIGITS)) // 2 + data.count(b"\n")
+    if text.isascii():
+        return found
+    ideographs = len(data.translate(None, _NO_IDEOGRAPH))  # three tokens for four of them
+    rest = max(0, len(data.translate(None, _NOT_BEYOND)) - 3 * ideographs)
+    return found + max(len(data.translate(_BEYOND).split()) * 3 // 4, ideographs * 3 // 4) + rest // 16

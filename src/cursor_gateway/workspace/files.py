@@ -85,7 +85,7 @@ def walk(
     left = _MOST_ENTRIES
     while waiting:
         folder = _entered(root, waiting.popleft(), also)
-        for entry in _entries(os.path.join(root, folder.path)):
+        for entry in _entries(b"%b/%b" % (root, folder.path)):
             left -= 1
             if left < 0 or is_over():
                 raise Incomplete
@@ -124,7 +124,7 @@ def _first(root: bytes, top: bytes | None) -> _Folder:
 
 def _entered(root: bytes, folder: _Folder, also: Sequence[bytes]) -> _Folder:
     """With the rules in it. A repository inside of another folder has its own."""
-    path = os.path.join(root, folder.path)
+    path = b"%b/%b" % (root, folder.path.rstrip(b"/")) if folder.path else root
     rules, is_in_repository = folder.rules, folder.is_in_repository
     if folder.path and _is_repository(path):
         rules, is_in_repository = _rules_of_repository(path), True
@@ -136,7 +136,11 @@ def _entered(root: bytes, folder: _Folder, also: Sequence[bytes]) -> _Folder:
 
 
 def _is_repository(folder: bytes) -> bool:
-    return os.path.lexists(folder + b"/.git")
+    try:
+        os.lstat(folder + b"/.git")
+    except OSError:
+        return False
+    return True
 
 
 def _rules_of_repository(top: bytes) -> tuple[_Rules, ...]:
@@ -147,7 +151,7 @@ def _rules_of_repository(top: bytes) -> tuple[_Rules, ...]:
 
 
 def _rules_in(folder: bytes, name: bytes) -> tuple[_Rules, ...]:
-    if not (text := _read(os.path.join(folder, name))):
+    if not (text := _read(os.path.join(folder, name))):  # the user's own are elsewhere
         return ()
     rules = IgnoreRules(text)
     return (_Rules(os.path.join(folder, b""), rules),) if rules else ()

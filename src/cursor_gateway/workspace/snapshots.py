@@ -10,6 +10,7 @@ That of a turn which may change files is in a file as well, until the turn is re
 """
 
 import asyncio
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -40,7 +41,7 @@ from cursor_gateway.workspace.tree import COARSE_NS, MOST_FILE_BYTES, Tree, Tree
 from cursor_gateway.workspace.unfinished_turns import TurnName, UnfinishedTurns
 
 _QUICK_SECONDS = 0.002  # of CPU time that a folder took: then it is looked at in the event loop
-_STOP_SECONDS = 0.005  # unless it takes longer than this, because it has grown, or its disk is slow:
+_STOP_SECONDS = 0.005  # unless it takes longer than this twice in a row, because it has grown, or its disk is slow:
 _SLOW_SECONDS = 0.02  # then it is looked at in threads for a while, twice as long each time:
 _SLOWEST_SECONDS = 60.0  # a busy machine may have delayed it once, a slow disk does so again
 _BEGIN_SECONDS = 0.03  # that an agent waits for the tree before it
@@ -54,6 +55,9 @@ _READERS = frozenset(
     | {"web_search", "web_fetch", "fetch", "exa_search", "exa_fetch", "switch_mode"}
     | {"list_mcp_resources", "read_mcp_resource", "get_mcp_tools"}
 )  # tools that change no files
+
+
+_WATCHED: frozenset[type] = frozenset({RunStarted, ToolStarted, ToolEnded, RunFinished, RunFailed})
 
 
 class Snapshots:
@@ -111,19 +115,18 @@ class Snapshots:
         if known is None or known.problem or known.cpu_seconds > _QUICK_SECONDS:
             return None
         until = time.monotonic() + _STOP_SECONDS
-        slow, slow_until = self._slow.get(workspace, (_SLOW_SECONDS / 2, 0.0))
+        seconds, slow_until = self._slow.get(workspace, (0.0, 0.0))
         if until < slow_until:
             return None
         try:
             tree = scan(workspace, known, at_ns, lambda: time.monotonic() > until)
         except Exception:  # noqa: BLE001 -- whatever is wrong with the folder, the run continues
             tree = Tree(workspace, {}, problem="It cannot be looked at.")
-        if not tree.problem and time.monotonic() <= until:
+        if time.monotonic() <= until:
             self._slow.pop(workspace, None)
-            return self._keep(workspace, tree)
-        slow = min(2 * slow, _SLOWEST_SECONDS)
-        self._slow[workspace] = slow, until + slow
-        return None
+        else:
+            self._slow[workspace] = min(max(2 * seconds, _SLOW_SECONDS), _SLOWEST_SECONDS), until + seconds
+        return self._keep(workspace, tree) if not tree.problem else None
 
     async def _scan(self, workspace: str, at_ns: int) -> Tree:
         return self._keep(workspace, await asyncio.to_thread(scan, workspace, self._trees.get(workspace), at_ns))
@@ -211,7 +214,7 @@ class TurnSnapshots:
 
     async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
         """The same events, with the lines and texts of edits as they are in the files."""
-        if self._before is None:
+        if self._before is None or _WATCHED.isdisjoint(map(type, batch)):
             return batch
         found: list[AgentEvent] = []
         for event in batch:
@@ -340,6 +343,9 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
     steps: list[FileStep] = []
     for path in paths[:_MOST_FILES]:
         before, after = (_version(tree, path) for tree in (old, new))
+        if after[0] is not None and stat.S_ISLNK(after[0].mode):  # a link is not restored, but it replaces a file
+            after = None, None
+            before = after if before[0] is not None and stat.S_ISLNK(before[0].mode) else before
         step = FileStep(path, before[0], after[0], path in named)
         if not is_same(step.before, step.after):
             log.keep(data for _, data in (before, after) if data is not None)

@@ -36,7 +36,7 @@ _SECRETS = IgnoreRules(
 
 
 class TreeEntry(Struct, frozen=True):
-    """A file. Its content is kept here or in git, or is unknown."""
+    """A file. Its content is kept here or in git, or is unknown. A symbolic link has the mode `S_IFLNK`."""
 
     facts: tuple[int, int, int, int]  # size, times of the last change of its content and of its status, inode
     mode: int
@@ -79,14 +79,15 @@ def scan(
 
     known = known if known is not None and known.root == root else None
     old = known.entries if known is not None else {}
-    top = repository_of(os.fsencode(root))
+    folder = os.fsencode(root)
+    top = repository_of(folder)
     index = _Index(root, top, known)
     entries: dict[str, TreeEntry] = {}
     unread: list[str] = []
     try:
-        for name, found in walk(os.fsencode(root), top, is_over, _IGNORE_FILES):
+        for name, found in walk(folder, top, is_over, _IGNORE_FILES):
             path = text_of(name)
-            if path is None or is_secret(path) or not found.is_file(follow_symlinks=False):
+            if path is None or is_secret(path) or not (found.is_symlink() or found.is_file(follow_symlinks=False)):
                 continue
             try:
                 status = found.stat(follow_symlinks=False)
@@ -96,6 +97,9 @@ def scan(
             before = old.get(path)
             if before is not None and before.facts == facts and not before.is_recent:
                 entries[path] = before
+                continue
+            if found.is_symlink():
+                entries[path] = TreeEntry(facts, stat.S_IFLNK)
                 continue
             hash = index.hash_of(name, facts)
             entries[path] = TreeEntry(facts, stat.S_IMODE(status.st_mode), in_git=hash, is_recent=hash is None)

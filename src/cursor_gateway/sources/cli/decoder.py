@@ -491,7 +491,7 @@ class CursorDecoder:
 
     def _note_time(self, record: AnyRecord) -> None:
         time: float | None = None
-        if isinstance(record, _TIMED):
+        if record.__class__ in _TIMED:
             time = record.timestamp_ms
         elif isinstance(record, Torn):
             time = record.record.timestamp_ms

@@ -78,6 +78,7 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     models_seconds: float = 600.0
     hooks: "HookOptions | None" = None  # None: the agent decides by its own rules, and nobody is asked
     spares: SpareOptions = SpareOptions()
+    may_prepare: Callable[[str], bool] = lambda workspace: True  # whether an agent may be started there in advance
 
 
 class _Offered(Struct, frozen=True):
@@ -105,6 +106,7 @@ class CursorCliSource(Source):
         """Without `tool_servers`, the agent has no tool for questions."""
         self._options, self._ledger, self._recorder, self._tool_servers = options, ledger, recorder, tool_servers
         self._environ = dict(environ)  # `os.environ` decodes its values each time
+        self._configuration = user_configuration(self._environ)
         given = environ if options.user is None else options.user.environment(environ)
         self._environment = environment_for(given, options.environment, given.get("CURSOR_CONFIG_DIR"))
         self._program: Program | None = None
@@ -289,7 +291,7 @@ class CursorCliSource(Source):
         """Raises a `GatewayError`."""
         from cursor_gateway.sources.cursor.hooks import HookedTurn
 
-        rules = [*own_rules(user_configuration(self._environ)), *self._options.allow, *turn.allow]
+        rules = [*own_rules(self._configuration), *self._options.allow, *turn.allow]
         hooked = HookedTurn(turn, rules, "" if asking is None else asking.questions.tool.name, options)
         try:
             await hooked.start(program)
@@ -339,8 +341,8 @@ class CursorCliSource(Source):
         return has_spoken
 
     async def _inputs(self, turn: Turn) -> Inputs | None:
-        """All that an agent for this turn gets before its prompt. None: it cannot be started without the prompt, or has
-        tools or hooks whose address is this turn's own."""
+        """All that an agent for this turn gets before its prompt. None: it cannot or must not be started without the
+        prompt, or has tools or hooks whose address is this turn's own."""
         if turn.offered is not None or turn.person is not None or self._options.hooks is not None:
             return None
         program = await self.probe()
@@ -350,6 +352,8 @@ class CursorCliSource(Source):
         """Has the agent's configuration written to another folder, always the same one, to compare it."""
         data = str(self._ledger.folder.absolute())
         folder = f"{data}/compared"
+        if not self._options.may_prepare(turn.workspace):
+            return None
         with self._comparing, configuration_errors():
             try:
                 launch = self._launch(turn, program, (folder, data))
@@ -374,7 +378,7 @@ class CursorCliSource(Source):
         hooked: "HookedTurn | None" = None,
     ) -> AgentLaunch:
         """How an agent for this turn is started. Writes its configuration, to this folder in this data directory."""
-        original, options = user_configuration(self._environ), self._options.command
+        original, options = self._configuration, self._options.command
         folder, data = configuration or (configuration_of(turn), data_of(turn.folder))
         if turn.offered is not None:
             check_confinable(program)
@@ -383,11 +387,11 @@ class CursorCliSource(Source):
             environment = without_proxy(self._environment)
         else:
             images = f"{turn.folder}/images"
-            copy_configuration(original, folder, data)
+            has_files = copy_configuration(original, folder, data)
             rules = [*self._options.allow, *turn.allow]
             if hooked is not None:
                 rules += hooked.configure(original, folder, data)
-            else:
+            elif has_files:
                 remove_hooks(original, folder, data)
             plugin, environment = "", self._environment
             if asking is not None:
@@ -395,7 +399,8 @@ class CursorCliSource(Source):
 
                 plugin, environment = f"{turn.folder}/plugin", without_proxy(environment)
                 rules += write_plugin(plugin, data, asking.questions.tool, asking.url)
-            set_rules(original, folder, data, rules)
+            if has_files or rules:
+                set_rules(original, folder, data, rules)
             command = command_for(turn, program, options, [images] if os.path.isdir(images) else [], plugin=plugin)
         if options.http1:
             use_http1(folder, data)

@@ -68,8 +68,9 @@ def configuration_errors() -> Iterator[None]:
 
 
 @configuration_errors()
-def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText, without: Collection[str] = ()) -> None:
-    """Copies the top-level files; subfolders hold chats and caches. Other files already in the copy are kept.
+def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText, without: Collection[str] = ()) -> bool:
+    """Copies the top-level files; subfolders hold chats and caches. Other files already in the copy are kept. Returns
+    whether it has any.
 
     `data` is the gateway's data directory, which contains the copy. Raises `AgentMisconfigured`, `HostExhausted`.
     """
@@ -78,6 +79,7 @@ def copy_configuration(original: PathOrText, copy: PathOrText, data: PathOrText,
             with suppress(FileNotFoundError):  # another agent's temporary file, deleted in the meantime
                 if entry.name not in without and os.path.isfile(entry) and entry.stat().st_size <= _LARGEST:
                     write_private(folder, entry.name, _read(entry.path))
+        return bool(os.listdir(folder))
 
 
 def _entries(folder: PathOrText) -> AbstractContextManager[Iterable["os.DirEntry[str]"]]:
