@@ -318,11 +318,9 @@ class Front:
                     return await self._continued(outcome, owner, run_id)
 
     async def _begun(self, request: RunRequest) -> Continued | None:
-        """The run that the same request has started: it needs no runner. None: only a runner can say whether it is the
-        same."""
+        """The run that the same request has started. None: only a runner can say whether there is one."""
         key, owner = request.idempotency_key, request.owner
-        found = await self.store.find_run_by_idempotency(owner, key) if key is not None else None
-        if found is None:
+        if key is None or (found := await self.store.find_run_by_idempotency(owner, key)) is None:
             return None
         check_body(found.body_hash, request)
         return Continued(await self._find(found.run_id, owner), found.after)
@@ -345,15 +343,8 @@ class Front:
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
-            to = Receiver(
-                request.owner,
-                waiting,
-                volume,
-                dedupe=dedupe,
-                starts=run_id,
-                needs=request.needs or (),
-                priority=request.priority or 0,
-            )
+            needs, priority = request.needs or (), request.priority or 0
+            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=needs, priority=priority)
             outcome = await self._ask(command, to)
             if isinstance(outcome, Alike):
                 return Continued(await self._joined(outcome.entry, request), 0)

@@ -40,7 +40,7 @@ class RemoteLog(EventLog):
         self._hub = hub
         self._open = WeakSet[Reader]()
 
-    def advance(self, head: LogHead | None, now: float) -> bool:
+    def advance(self, head: LogHead | None) -> bool:
         """Adds what was found after `count`; None: the run was deleted. Returns whether there may be more."""
         if head is None:
             self.is_deleted = True
@@ -54,7 +54,7 @@ class RemoteLog(EventLog):
                 del self.events[:surplus]
                 self.dropped += surplus
         if head is None or head.events:
-            self.advanced_at = now
+            self.advanced_at = asyncio.get_running_loop().time()
             self.wake_readers()
         return head is not None and self.count < head.last
 
@@ -225,7 +225,6 @@ class Hub:
         if not logs:
             return
         heads = await self._cluster.heads({log.run.id: log.count for log in logs})
-        now = asyncio.get_running_loop().time()  # once: in Python 3.11, each time is a system call
         for log in logs:
             head = heads.get(log.run.id)
             if head is not None and not head.is_running and not head.events:
@@ -239,7 +238,7 @@ class Hub:
                 if after < log.count:
                     log.end(found.events)
                     continue
-            if log.advance(head, now):
+            if log.advance(head):
                 self._look_at([log.run.id], is_cut=True)
 
     # --- readers ------------------------------------------------------------------------------------

@@ -215,33 +215,20 @@ class Members:
         ]
         if (stored := self.stored) is None:
             return found
+        reconnected = max(0, stored.reconnections)
         return [
             *found,
             Figure("cluster_queue_age_seconds", "Age of the oldest command without a runner.", stored.queue_seconds),
             Figure("cluster_queue_length", "Requests of the whole cluster without a runner.", stored.queue_length),
             Figure("cluster_runs_running", "Runs with a running agent in the whole cluster.", stored.running),
-            Figure(
-                "cluster_notification_queue_ratio",
-                "How full PostgreSQL's notification queue is.",
-                stored.notification_queue,
-            ),
+            Figure("cluster_notification_queue_ratio", "How full the queue of hints is.", stored.notification_queue),
             Figure("cluster_commits", "Commits of events.", stored.commits, is_total=True),
             Figure("cluster_batches", "Batches of events in these commits.", stored.batches, is_total=True),
             Figure("cluster_append_seconds", "Time that these commits took.", stored.append_seconds, is_total=True),
             Figure("cluster_waiting_bytes", "Bytes of events that are not stored yet.", stored.waiting_bytes),
             Figure("cluster_rewinds", "Times that events were lost and sent again.", stored.rewinds, is_total=True),
-            Figure(
-                "cluster_listen_reconnections",
-                "Reconnects of the connection that receives hints.",
-                max(0, stored.reconnections),
-                is_total=True,
-            ),
-            Figure(
-                "cluster_hints_skipped",
-                "Notifications that this version does not know.",
-                stored.skipped_hints,
-                is_total=True,
-            ),
+            Figure("cluster_listen_reconnections", "Reconnects of the listener for hints.", reconnected, is_total=True),
+            Figure("cluster_hints_skipped", "Notifications of unknown kinds.", stored.skipped_hints, is_total=True),
         ]
 
     @property

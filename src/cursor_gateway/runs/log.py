@@ -81,7 +81,7 @@ class EventLog:
     async def more(self, woken: "asyncio.Future[None]", seconds: float | None = None) -> None:
         """Returns when there is more, after that time, or when the future is done."""
         self._waiting.add(woken)
-        timer = woken.get_loop().call_later(seconds, wake, woken) if seconds is not None else None
+        timer = asyncio.get_running_loop().call_later(seconds, wake, woken) if seconds is not None else None
         try:
             await woken
         finally:

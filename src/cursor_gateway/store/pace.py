@@ -1,4 +1,4 @@
-"""When something may be done again: at once after a quiet time, then once in an interval.
+"""When something may be done again: at once after a quiet time, then once in an interval on average.
 
 What came in between is done together. Of a stream of events, each statement, notification and wake-up costs more than
 the events that it brings, and nobody sees a delay of a twenty-fifth of a second.
@@ -27,8 +27,7 @@ class Pace:
                 timer.cancel()
         due.clear()
         now = loop.time()
-        if not 0 <= now - self._next < _SECONDS / 2:  # if it is only a little late, all later turns would be, too
-            self._next = now
-        self._next += _SECONDS
+        # A turn that came late does not delay all later ones: the next may come sooner.
+        self._next = min(max(self._next, now - _SECONDS), now) + _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS

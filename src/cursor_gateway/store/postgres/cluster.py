@@ -187,8 +187,7 @@ _ALIKE = """
     WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
-# An entry whose request has started a run since that was last checked: by an earlier try, for example, whose answer was
-# lost. Commands like it have ended when it is inserted, so this finds all.
+# An entry whose request has started a run by an earlier try, whose answer was lost. No command like it is under way.
 _REPEATED = """
     DELETE FROM commands USING idempotency JOIN runs ON runs.key = idempotency.run
     WHERE commands.id = %(id)s AND idempotency.owner = %(owner)s AND idempotency.key = %(dedupe)s
