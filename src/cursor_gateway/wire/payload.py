@@ -11,7 +11,7 @@ _MOST = 2**53 - 1  # what every reader of JSON can represent; databases can as w
 
 def clamped(number: float) -> int:
     """A number that somebody else wrote, as one that can be stored, added and shown."""
-    return int(max(-_MOST, min(_MOST, number)))
+    return int(number) if -_MOST <= number <= _MOST else -_MOST if number < -_MOST else _MOST
 
 
 class Fields:
