@@ -143,21 +143,15 @@ def is_tool(event: DocumentStarted) -> bool:
     return event.type not in ("text", "code_block", "code_reference", "thinking", "error")
 
 
-# Quicker than `match`: a class pattern that does not match takes 0.3 µs.
-_SILENT: frozenset[type] = frozenset({ToolCallStarted, ToolCallArguments, ToolCallEnded, Reasoning, TerminalOutput})
-
-
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
-    if event.__class__ in _SILENT:
-        return ""
-    match event:
+    match event:  # the most frequent ones first: a class pattern that does not match takes 0.3 µs
         case ContentDelta(text=text, raw=raw):
             return text if raw is None else raw
+        case Reasoning() | TerminalOutput() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+            return ""
         case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
             return raw
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
-            return ""
 
 
 # --- as the documents dialect sends them: the encoder writes these shapes from byte templates -------
