@@ -5,7 +5,7 @@ import os
 import subprocess
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -15,11 +15,11 @@ from cursor_gateway.sources.ledger import Ledger
 from nemesis.agent import install
 from nemesis.faults import MEMBERS
 from nemesis.link import Link
-from nemesis.observer import BEATS, TRAIL
+from nemesis.observer import BEATS, PROMOTED, TRAIL
 from nemesis.partition import Network
 from tools.cluster.balancer import Balancer
 from tools.cluster.member import COMMAND, Member, Role
-from tools.postgres import Server, running
+from tools.postgres import Server, running, standby_of
 
 BEAT, LEASE = 0.3, 2.0  # seconds; much shorter than usual
 _SETTINGS = {
@@ -65,7 +65,9 @@ class Cluster:
         database: str,
         options: Options,
     ) -> None:
-        self.folder, self.server, self.url = folder, server, server.url(database)
+        self.folder, self.server = folder, server
+        self.standbys = ExitStack()  # they outlive the primary
+        self._standby: Server | None = None
         self._database, self._options = database, options
         self.witness = folder / "witness"
         self.members: dict[str, Member] = {}
@@ -74,6 +76,30 @@ class Cluster:
         self.targets: dict[str, asyncio.Lock] = {}  # each has one fault at a time
         self.balancer = Balancer([])
         self.address = ""
+
+    @property
+    def url(self) -> str:
+        return self.server.url(self._database)
+
+    def follow(self) -> None:
+        """Makes a standby. From then on, every commit waits until the standby has it, and all before it."""
+        self._standby = self.standbys.enter_context(standby_of(self.server))
+        for statement in ("ALTER SYSTEM SET synchronous_standby_names = '*'", "SELECT pg_reload_conf()"):
+            self.server.execute("postgres", statement)
+        is_synchronous = "SELECT FROM pg_stat_replication WHERE sync_state = 'sync'"
+        self.server.wait(lambda: self.server.has("postgres", is_synchronous))
+        # The process that makes checkpoints tells all others that they have to wait.
+        for statement in ("CHECKPOINT", "SELECT pg_logical_emit_message(true, 'nemesis', '')"):
+            self.server.execute("postgres", statement)
+
+    def fail_over(self) -> None:
+        """The standby takes over from a primary that is dead, and stays so."""
+        assert self._standby is not None
+        self.server = self._standby
+        self.server.promote()
+        self.server.execute(self._database, PROMOTED)
+        for link in self.links.values():
+            link.socket = self.server.socket
 
     @property
     def volumes(self) -> list[str]:
@@ -193,6 +219,7 @@ async def cluster(
         server = running(options.database_folder)
         made = Cluster(folder, await asyncio.to_thread(server.__enter__), "nemesis", options)
         stack.push_async_callback(asyncio.to_thread, server.__exit__, None, None, None)
+        stack.push_async_callback(asyncio.to_thread, made.standbys.close)
         await asyncio.to_thread(made.server.create_database, "nemesis")
         await asyncio.to_thread(made.migrate)
         for logging in (TRAIL, BEATS):

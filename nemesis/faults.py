@@ -10,6 +10,7 @@ Kind: TypeAlias = Literal[
     "kill runner",
     "kill database",
     "database away",
+    "fail over",
     "freeze runner",
     "freeze front",
     "cut off runner",
@@ -69,6 +70,8 @@ def plan(
             fault = Fault(kind, target, at, round(lasts, 2))
             found.append(fault)
             free_at[fault.target] = at + fault.seconds + _GAP
+            if kind == "fail over":  # only the first server's disk is small
+                kinds = tuple(one for one in kinds if one != "full disk")
         at = round(at + random.uniform(0.3, 1.5) * lease * pauses, 2)
         kind = random.choice(kinds)
     return found
@@ -80,7 +83,7 @@ def _targets(kind: Kind) -> tuple[str, ...]:
             return MEMBERS[:2]
         case "kill runner" | "freeze runner" | "cut off runner" | "partition runner":
             return MEMBERS[2:]
-        case "kill database" | "database away" | "full disk":
+        case "kill database" | "database away" | "fail over" | "full disk":
             return (DATABASE,)
         case (
             "slow link"
@@ -99,7 +102,7 @@ def _duration(kind: Kind, lease: float, random: Random) -> float:
     match kind:
         case "kill front" | "kill runner" | "restart" | "other version":
             return random.uniform(0.1, 1.5)  # then it is started again
-        case "kill database":
+        case "kill database" | "fail over":
             return random.uniform(0.0, 0.5)
         case "database away":
             return 3 * lease

@@ -74,7 +74,7 @@ async def _inject(cluster: Cluster, fault: Fault, random: Random) -> None:
                 cluster.change_version(fault.target)
                 await cure
                 member.start()
-            case "kill database" | "database away" | "full disk":
+            case "kill database" | "database away" | "fail over" | "full disk":
                 raise AssertionError(fault)
     finally:
         cure.cancel()
@@ -87,6 +87,11 @@ async def _database(cluster: Cluster, fault: Fault, cure: "asyncio.Task[None]") 
             await asyncio.to_thread(server.kill)
             await cure
             await asyncio.to_thread(server.start)
+        case "fail over":
+            await asyncio.to_thread(cluster.follow)
+            await asyncio.to_thread(server.kill)
+            await asyncio.sleep(fault.seconds)
+            await asyncio.to_thread(cluster.fail_over)
         case "full disk":
             ballast = server.folder / "ballast"
             await asyncio.to_thread(_fill, ballast)

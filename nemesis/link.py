@@ -31,7 +31,7 @@ class Loss(Struct, frozen=True):
 
 class Link:
     def __init__(self, socket: Path) -> None:
-        self._socket = socket  # of the database
+        self.socket = socket  # of the database
         self.delay = 0.0  # seconds, for each piece in each direction
         self.loses_notifications = False
         self.lost = 0  # notifications
@@ -84,7 +84,7 @@ class Link:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await self._open.wait()
-        answers, questions = await asyncio.open_unix_connection(str(self._socket))
+        answers, questions = await asyncio.open_unix_connection(str(self.socket))
         answer = asyncio.Event()
         up = asyncio.create_task(self._up(reader, questions, answer))
         down = asyncio.create_task(self._down(answers, writer, answer))

@@ -4,6 +4,7 @@ It asks the database itself, not through any member, and only reads.
 """
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -62,10 +63,12 @@ TRAIL = """
     CREATE TRIGGER nemesis_append AFTER INSERT ON events FOR EACH ROW WHEN (NOT NEW.deflated)
         EXECUTE FUNCTION nemesis_append();
 """
+PROMOTED = "INSERT INTO nemesis_promotions VALUES (clock_timestamp())"
 # When each member's beat arrived, and for how long it had been silent when a run was taken from it. Nobody's beat can
-# arrive before the database has started, so the time before that does not count.
+# arrive before the database has started, or a standby has taken over, so the time before that does not count.
 BEATS = """
     CREATE TABLE nemesis_beats (member text PRIMARY KEY, at timestamptz NOT NULL);
+    CREATE TABLE nemesis_promotions (at timestamptz NOT NULL);
     CREATE TABLE nemesis_takeovers (
         run text NOT NULL, member text NOT NULL, silence float8 NOT NULL, has_restarted boolean NOT NULL
     );
@@ -80,9 +83,10 @@ BEATS = """
     CREATE FUNCTION nemesis_takeover() RETURNS trigger LANGUAGE plpgsql AS $$
         BEGIN
             INSERT INTO nemesis_takeovers
-                SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, pg_postmaster_start_time())),
-                    at < pg_postmaster_start_time()
-                FROM nemesis_beats WHERE member = OLD.instance;
+                SELECT NEW.id, member, extract(epoch FROM clock_timestamp() - greatest(at, began)), at < began
+                FROM nemesis_beats,
+                    (SELECT greatest(pg_postmaster_start_time(), max(at)) AS began FROM nemesis_promotions) AS server
+                WHERE member = OLD.instance;
             RETURN NULL;
         END
     $$;
@@ -92,7 +96,8 @@ BEATS = """
 
 
 class Observer:
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: Callable[[], str]) -> None:
+        """`url`: of the server that is the primary now."""
         self._url = url
         self.snapshots: list[Snapshot] = []
 
@@ -100,7 +105,7 @@ class Observer:
         """Until it is cancelled. While the database is away there is nothing to see."""
         while True:
             with suppress(psycopg.Error):
-                async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+                async with await AsyncConnection.connect(self._url(), autocommit=True) as connection:
                     while True:
                         snapshot = await _snapshot(connection)
                         if not self.snapshots or snapshot != self.snapshots[-1]:
@@ -109,24 +114,24 @@ class Observer:
             await asyncio.sleep(_SECONDS)
 
     async def runs(self) -> list[StoredRun]:
-        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+        async with await AsyncConnection.connect(self._url(), autocommit=True) as connection:
             found = await (await connection.execute(_RUNS)).fetchall()
             return [await _stored(connection, *row) for row in found]
 
     async def unstarted(self) -> dict[str, str]:
         """Requests of the queue that were given up, and the codes of their errors; empty: none."""
-        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+        async with await AsyncConnection.connect(self._url(), autocommit=True) as connection:
             found = await (await connection.execute(_UNSTARTED)).fetchall()
             return {run: failure_of(bytes(failure)).code if failure is not None else "" for run, failure in found}
 
     async def takeovers(self) -> list[Takeover]:
-        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+        async with await AsyncConnection.connect(self._url(), autocommit=True) as connection:
             found = await connection.execute("SELECT run, member, silence, has_restarted FROM nemesis_takeovers")
             return [Takeover(*row) for row in await found.fetchall()]
 
     async def open(self) -> int:
         """How many runs and commands are not done, without those that wait for a client: all of them have gone."""
-        async with await AsyncConnection.connect(self._url, autocommit=True) as connection:
+        async with await AsyncConnection.connect(self._url(), autocommit=True) as connection:
             row = await (await connection.execute(_OPEN)).fetchone()
             assert row is not None
             return int(row[0])

@@ -104,7 +104,7 @@ async def run(trial: Trial) -> Verdict:
         async with cluster(folder, options) as running:
             for name, delay in trial.delays.items():
                 running.links[name].delay = delay
-            observer = Observer(running.url)
+            observer = Observer(lambda: running.url)
             beside = [asyncio.create_task(observer.watch()), asyncio.create_task(running.supervise())]
             try:
                 await _load(running, seed, seconds, chosen, record)

@@ -155,6 +155,7 @@ class Workload:
                     self._record.accepted.append(Accepted(run, "cancel"))
             case "tool":
                 waiting = await calls.get()
+                await asyncio.sleep(seconds)  # meanwhile its runner may be lost
                 results = [{"toolCallId": call, "content": _result(question)} for call in waiting]
                 answer = f"/v1/chat/{run}/answer"
                 if await self._post(answer, {"toolResults": results}, f"{question}-results") is not None:

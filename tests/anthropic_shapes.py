@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.wire.sse import SseDecoder
+from tests.openai_shapes import Refused
 
 Json: TypeAlias = dict[str, Any]
 Count: TypeAlias = Annotated[int, Meta(ge=0)]
@@ -112,17 +113,6 @@ class Usage(_Strict, frozen=True, kw_only=True):
     cache_creation_input_tokens: Count
     cache_read_input_tokens: Count
     output_tokens: Count
-
-
-class Refused(_Strict, frozen=True, kw_only=True):
-    """Ours."""
-
-    document: str
-    subject: str
-    rules: list[str] | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    link: str | UnsetType = UNSET
-    url: str | UnsetType = UNSET
 
 
 class Cursor(_Strict, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ Generated examples are the same in every run: a red build can be repeated. `make
 import atexit
 import gc
 import itertools
+import logging
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from _pytest.runner import runtestprotocol  # which has no public name; other pl
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers  # there is no public name
 
+from cursor_gateway.server import logs
 from tests import run_law
 from tests.postgres import Databases, databases
 from tests.preloaded import Forks, forks
@@ -161,6 +163,23 @@ def database(postgres: Databases) -> Iterator[str]:
     """The URL of a new history."""
     with postgres.history() as url:
         yield url
+
+
+@pytest.fixture(autouse=True)
+def _same_log() -> Iterator[None]:
+    """A test that configures the log, or runs a command in this process that does, leaves it as it was."""
+    ours, lines, trace_ids = logging.getLogger("cursor_gateway"), logs._lines, logs._trace_ids
+    handlers, level, our_level = logging.root.handlers[:], logging.root.level, ours.level
+    yield
+    if logs._lines is lines and logs._trace_ids is trace_ids:
+        return
+    for handler in logging.root.handlers:
+        if handler not in handlers:
+            handler.close()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)
+    ours.setLevel(our_level)
+    logs._lines, logs._trace_ids = lines, trace_ids
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,7 +20,9 @@ class Databases:
         self.server = server
         self._numbers = itertools.count(1)
         self._shared = self._emptying = ""
-        asyncio.run(migrate(server.create_database(_TEMPLATE)))
+        template = server.create_database(_TEMPLATE)
+        with ThreadPoolExecutor(1) as thread:  # a browser that is open in this thread has its own event loop
+            thread.submit(asyncio.run, migrate(template)).result()
 
     @contextmanager
     def history(self) -> Iterator[str]:

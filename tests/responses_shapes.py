@@ -11,6 +11,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.wire.sse import SseDecoder
+from tests.openai_shapes import Refused
 
 Json: TypeAlias = dict[str, Any]
 
@@ -142,17 +143,6 @@ class Usage(_Closed, frozen=True, kw_only=True):
     input_tokens_details: InputTokensDetails
     output_tokens_details: OutputTokensDetails
     estimated: bool | UnsetType = UNSET  # ours
-
-
-class Refused(_Closed, frozen=True, kw_only=True):
-    """Ours."""
-
-    document: str
-    subject: str
-    rules: list[str] | UnsetType = UNSET
-    reason: str | UnsetType = UNSET
-    link: str | UnsetType = UNSET
-    url: str | UnsetType = UNSET
 
 
 class Cursor(_Closed, frozen=True, kw_only=True):

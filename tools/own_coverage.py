@@ -90,13 +90,14 @@ def _does_something(source: Path) -> bool:
 def proven_complete(source: str) -> set[int]:
     """Lines of the last case of each `match` without a wildcard. mypy's exhaustive-match proves that one of the cases
     is taken, so the way past the last one is no branch that a test could reach."""
-    found = set()
+    found, lines = set(), source.splitlines()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Match):
             last = node.cases[-1]
             is_wildcard = isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None
             if not is_wildcard and last.guard is None:
-                found.add(last.pattern.lineno)
+                first = last.pattern.lineno
+                found.add(first if lines[first - 1].lstrip().startswith("case ") else first - 1)  # after `case (`
     return found
 
 

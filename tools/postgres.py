@@ -74,7 +74,7 @@ class Server:
                 user=self._user,
                 start_new_session=True,  # Ctrl-C is for whoever started it
             )
-        self._wait(self._is_ready)
+        self.wait(self._is_ready)
 
     def stop(self) -> None:
         """Ends it at once, as a crash does; the next start recovers."""
@@ -89,7 +89,7 @@ class Server:
         children = _children(self.pid)
         os.kill(self.pid, signal.SIGKILL)
         self.stop()
-        self._wait(lambda: not any(map(_is_alive, children)))
+        self.wait(lambda: not any(map(_is_alive, children)))
         (self._data / "postmaster.pid").unlink()  # it says that the server is ready
 
     @property
@@ -126,6 +126,13 @@ class Server:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement)
 
+    def has(self, database: str, query: str) -> bool:
+        """Whether it finds something."""
+        import psycopg
+
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            return connection.execute(query).rowcount > 0
+
     def dump(self, database: str) -> bytes:
         """Its tables and rows as SQL, without the commands that only psql knows."""
         words = ["--no-owner", "--inserts", f"--dbname={self.url(database)}"]
@@ -140,7 +147,7 @@ class Server:
             return (self._data / "postmaster.pid").read_text().splitlines()[7].strip() in _READY
         return False
 
-    def _wait(self, is_done: Callable[[], bool]) -> None:
+    def wait(self, is_done: Callable[[], bool]) -> None:
         end = time.monotonic() + _SECONDS
         while not is_done():
             if time.monotonic() > end:

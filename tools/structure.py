@@ -32,6 +32,7 @@ class Figure(NamedTuple):
 FIGURES = {
     "lines": Figure("non-blank lines of source", 43_140, 37_000),
     "files": Figure("files of source", 380, 270),
+    "test_lines": Figure("non-blank lines of tests", 72_020, 65_000),
     "import_percent": Figure("lines of imports, in percent", 10.7, 7.0),
     "single_use_modules": Figure("modules under 60 lines that one other module imports", 37, 20),
     "runs_lines": Figure("non-blank lines of `runs/`", 4_989, 3_700),
@@ -70,6 +71,7 @@ def measure(root: Path = _ROOT) -> dict[str, float]:
     return {
         "lines": lines,
         "files": len(modules),
+        "test_lines": sum(module.lines for module in _modules(root / "tests")),
         "import_percent": round(100 * sum(map(_import_lines, modules)) / lines, 1),
         "single_use_modules": _single_use(modules),
         "runs_lines": sum(module.lines for module in of_runs),

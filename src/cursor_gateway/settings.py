@@ -120,8 +120,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     refuse_workspace_hooks: Annotated[
         bool,
         "Refuse to work in folders that bring hooks, MCP servers, plugins or allowed commands for the agent: in "
-        "`.cursor` (`hooks.json`, `mcp.json`, `cli.json`), `.claude` (`settings.json`, `settings.local.json`) or "
-        "`.mcp.json`.",
+        "`.cursor` (`hooks.json`, `mcp.json`, `cli.json`, `permissions.json`, `sandbox.json`, `settings.json`), "
+        "`.claude` (`settings.json`, `settings.local.json`) or `.mcp.json`.",
     ] = True
     allow_workspace_hooks: Annotated[
         list[str], "Folders whose hooks, MCP servers and permissions are allowed all the same, with those below them."

@@ -137,6 +137,11 @@ class Editor:
     def cancel(self, session: str) -> None:
         self.notify("session/cancel", sessionId=session)
 
+    def withdraw(self, method: str) -> None:
+        """Cancels the open requests of this method."""
+        for id in [id for id, asked in self._methods.items() if asked == method]:
+            self.notify("$/cancel_request", requestId=id)
+
     def of(self, session: str, kind: str | None = None) -> list[Update]:
         """The updates of a session."""
         return [update for id, update in self.updates if id == session and kind in (None, update["sessionUpdate"])]

@@ -241,6 +241,20 @@ def test_a_cancelled_prompt_stops_its_run(editor: Editor, session: str, http: ht
     assert editor.prompt(session, "Hello again.")["stopReason"] == "end_turn"
 
 
+def test_a_prompt_that_is_withdrawn_stops_its_run(editor: Editor, session: str, http: httpx2.Client) -> None:
+    prompting = editor.prompting(session, "standin: hang-mid")
+    eventually(lambda: editor.of(session, "agent_message_chunk"))
+    editor.notify("$/cancel_request", requestId="unknown")
+    editor.notify("$/cancel_request")
+    editor.withdraw("session/prompt")
+    with pytest.raises(RequestError) as error:
+        prompting.result(TIMEOUT)
+    assert error.value.code == -32800
+    run = http.get(f"/v1/chat/{last_run(editor, session)}").json()
+    assert (run["status"], run["documents"][-1]["metadata"]["errorCode"]) == ("error", "CANCELLED")
+    assert editor.prompt(session, "Hello again.")["stopReason"] == "end_turn"
+
+
 def test_a_prompt_is_cancelled_while_the_user_is_asked(editor: Editor, session: str, http: httpx2.Client) -> None:
     asked, may_answer = Event(), Event()
 
@@ -345,6 +359,8 @@ def test_sessions_are_listed_by_folder_and_page(editor: Editor, gateway: Running
     second = editor.request("session/list", cursor=first["nextCursor"])["sessions"]
     assert not {one["sessionId"] for one in second} & {one["sessionId"] for one in first["sessions"]}
     assert session in [one["sessionId"] for one in second]
+    for cursor in ("next", "-1", "\u0665"):
+        assert error(editor, "session/list", cursor=cursor)[0] == -32602
 
 
 def test_a_conversation_of_the_page_is_resumed_without_its_messages(

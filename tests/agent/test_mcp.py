@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -16,23 +15,20 @@ from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
-from cursor_gateway.model.messages import AssistantMessage, Message, ToolCall, ToolMessage, UserMessage
+from cursor_gateway.model.messages import Message, ToolMessage, UserMessage
 from cursor_gateway.prompting.prompt import render as render_with
 from tests.agent.caller import (
     SESSION,
     Caller,
     add,
-    broken,
     caller,
     echo,
-    fails,
     meeting,
     never,
-    picture,
     working,
 )
 from tests.agent.driving import PARTIAL, STREAM, TIMEOUT, Standin, kinds, parsed, read_until
-from tests.agent.mcp_client import TIMED_OUT, events
+from tests.agent.mcp_client import TIMED_OUT
 
 pytestmark = pytest.mark.slow  # tests of a tool: all tests of sources and gateways drive it
 
@@ -160,59 +156,6 @@ def test_the_protocol_is_kept(standin: Standin) -> None:
         assert server.ended == [SESSION]
 
 
-def test_a_stream_is_read_as_well(standin: Standin) -> None:
-    with caller(echo=echo) as server:
-        connect(standin, server.url)
-        assert standin.answer(program(call("echo", text="é\n\n$0 😀")), *USE) == "Results: é\n\n$0 😀"
-
-
-def test_events_of_a_stream() -> None:
-    stream = b": comment\n\ndata: a\ndata:b\r\n\r\nevent: other\ndata: c\n\nid: 1\ndata:\n\n"
-    stream += b"event: message\ndata: d\n\ndata: e"
-    assert [*events(stream.splitlines(keepends=True))] == ["a\nb", "d"]
-
-
-def test_what_is_no_plain_success(standin: Standin) -> None:
-    with caller(fails=fails, broken=broken, picture=picture) as server:
-        connect(standin, server.url)
-        steps = [call("fails"), call("broken"), call("picture"), call("missing")]
-        records = standin.records(program(*steps, {"say": "|$1|$2|$4"}), *USE)
-    assert [done["result"] for done in calls(records, "completed")] == [
-        {"success": {"content": [{"text": {"text": "it did not work"}}], "isError": True}},
-        {"error": {"error": "MCP error -32602: no such thing"}},
-        {"success": {"content": [{"image": {"data": "aGk=", "mimeType": "image/png"}}], "isError": False}},
-    ]
-    said = "no tool missing|it did not work|MCP error -32602: no such thing|no tool missing"
-    assert records[-1]["result"] == said
-
-
-def test_a_server_that_is_not_there(standin: Standin) -> None:
-    connect(standin, "http://127.0.0.1:9/mcp")
-    assert standin.answer(program(call("add"), {"say": "."}), *USE).startswith(
-        "no tool add; caller: MCP error -32000: "
-    )
-
-
-def test_a_configured_server_of_the_user(standin: Standin) -> None:
-    with caller(add=add) as server:
-        standin.configure(permissions={"allow": ["Mcp(mine:add)"]})
-        servers = {"mine": {"url": server.url, "headers": {"Authorization": "Bearer x"}}, "other": {"command": "no"}}
-        (standin.configuration / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
-        assert standin.answer(program(call("add", a=1, b=1)), *USE) == "Results: 2"
-        assert {one["authorization"] for one in server.headers} == {"Bearer x"}
-
-
-def test_a_server_of_a_plugin_needs_a_rule_but_no_approval(standin: Standin, tmp_path: Path) -> None:
-    (tmp_path / ".cursor-plugin").mkdir()
-    (tmp_path / ".cursor-plugin" / "plugin.json").write_text(json.dumps({"name": "mine"}))
-    with caller(add=add) as server:
-        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"sums": {"url": server.url}}}))
-        use = ("--plugin-dir", str(tmp_path), "--trust")
-        assert "rejected by user: plugin-mine-sums-add" in standin.answer(program(call("add", a=1, b=1)), *use)
-        standin.configure(permissions={"allow": ["Mcp(plugin-mine-sums:add)"]})
-        assert standin.answer(program(call("add", a=1, b=1)), *use) == "Results: 2"
-
-
 # time
 
 
@@ -255,16 +198,6 @@ def test_parallel_calls_are_made_at_once_and_end_in_their_own_order(standin: Sta
     assert [done["args"]["args"]["who"] for done in calls(records, "completed")] == ["b", "a"]
     assert len({one["model_call_id"] for one in records if one["type"] == "tool_call"}) == 1
     assert records[-1]["result"] == "met a, met b"
-
-
-def test_parallel_calls_of_a_sequential_build_never_meet(standin: Standin) -> None:
-    standin.set(mcp_sequential=1)
-    with caller(meet=meeting(2)) as server:
-        connect(standin, server.url)
-        both = {"parallel": [call("meet", who="a", seconds=0.2), call("meet", who="b", seconds=0.2)]}
-        records = standin.records(program(both), *USE)
-    assert kinds(records)[2:6] == ["tool_call/started"] * 2 + ["tool_call/completed"] * 2
-    assert records[-1]["result"] == "Results: alone, alone"
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -391,23 +324,6 @@ def test_a_tool_that_is_left_out_is_not_available(standin: Standin, tool: str, f
     assert records[-1]["result"] == "Results: Tool is not available"
 
 
-def test_mcp_can_be_left_out_too(standin: Standin) -> None:
-    with caller(add=add) as server:
-        connect(standin, server.url)
-        said = standin.answer(program(call("add", a=1, b=2)), *USE, "--allowed-tools", "read_tool_call")
-        assert said == "Results: Tool is not available"
-        assert server.of("tools/call") == []
-
-
-@pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("tool", OWN)
-def test_a_build_that_ignores_all_rules(standin: Standin, tool: str) -> None:
-    standin.set(ignores_deny=1)
-    records, done = tried(standin, tool, *ONLY_MCP, deny=DENY)
-    assert done
-    assert "success" in result(records, tool)
-
-
 def test_paths_are_denied_from_the_workspace_and_from_the_root(standin: Standin, tmp_path: Path) -> None:
     outside = tmp_path / "outside.txt"
     steps = [native("edit", path=path, streamContent="x") for path in (str(outside), "secret/a", "open/a")]
@@ -421,46 +337,7 @@ def test_paths_are_denied_from_the_workspace_and_from_the_root(standin: Standin,
     assert outside.exists()
 
 
-def test_a_page_is_really_fetched_if_permitted(standin: Standin) -> None:
-    with caller() as server:  # which has no pages
-        connect(standin, server.url, deny=[])
-        fetch = native("webFetch", url=server.url)
-        assert standin.answer(program(fetch), *USE) == "Results: User Rejected"
-        assert "405" in standin.answer(program(fetch), *USE, "--force")
-        connect(standin, server.url)
-        assert standin.answer(program(fetch), *USE, "--force") == "Results: User Rejected"
-
-
-def test_the_older_scenarios_heed_it_too(standin: Standin) -> None:
-    connect(standin, "http://127.0.0.1:9/mcp")
-    (standin.workspace / "notes.txt").write_text("alpha")
-    assert "I may not read it." in standin.answer("standin: read")
-    assert "I may not write there." in standin.answer("standin: edit")
-    assert "The command was rejected." in standin.answer('standin: shell command="touch made"', "--force", *ONLY_MCP)
-    assert [one.name for one in standin.workspace.iterdir() if one.name != ".cursor"] == ["notes.txt"]
-
-
-def test_a_build_without_the_hidden_option(standin: Standin) -> None:
-    standin.set(trust="all", no_allowed_tools=1)
-    ran = standin.run(*STREAM, *ONLY_MCP, stdin="hello")
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "error: unknown option '--allowed-tools'\n")
-    assert standin.run(*STREAM, stdin="hello").returncode == 0
-
-
 # programs
-
-
-def test_steps(standin: Standin) -> None:
-    again = {"repeat": 2, "steps": [{"say": "x"}, {"pause_ms": 1}, {"think": "hm"}]}
-    assert standin.answer(program(again, {"say": " $1 $all$user."})) == "xx $1 ."
-    assert standin.answer(program({"say": "only"}) + "\nThank you.") == "only"
-    assert standin.run(*STREAM, program({"say": "a"}, {"crash": 3})).returncode == 3
-
-
-@pytest.mark.parametrize("body", ["", "{", '[{"sing": "la"}]', '[{"native": "fly"}]', '[{"parallel": [{"say": "a"}]}]'])
-def test_what_is_no_program(standin: Standin, body: str) -> None:
-    ran = standin.run(*STREAM, f"standin: program\n---\n{body}")
-    assert (ran.returncode, ran.stdout) == (64, "")
 
 
 def interrupted(standin: Standin, server: Caller, prompt: str, count: int = 1, how: int = signal.SIGTERM) -> str:
@@ -497,61 +374,6 @@ def test_a_resumed_program_goes_on_after_the_call(standin: Standin, how: int) ->
     assert records[-1]["result"] == "3, given\nthere, 7|and hurry"
 
 
-def test_a_prompt_without_sections_is_the_result(standin: Standin) -> None:
-    with caller(never=never) as server:
-        connect(standin, server.url)
-        chat = interrupted(standin, server, program(call("never")))
-        assert standin.answer("It is 5.", *USE, "--resume", chat) == "Results: It is 5."
-        assert standin.answer("Thanks.", *USE, "--resume", chat) == "You said: Thanks."
-
-
-def test_a_program_may_be_ended_more_than_once(standin: Standin) -> None:
-    with caller(never=never) as server:
-        connect(standin, server.url)
-        chat = interrupted(standin, server, program({"repeat": 3, "steps": [call("never")]}))
-        process = standin.start(*STREAM, *USE, "--resume", chat, render(results("one")))
-        server.wait_for("tools/call", 2)
-        process.kill()
-        process.wait(TIMEOUT)
-        process = standin.start(*STREAM, *USE, "--resume", chat, render(results("two")))
-        server.wait_for("tools/call", 3)
-        process.terminate()
-        process.wait(TIMEOUT)
-        assert standin.answer(render(results("three")), *USE, "--resume", chat) == "Results: one, two, three"
-
-
-def test_another_request_ends_the_program(standin: Standin) -> None:
-    with caller(never=never) as server:
-        connect(standin, server.url)
-        chat = interrupted(standin, server, program(call("never")))
-        assert standin.answer("standin: say\n---\nno", "--resume", chat) == "no"
-        assert standin.answer("It is 5.", "--resume", chat) == "You said: It is 5."
-
-
-def test_results_of_parallel_calls_find_their_calls(standin: Standin) -> None:
-    with caller(never=never, other=never) as server:
-        connect(standin, server.url)
-        both = {"parallel": [call("never", n=1), call("other"), call("never", n=2)]}
-        chat = interrupted(standin, server, program(both, {"say": "$1 $2 $3"}), 3)
-        asked = [ToolCall("c2", "never", '{"n":2}'), ToolCall("c0", "other", "{}"), ToolCall("c1", "never", '{"n":1}')]
-        given = [ToolMessage(id.upper(), call_id=id) for id in ("c0", "c1", "c2")]
-        named = [
-            ToolMessage(message.text, call_id=message.call_id, name=one.name)
-            for message, one in zip(given, (asked[1], asked[2], asked[0]), strict=True)
-        ]
-        prompt = render([AssistantMessage("", tuple(asked)), *named])
-        assert standin.answer(prompt, *USE, "--resume", chat) == "C1 C0 C2"
-
-
-def test_a_parallel_call_without_a_result_is_made_again(standin: Standin) -> None:
-    with caller(never=never, add=add) as server:
-        connect(standin, server.url)
-        standin.set(mcp_sequential=1)
-        both = {"parallel": [call("never"), call("add", a=1, b=1)]}
-        chat = interrupted(standin, server, program(both))
-        assert standin.answer(render(results("given")), *USE, "--resume", chat) == "Results: given, 2"
-
-
 @pytest.mark.parametrize(
     ("more", "steps", "seen"),
     [
@@ -574,50 +396,3 @@ def test_an_own_tool_that_the_caller_carries_out(
     assert process.wait(TIMEOUT) == 143
     said = standin.answer(render(results("done", name="bash")), *USE, "--resume", chat)
     assert said == ("done!" if steps else "Results: done")
-
-
-def test_an_own_tool_that_the_caller_carries_out_although_the_program_has_ended(standin: Standin) -> None:
-    connect(standin, "http://127.0.0.1:9/mcp")
-    records = standin.records(program(native("shell", command="touch made")), *USE, *ONLY_MCP)
-    assert records[-1]["result"] == "Results: Tool is not available"
-    chat = records[0]["session_id"]
-    assert standin.answer(render(results("done", name="bash")), *USE, "--resume", chat) == "Results: done"
-    assert standin.answer("Thanks.", "--resume", chat) == "You said: Thanks."
-
-
-def test_a_transcript_is_caught_up_with(standin: Standin) -> None:
-    both = {"parallel": [call("add", a=2, b=2), call("never")]}
-    steps = [{"say": "Go."}, call("never"), {"say": "no more"}, both, call("add", a="$1", b=""), {"say": "$all|$user"}]
-    conversation: list[Message] = [
-        UserMessage(program(*steps)),
-        AssistantMessage("Go.", (ToolCall("a", "never", "{}"),)),
-    ]
-    conversation += [
-        ToolMessage("x", call_id="a", name="never"),
-        AssistantMessage("no more", (ToolCall("b", "never", "{}"),)),
-    ]
-    conversation += [ToolMessage("y", call_id="b", name="never"), UserMessage("quick")]
-
-    def join(reply: Any, arguments: dict[str, Any]) -> None:
-        reply.result({"content": [{"type": "text", "text": f"{arguments['a']}{arguments['b']}"}]})
-
-    with caller(never=never, add=join) as server:
-        connect(standin, server.url)
-        records = standin.records(render(conversation), *USE)
-    assert [one["args"]["args"] for one in calls(records, "started")] == [{"a": 2, "b": 2}, {"a": "x", "b": ""}]
-    assert records[-1]["result"] == "x, 22, y, x|quick"
-
-
-def test_a_crash_is_passed_when_resumed(standin: Standin) -> None:
-    ran = subprocess.run(
-        [standin.program, *STREAM, program({"say": "a"}, {"crash": 3}, {"say": "b"})],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        cwd=standin.workspace,
-        env=standin.environment,
-        check=False,
-        timeout=TIMEOUT,
-    )
-    assert ran.returncode == 3
-    chat = parsed(ran.stdout.decode())[0]["session_id"]
-    assert standin.answer("Go on.", "--resume", chat) == "b"

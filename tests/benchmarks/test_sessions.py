@@ -21,14 +21,6 @@ def _events(of: Session) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_there_are_as_many_lines_and_tools_as_was_said(sessions: dict[str, Session], name: str) -> None:
-    events = _events(sessions[name])
-    assert len(events) == SIZES[name].lines
-    assert sum(event.get("subtype") == "started" for event in events) == SIZES[name].tools
-    assert sum(event.get("subtype") == "delta" for event in events) > SIZES[name].lines / 10  # thinking
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_what_the_deltas_say_and_what_the_pipeline_gives(sessions: dict[str, Session], name: str) -> None:
     events = _events(sessions[name])
     deltas = [event for event in events if event["type"] == "assistant" and _is_delta(event)]
@@ -50,20 +42,6 @@ def test_what_was_said_is_repeated_before_each_tool_and_at_the_end(sessions: dic
             assert event["message"]["content"][0]["text"] == said
             said, repeated = "", repeated + 1
     assert repeated == SIZES["2k"].tools + 1
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_results_have_the_sizes_that_were_said(sessions: dict[str, Session], name: str) -> None:
-    size = SIZES[name]
-    lengths = [len(line) for line in sessions[name].lines if b'"subtype":"completed","call_id"' in line]
-    assert len(lengths) == size.tools
-    assert size.smallest_result / 2 < max(lengths) < 2 * size.largest_result
-
-
-def test_there_is_text_that_is_not_ascii_and_code() -> None:
-    made = session(500, tools=1)
-    assert not made.text.isascii()
-    assert "```" in made.text
 
 
 def test_the_same_seed_gives_the_same_session() -> None:

@@ -17,11 +17,26 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO
 
+import pytest
+
 from cursor_gateway.cli.main import run
 from tests import preloaded
 from tests.preloaded import Process
 
 TIMEOUT = 300  # for a red build only: a loaded machine must not come near it
+
+
+def own_machine(monkeypatch: pytest.MonkeyPatch, home: Path, **settings: str) -> None:
+    """Nobody's settings, no agent, no gateway on the usual port, and a folder to work in."""
+    for name in [*os.environ]:
+        if name.startswith(("CURSOR_", "XDG_")):
+            monkeypatch.delenv(name)
+    (home / "work").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
+    for name, value in {"port": "0", **settings}.items():
+        monkeypatch.setenv(f"CURSOR_GATEWAY_{name.upper()}", value)
+    monkeypatch.chdir(home / "work")
 
 
 def _environment(more: Mapping[str, str]) -> dict[str, str]:

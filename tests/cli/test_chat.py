@@ -4,16 +4,14 @@ import fcntl
 import json
 import os
 import re
-import select
 import signal
-import socket
 import subprocess
 import sys
 import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -29,8 +27,8 @@ from cursor_gateway.reader import read_events
 from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
 from tests.agent.records import records
-from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, read_until, started
-from tests.cli.recordings import HELLO, delta, init
+from tests.cli.processes import TIMEOUT, arguments_of, finished, on_a_terminal, own_machine, read_until, started
+from tests.cli.recordings import delta, init
 from tests.gateways import RunningGateway, running_gateway
 from tests.preloaded import Process
 
@@ -39,19 +37,8 @@ BROKEN_RUN = init() + delta("Half an ans")
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent, no gateway on the usual port."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    (home / "work").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_VERIFY_GATEWAY", "false")  # those of these tests have another home
-    monkeypatch.setenv("CURSOR_GATEWAY_REPLAY_SPEED", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_GRACE_SECONDS", "0.5")
-    monkeypatch.chdir(home / "work")
+    home = tmp_path / "home"  # not that of the tests' gateways, so these are not verified
+    own_machine(monkeypatch, home, verify_gateway="false", replay_speed="0", grace_seconds="0.5")
     return home
 
 
@@ -373,11 +360,6 @@ def test_without_a_history_nothing_is_promised(agent_log: Path, home: Path) -> N
 # --- by a gateway -----------------------------------------------------------------------------------
 
 
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return str(free.getsockname()[1])
-
-
 def port_of(gateway: RunningGateway) -> str:
     return gateway.url.rpartition(":")[2]
 
@@ -454,16 +436,6 @@ def test_what_the_gateway_refuses_is_reported_in_its_words(
     last = error.splitlines()[-1]
     assert last.startswith("cursor-gateway: ")
     assert message in last
-
-
-def test_a_run_that_fails_on_its_way_is_shown(gateway: RunningGateway) -> None:
-    status, out, _ = chat("--url", gateway.url, "standin: fail-quota")
-    assert status == 1
-    assert "I was about to say more." in out
-    assert "INSUFFICIENT_QUOTA" in out
-    status, out, error = chat("--url", gateway.url, "--text", "standin: fail-quota")
-    assert (status, out) == (1, "I was about to say more.\n")
-    assert "the run failed: The Cursor account has reached its usage limit" in error
 
 
 def test_a_demo_is_announced_as_one(tmp_path: Path) -> None:
@@ -546,14 +518,6 @@ def stream(handler: BaseHTTPRequestHandler, data: bytes, length: int | None = No
     handler.wfile.write(data)
 
 
-def test_a_recorded_stream_is_rendered() -> None:
-    with server(lambda handler: stream(handler, stream_of(HELLO))) as url:
-        status, out, error = chat("--url", url, "hi")
-    assert status == 0
-    assert out.startswith("Hello world!\n")
-    assert error.splitlines()[0] == f"Gateway at {url}"  # its health is not told
-
-
 @pytest.mark.parametrize("length", [None, 1_000_000])
 def test_a_connection_that_breaks_off_is_reported_and_what_had_arrived_stays(length: int | None) -> None:
     data = stream_of(BROKEN_RUN, whole=False)
@@ -616,92 +580,6 @@ def test_another_program_on_the_local_port_is_no_gateway(agent_log: Path) -> Non
 
 def kinds(response: ChatResponse) -> list[tuple[str, str | None]]:
     return [(type(document).__name__, document.content) for document in response.documents]
-
-
-class Cutter:
-    """Passes bytes on to a gateway, and drops each connection after so many bytes of the reply."""
-
-    def __init__(self, url: str, after: int) -> None:
-        self._target, self._after = int(url.rpartition(":")[2]), after
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self._listening.getsockname()[1]}"
-        self.paths: list[bytes] = []
-        self.cuts = 0
-        threading.Thread(target=self._accept, daemon=True).start()
-
-    def __enter__(self) -> "Cutter":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._listening.close()
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                client, _ = self._listening.accept()
-                threading.Thread(target=self._pass_on, args=(client,), daemon=True).start()
-
-    def _pass_on(self, client: socket.socket) -> None:
-        with suppress(OSError), client, socket.create_connection(("127.0.0.1", self._target)) as gateway:
-            left, streams = self._after, False
-            while True:
-                for ready in select.select([client, gateway], [], [])[0]:
-                    data = ready.recv(65536)
-                    if not data:
-                        return
-                    if ready is client:
-                        if data.startswith((b"GET ", b"POST ")):  # a body may come in a piece of its own
-                            self.paths.append(data.split(b" ", 2)[1])
-                            streams = self.paths[-1].startswith(b"/v1/chat")
-                        gateway.sendall(data)
-                        continue
-                    client.sendall(data[:left] if streams else data)
-                    left -= len(data) if streams else 0
-                    if left <= 0:
-                        self.cuts += 1
-                        return
-
-
-def test_a_dropped_connection_is_made_anew_and_nothing_is_lost_or_repeated(gateway: RunningGateway) -> None:
-    before = len(turns(gateway.agent_log))
-    prompt = "standin: text chunks=60 delay_ms=5 length=1500"
-    _, said, _ = chat("--url", gateway.url, "--text", prompt)
-    with Cutter(gateway.url, after=2700) as cutter:  # its largest event, the end of the text, fits in
-        status, out, _ = chat("--url", cutter.url, "--text", prompt)
-        assert (status, out) == (0, said)
-        assert cutter.cuts >= 1
-        assert cutter.paths.count(b"/v1/chat") == 1
-    assert len(turns(gateway.agent_log)) == before + 2  # for each of them once
-    with Cutter(gateway.url, after=6000) as cutter:
-        status, out, _ = chat("--url", cutter.url, "--json", "standin: tools")
-        assert status == 0
-        response = msgspec.json.decode(out, type=ChatResponse)
-        assert cutter.cuts
-    _, out, _ = chat("--url", gateway.url, "--json", "standin: tools")
-    assert kinds(response) == kinds(msgspec.json.decode(out, type=ChatResponse))
-
-
-@pytest.mark.slow  # it tries for seven seconds; tests/client/test_breaking.py has the rule
-def test_a_connection_that_never_brings_anything_is_given_up(gateway: RunningGateway) -> None:
-    with Cutter(gateway.url, after=20) as cutter:  # not even the headers come through
-        status, out, error = chat("--url", cutter.url, "--text", "standin: hang-mid")
-    assert (status, out) == (1, "")
-    assert "was lost" in error
-    assert "`cursor-gateway conversations` shows whether the run is still active" in error
-
-
-def test_a_gateway_that_comes_back_has_what_was_said(tmp_path: Path) -> None:
-    home, port = tmp_path / "gateway", free_port()
-    with running_gateway(home, "--port", port) as gateway:
-        process, said = begun("--url", gateway.url, "standin: hang-mid", expected=b"more.")
-        gateway.process.kill()
-        gateway.process.wait()
-    with process, running_gateway(home, "--port", port):
-        assert process.wait(TIMEOUT) == 1
-        assert process.stdout is not None
-        assert process.stderr is not None
-        assert said + process.stdout.read() == b"I was about to say more.\n"
-        assert b"The gateway was killed during this run" in process.stderr.read()
 
 
 # --- stopping it ----------------------------------------------------------------------------------------

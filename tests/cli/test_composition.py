@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from cursor_gateway.cli.assembly.composition import compose
+from cursor_gateway.cli.assembly.sources import may_prepare
 from cursor_gateway.errors import SettingsError
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.router import SourceRouter
@@ -48,3 +49,13 @@ def test_limits_need_cgroups(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="limits of agents need cgroups"):
         asyncio.run(compose(settings))
     assert not list((tmp_path / "instances").iterdir())
+
+
+def test_no_agent_is_started_in_advance_where_requests_are_refused(tmp_path: Path) -> None:
+    """In the turn before, an agent may have written the hooks and servers that the next one would start."""
+    (tmp_path / ".mcp.json").write_text('{"mcpServers": {"stranger": {"command": "true"}}}')
+    (tmp_path / "other").mkdir()
+    allowing = {"refuse_workspace_hooks": False}, {"allow_workspace_hooks": [str(tmp_path)]}
+    for given, may in (({}, False), *((settings, True) for settings in allowing)):
+        prepares = may_prepare(msgspec.convert(given, Settings))
+        assert [prepares(str(tmp_path)), prepares(str(tmp_path / "other"))] == [may, True]

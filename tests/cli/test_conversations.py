@@ -55,7 +55,7 @@ from cursor_gateway.sources.processes import members
 from cursor_gateway.sources.replay import recorded_prompt
 from tests.agent.install import install
 from tests.agent.records import records
-from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
+from tests.cli.processes import TIMEOUT, finished, on_a_terminal, own_machine, read_until, started
 from tests.gateways import RunningGateway, running_gateway
 from tests.preloaded import start
 
@@ -67,18 +67,8 @@ TITLES = [PROMPTS[0], *PROMPTS[:0:-1]]  # the first one was gone on with
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent, no gateway on the usual port."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    (home / "work").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_VERIFY_GATEWAY", "false")  # those of these tests have another home
-    monkeypatch.setenv("CURSOR_GATEWAY_REPLAY_SPEED", "0")
-    monkeypatch.chdir(home / "work")
+    home = tmp_path / "home"  # not that of the tests' gateways, so these are not verified
+    own_machine(monkeypatch, home, verify_gateway="false", replay_speed="0")
     return home
 
 

@@ -48,7 +48,7 @@ from cursor_gateway.sources.base import Model
 from cursor_gateway.sources.cursor.command import Program
 from cursor_gateway.sources.processes import members, start_of
 from tests.agent.install import install
-from tests.cli.processes import TIMEOUT, finished, on_a_terminal, read_until, started
+from tests.cli.processes import TIMEOUT, finished, on_a_terminal, own_machine, read_until, started
 from tests.gateways import running_gateway
 from tests.server.test_orphans import watchdogs
 
@@ -296,16 +296,7 @@ def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent, no other gateway."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
-    (tmp_path / "work").mkdir()
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_RUNTIME_DIR", str(tmp_path / "runtime"))
-    monkeypatch.chdir(tmp_path / "work")
+    own_machine(monkeypatch, tmp_path, runtime_dir=str(tmp_path / "runtime"))
     return tmp_path
 
 

@@ -1,14 +1,13 @@
 """`cursor-gateway models`, as a process of its own."""
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 
 from tests.agent.install import install
-from tests.cli.processes import finished, on_a_terminal
+from tests.cli.processes import finished, on_a_terminal, own_machine
 from tests.gateways import running_gateway
 
 LABELS = {"auto": "Auto", "gpt-5-mini": "GPT-5 Mini", "opus-4.6": "Opus 4.6"}
@@ -17,14 +16,7 @@ KNOBS = {"models": [f"{id} - {label}" for id, label in LABELS.items()]}
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine of its own: nobody's settings, no agent, no gateway on the usual port."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_PORT", "0")
-    monkeypatch.setenv("CURSOR_GATEWAY_VERIFY_GATEWAY", "false")  # those of these tests have another home
+    own_machine(monkeypatch, tmp_path, verify_gateway="false")  # the tests' gateways have another home
     return tmp_path
 
 

@@ -19,7 +19,7 @@ from cursor_gateway.cli.output import Trouble
 from cursor_gateway.settings import Settings
 from tests.agent.install import install
 from tests.agent.records import records
-from tests.cli.processes import TIMEOUT, finished, read_until, started
+from tests.cli.processes import TIMEOUT, finished, own_machine, read_until, started
 from tests.gateways import RunningGateway, running_gateway
 
 KEY = "cgw_a_key_that_nobody_else_may_see"
@@ -28,19 +28,10 @@ PROMPT = "standin: echo-args"
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine with an agent and a key, and no gateway on the usual port."""
-    for name in [*os.environ]:
-        if name.startswith(("CURSOR_", "XDG_")):
-            monkeypatch.delenv(name)
     home = tmp_path / "home"
-    (home / "work").mkdir(parents=True)
+    own_machine(monkeypatch, home, data_dir=str(home / "data"), api_key=KEY, grace_seconds="0.5")
+    monkeypatch.delenv("CURSOR_GATEWAY_PORT")
     install(home / "bin", knobs={"log": str(home / "agent.log")})
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("PATH", f"{home / 'bin'}{os.pathsep}/usr/bin{os.pathsep}/bin")
-    monkeypatch.setenv("CURSOR_GATEWAY_DATA_DIR", str(home / "data"))
-    monkeypatch.setenv("CURSOR_GATEWAY_API_KEY", KEY)
-    monkeypatch.setenv("CURSOR_GATEWAY_GRACE_SECONDS", "0.5")
-    monkeypatch.chdir(home / "work")
     return home
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cursor_gateway.sources.processes import members
-from tests.agent.records import records
+from tests.agent.records import left_of
 from tests.clients.programs import Drivers, Project, project_in
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.test_leaks import ended_agents
@@ -18,7 +17,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningGateway
     with ended_agents(tmp_path_factory.mktemp("gateway")) as home:
         with running_gateway(home, settings={"spare_agents": "0"}) as running:  # tests count those that are asked
             yield running
-        assert not [pid for started in records(running.agent_log) for pid in members(started["pgid"])]
+        assert left_of(running.agent_log) == []
 
 
 @pytest.fixture(scope="session")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cursor_gateway.dialects.ag_ui.dialect import AgUiReply
-from cursor_gateway.dialects.ai_sdk.dialect import UiReply
+from cursor_gateway.dialects.ai_sdk.dialect import UiReply, ai_sdk_dialect
 from cursor_gateway.dialects.base import ReplyStart, RunView
 from cursor_gateway.errors import RunCancelled
 from cursor_gateway.model.agent_events import AgentEvent
@@ -46,9 +46,10 @@ def streams(events: list[DocumentEvent], protocol: str, run: RunInfo = RUN) -> l
     return [reply.stream(view, ReplyStart(one.after)).push_all(one.events).decode() for one in replies(events)]
 
 
-def assert_understood(drivers: Drivers, project: Project, events: list[DocumentEvent], protocol: str) -> None:
-    """By the client, whichever pieces the stream arrives in."""
-    told = streams(events, protocol)
+def assert_understood(
+    drivers: Drivers, project: Project, events: list[DocumentEvent], protocol: str, told: list[str]
+) -> None:
+    """By the client, whichever pieces the streams arrive in."""
     size = 1 if sum(map(len, told)) < 20_000 else 1_000
     question = json.dumps({"replies": told, "size": size})
     reply = drivers.ask("ui_replays.mjs", protocol, "http://unused", project, question)
@@ -62,16 +63,30 @@ def assert_understood(drivers: Drivers, project: Project, events: list[DocumentE
 @each_protocol
 @every_recording
 def test_the_client_understands_every_recording(drivers: Drivers, project: Project, path: Path, protocol: str) -> None:
-    assert_understood(drivers, project, read(path.read_bytes()), protocol)
+    events = read(path.read_bytes())
+    assert_understood(drivers, project, events, protocol, streams(events, protocol))
 
 
 @each_protocol
-@settings(examples(50), suppress_health_check=list(HealthCheck))  # the folder may be the same for all
+@settings(examples(1000), suppress_health_check=list(HealthCheck))  # the folder may be the same for all
 @given(events=agent_events)
 def test_the_client_understands_any_run(
     drivers: Drivers, project: Project, protocol: str, events: list[AgentEvent]
 ) -> None:
-    assert_understood(drivers, project, assemble(events), protocol)
+    told = assemble(events)
+    assert_understood(drivers, project, told, protocol, streams(told, protocol))
+
+
+@settings(examples(1000), suppress_health_check=list(HealthCheck))
+@given(events=agent_events)
+def test_a_page_that_is_opened_again_understands_any_run(
+    drivers: Drivers, project: Project, events: list[AgentEvent]
+) -> None:
+    """One stream has the whole message, through all pauses that were answered."""
+    told, named = assemble(events), ai_sdk_dialect(50).named
+    assert named is not None
+    stream = named.open(RunView(RUN, 0, ""), replies(told)[-1].after).push_all(told)
+    assert_understood(drivers, project, told, "ai-sdk", [stream.decode()])
 
 
 @each_protocol

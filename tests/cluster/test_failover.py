@@ -43,8 +43,7 @@ def _detach(standby: Server) -> None:
 
 
 def _receives(standby: Server) -> bool:
-    with psycopg.connect(standby.url("postgres"), autocommit=True) as connection:
-        return connection.execute("SELECT FROM pg_stat_wal_receiver").rowcount > 0
+    return standby.has("postgres", "SELECT FROM pg_stat_wal_receiver")
 
 
 def _fail_over(primary: Server, standby: Server) -> None:

@@ -29,6 +29,11 @@ class Listed:
         return self.found
 
 
+class Joined(Listed):
+    async def join(self, member: Member) -> None:
+        self.found = [member]
+
+
 class Beaten:
     """A heartbeat of this age."""
 
@@ -97,6 +102,33 @@ def test_nobody_is_judged_while_the_database_takes_no_beats() -> None:
     assert members._dead(["c"]) == {"b": 0, "c": None}
     members.heartbeat = Beaten(2.0)
     assert members._dead(["c"]) == {}
+
+
+class Healthy:
+    """A store with nothing but its health."""
+
+    def __init__(self) -> None:
+        self.health = StoreHealth()
+
+
+def test_who_was_frozen_does_not_report_the_database_as_lost() -> None:
+    """All its beats are late then. When others have removed it meanwhile, joining again is as good as a beat."""
+
+    async def test() -> None:
+        loop, store, timing = asyncio.get_running_loop(), Healthy(), Timing(beat_seconds=1, lease_seconds=5)
+        members = Members(cast(ClusterStore, Joined()), cast(Store, store), _member("a", "a"), timing, lambda: 0)
+        members.heartbeat, members._turned_at = Beaten(100), members._turned_at - 100
+        members._tick(loop)
+        assert not store.health.is_failing
+        await members._rejoin()
+        assert members.holds_its_runs
+        members._tick(loop)
+        assert not store.health.is_failing
+        members._joined_at -= 100  # and no beat since then, although it turns
+        members._tick(loop)
+        assert store.health.is_failing
+
+    asyncio.run(test())
 
 
 FIGURES = Figures(

@@ -15,6 +15,7 @@ from cursor_gateway.model.documents import ChatResponse
 from cursor_gateway.runs.handle import RunHandle, response_of
 from cursor_gateway.runs.queue import QueuedRun
 from cursor_gateway.runs.run_service import RunRequest
+from cursor_gateway.store.base import IdempotentRun
 from cursor_gateway.store.cluster import Member
 from tests.cluster.nodes import LIMITS, ME, Running, asked, front, live, node, runner, stop_beating, until
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
@@ -159,6 +160,36 @@ def test_the_same_request_joins_the_one_in_the_queue(database: str, tmp_path: Pa
     live(test())
 
 
+def test_a_request_whose_first_try_starts_meanwhile_is_not_queued_again(
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer to the first try was lost, and its run begins just after the second try has looked for it."""
+
+    async def test() -> None:
+        async with (
+            node(database, tmp_path, small("a"), scripted()),
+            node(database, tmp_path, front(), limits=QUEUE) as one,
+        ):
+            first = await occupy(one, idempotency_key="key", body=b"hello")
+            store, looks = one.node.front.store, 0
+            find = store.find_run_by_idempotency
+
+            async def late(owner: str, key: str) -> IdempotentRun | None:
+                nonlocal looks
+                looks += 1
+                return None if looks == 1 else await find(owner, key)
+
+            monkeypatch.setattr(store, "find_run_by_idempotency", late)
+            for tries in (1, 2):  # the second one finds it at once, although no runner is free
+                assert (await take(one, later("busy", idempotency_key="key", body=b"hello"))).id == first.id
+                assert looks >= tries
+            with pytest.raises(IdempotencyMismatch):
+                await take(one, later("busy", idempotency_key="key", body=b"other"))
+            assert not await one.node.front.work.entries(None, 9)
+
+    live(test())
+
+
 def test_one_key_can_queue_only_so_many(database: str, tmp_path: Path) -> None:
     async def test() -> None:
         async with node(database, tmp_path, front(), limits=QUEUE) as one:
@@ -225,6 +256,8 @@ def test_messages_of_one_conversation_start_one_after_the_other(database: str, t
                 await take(one, later(conversation_id=conversation))
             named = [conversation, first.id, conversation]
             queued = [await queue(one, later(conversation_id=id, when_busy="wait")) for id in named]
+            figures = await one.cluster.figures()
+            assert (figures.queue_length, figures.queue_seconds) == (0, 0)  # more runners would not help
             await one.node.front.cancel(first.id, ME)
             for run in queued:
                 assert (await ended(one, run.id)).status == "completed"

@@ -6,28 +6,10 @@ from msgspec import UNSET
 
 from cursor_gateway.dialects.base import RunView
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-)
-from cursor_gateway.model.documents import (
-    Envelope,
-    Metadata,
-    RefusedCall,
-    ResponseMetadata,
-    Status,
-    TextMetadata,
-    Usage,
-    WaitingCall,
-    make_document,
-)
+from cursor_gateway.model import document_events, documents
 from cursor_gateway.model.requests import RunInfo
 
-USAGE = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
+USAGE = documents.Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15)
 RUN = RunView(
     RunInfo(id="chat_0a1b", created="2026-02-23T10:30:00Z", model="auto", conversation_id="conv_1", known_tokens=7),
     1_771_842_600,
@@ -36,10 +18,12 @@ RUN = RunView(
 
 
 def _envelope(
-    failure: Failure | None, waiting: Sequence[WaitingCall] = (), refused: Sequence[RefusedCall] = ()
-) -> Envelope:
-    status: Status = "streaming" if waiting else "error" if failure else "completed"
-    return Envelope(
+    failure: Failure | None,
+    waiting: Sequence[documents.WaitingCall] = (),
+    refused: Sequence[documents.RefusedCall] = (),
+) -> documents.Envelope:
+    status: documents.Status = "streaming" if waiting else "error" if failure else "completed"
+    return documents.Envelope(
         id="chat_0a1b",
         conversation_id="conv_1",
         model="auto",
@@ -47,7 +31,7 @@ def _envelope(
         created="2026-02-23T10:30:00Z",
         status=status,
         usage=USAGE,
-        metadata=ResponseMetadata(
+        metadata=documents.ResponseMetadata(
             duration_ms=5,
             tool_call_count=0,
             turn_count=1,
@@ -58,23 +42,26 @@ def _envelope(
     )
 
 
-def done(failure: Failure | None = None, refused: Sequence[RefusedCall] = ()) -> Done:
-    return Done(_envelope(failure, refused=refused), failure)
+def done(failure: Failure | None = None, refused: Sequence[documents.RefusedCall] = ()) -> document_events.Done:
+    return document_events.Done(_envelope(failure, refused=refused), failure)
 
 
-def paused(*ids: str) -> Paused:
-    calls = [WaitingCall(tool_call_id=id, tool_name="look", arguments={"a": 1}, document_id="doc_001") for id in ids]
-    return Paused(_envelope(None, calls))
+def paused(*ids: str) -> document_events.Paused:
+    calls = [
+        documents.WaitingCall(tool_call_id=id, tool_name="look", arguments={"a": 1}, document_id="doc_001")
+        for id in ids
+    ]
+    return document_events.Paused(_envelope(None, calls))
 
 
-def ended(metadata: Metadata, content: str | None = None, sequence: int = 1) -> DocumentEnded:
-    return DocumentEnded(make_document(f"doc_{sequence:03d}", sequence, content, metadata))
+def ended(metadata: documents.Metadata, content: str | None = None, sequence: int = 1) -> document_events.DocumentEnded:
+    return document_events.DocumentEnded(documents.make_document(f"doc_{sequence:03d}", sequence, content, metadata))
 
 
-def words(*texts: str) -> list[DocumentEvent]:
+def words(*texts: str) -> list[document_events.DocumentEvent]:
     """One document of text."""
     return [
-        DocumentStarted("doc_001", "text", 1),
-        *(ContentDelta("doc_001", text) for text in texts),
-        ended(TextMetadata(), "".join(texts)),
+        document_events.DocumentStarted("doc_001", "text", 1),
+        *(document_events.ContentDelta("doc_001", text) for text in texts),
+        ended(documents.TextMetadata(), "".join(texts)),
     ]

@@ -3,30 +3,15 @@
 import pytest
 
 from cursor_gateway.dialects.actions import ToolAction, action_of
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationMetadata,
-    ClarificationQuestion,
-    Diff,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    TodoChange,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    make_document,
-)
+from cursor_gateway.model import documents
 
 
-def action(metadata: Metadata, content: str | None = None) -> ToolAction | None:
-    return action_of(make_document("doc_001", 1, content, metadata))
+def action(metadata: documents.Metadata, content: str | None = None) -> ToolAction | None:
+    return action_of(documents.make_document("doc_001", 1, content, metadata))
 
 
-def command(exit_code: int = 0, **trace: str) -> TerminalCommandMetadata:
-    return TerminalCommandMetadata(
+def command(exit_code: int = 0, **trace: str) -> documents.TerminalCommandMetadata:
+    return documents.TerminalCommandMetadata(
         command="ls",
         exit_code=exit_code,
         output="a\n",
@@ -36,8 +21,8 @@ def command(exit_code: int = 0, **trace: str) -> TerminalCommandMetadata:
     )
 
 
-def tool(result: ToolCallResult, **more: str) -> ToolCallMetadata:
-    return ToolCallMetadata(
+def tool(result: documents.ToolCallResult, **more: str) -> documents.ToolCallMetadata:
+    return documents.ToolCallMetadata(
         tool_name="grep",
         tool_call_id="c",
         arguments={"query": "x"},
@@ -47,13 +32,13 @@ def tool(result: ToolCallResult, **more: str) -> ToolCallMetadata:
     )
 
 
-def edit(operation: str, diff: Diff | None = None, old_path: str = "") -> FileEditMetadata:
+def edit(operation: str, diff: documents.Diff | None = None, old_path: str = "") -> documents.FileEditMetadata:
     more: dict[str, object] = {}
     if diff is not None:
         more["diff"] = diff
     if old_path:
         more["old_path"] = old_path
-    return FileEditMetadata(file_path="a.py", operation=operation, language="python", **more)  # type: ignore[arg-type] # each of its right type
+    return documents.FileEditMetadata(file_path="a.py", operation=operation, language="python", **more)  # type: ignore[arg-type] # each of its right type
 
 
 def test_a_command_has_its_output_and_how_it_failed() -> None:
@@ -68,29 +53,31 @@ def test_a_command_has_its_output_and_how_it_failed() -> None:
 
 
 def test_the_result_of_a_tool_is_text_or_json() -> None:
-    assert action(tool(ToolCallResult(status="success", data="found"))) == ToolAction("grep", {"query": "x"}, "found")
-    assert action(tool(ToolCallResult(status="success", data=None))) == ToolAction("grep", {"query": "x"}, "")
-    assert action(tool(ToolCallResult(status="success", data=["a", 1]))) == ToolAction(
+    assert action(tool(documents.ToolCallResult(status="success", data="found"))) == ToolAction(
+        "grep", {"query": "x"}, "found"
+    )
+    assert action(tool(documents.ToolCallResult(status="success", data=None))) == ToolAction("grep", {"query": "x"}, "")
+    assert action(tool(documents.ToolCallResult(status="success", data=["a", 1]))) == ToolAction(
         "grep", {"query": "x"}, '["a",1]'
     )
-    assert action(tool(ToolCallResult(status="error", data="no"))) == ToolAction(
+    assert action(tool(documents.ToolCallResult(status="error", data="no"))) == ToolAction(
         "grep", {"query": "x"}, "no", "The tool failed."
     )
 
 
 def test_what_the_caller_ran_and_what_is_no_tool_is_no_action() -> None:
-    assert action(tool(ToolCallResult(status="success", data=None), ran_by="caller")) is None
-    assert action(TextMetadata(), "Hello") is None
+    assert action(tool(documents.ToolCallResult(status="success", data=None), ran_by="caller")) is None
+    assert action(documents.TextMetadata(), "Hello") is None
 
 
 def test_an_edit_has_its_diff() -> None:
-    change = Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
+    change = documents.Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
     assert action(edit("edit", change)) == ToolAction(
         "edit_file",
         {"target_file": "a.py", "old_string": "a\nb", "new_string": "c"},
         "--- a.py\n+++ a.py\n@@ -3,2 +3,1 @@\n-a\n-b\n+c\n",
     )
-    added = action(edit("edit", Diff(old_string="", new_string="c", start_line=1, end_line=1)))
+    added = action(edit("edit", documents.Diff(old_string="", new_string="c", start_line=1, end_line=1)))
     assert added is not None
     assert "@@ -0,0 +1,1 @@" in added.output
 
@@ -119,21 +106,21 @@ def test_an_edit_has_its_diff() -> None:
         (edit("rename"), None, ToolAction("rename_file", {"target_file": "a.py"}, "rename from \nrename to a.py\n")),
     ],
 )
-def test_other_changes_of_files(metadata: Metadata, content: str | None, expected: ToolAction) -> None:
+def test_other_changes_of_files(metadata: documents.Metadata, content: str | None, expected: ToolAction) -> None:
     assert action(metadata, content) == expected
 
 
 def test_plans_questions_and_todos() -> None:
-    plan = action(PlanMetadata(title="All", overview="", todos=[]), "# Do it")
+    plan = action(documents.PlanMetadata(title="All", overview="", todos=[]), "# Do it")
     assert plan == ToolAction("create_plan", {"name": "All", "plan": "# Do it"}, "# Do it")
-    question = ClarificationQuestion(id="q", text="Which?", options=[])
-    answer = ClarificationAnswer(question_id="q", selected_option_ids=["o"])
-    asked = action(ClarificationMetadata(questions=[question], answers=[answer]))
+    question = documents.ClarificationQuestion(id="q", text="Which?", options=[])
+    answer = documents.ClarificationAnswer(question_id="q", selected_option_ids=["o"])
+    asked = action(documents.ClarificationMetadata(questions=[question], answers=[answer]))
     assert asked == ToolAction(
         "ask_question", {"questions": [question]}, '[{"questionId":"q","selectedOptionIds":["o"]}]'
     )
-    assert action(ClarificationMetadata(questions=[question])) == ToolAction(
+    assert action(documents.ClarificationMetadata(questions=[question])) == ToolAction(
         "ask_question", {"questions": [question]}, ""
     )
-    todo = TodoChange(id="1", status="completed")
-    assert action(TodoUpdateMetadata(todos=[todo])) == ToolAction("todo_write", {"todos": [todo]}, "")
+    todo = documents.TodoChange(id="1", status="completed")
+    assert action(documents.TodoUpdateMetadata(todos=[todo])) == ToolAction("todo_write", {"todos": [todo]}, "")

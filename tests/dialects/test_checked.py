@@ -8,42 +8,33 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.checked import Check, CheckedText
 from cursor_gateway.dialects.deltas import add_usage
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    source_text,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import CodeBlockMetadata, TerminalCommandMetadata, ThinkingMetadata
 from cursor_gateway.prompting.structured import JsonObject
 from tests.dialects.runs import USAGE, done, ended, paused, words
 
 CHECK = Check(JsonObject())
-HELD: list[DocumentEvent] = [
-    Reasoning("Hm", opens=True),
-    DocumentStarted("doc_002", "thinking", 2),
-    ContentDelta("doc_002", "So", raw=""),
+HELD: list[document_events.DocumentEvent] = [
+    document_events.Reasoning("Hm", opens=True),
+    document_events.DocumentStarted("doc_002", "thinking", 2),
+    document_events.ContentDelta("doc_002", "So", raw=""),
     ended(ThinkingMetadata(), "So", 2),
-    DocumentStarted("doc_003", "terminal_command", 3),
+    document_events.DocumentStarted("doc_003", "terminal_command", 3),
     ended(TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[]), None, 3),
 ]
-FENCED: list[DocumentEvent] = [
-    DocumentStarted("doc_004", "code_block", 4, raw="```json\n"),
-    ContentDelta("doc_004", '{"a": 1}', raw='{"a": 1}\n'),
+FENCED: list[document_events.DocumentEvent] = [
+    document_events.DocumentStarted("doc_004", "code_block", 4, raw="```json\n"),
+    document_events.ContentDelta("doc_004", '{"a": 1}', raw='{"a": 1}\n'),
     replace(ended(CodeBlockMetadata(language="json", purpose="example"), '{"a": 1}', 4), raw="```\n"),
 ]
 
 
-def push(stage: CheckedText, events: list[DocumentEvent]) -> list[DocumentEvent]:
+def push(stage: CheckedText, events: list[document_events.DocumentEvent]) -> list[document_events.DocumentEvent]:
     return [shown for event in events for shown in stage.push(event)]
 
 
-def text_of(events: list[DocumentEvent]) -> str:
-    return "".join(map(source_text, events))
+def text_of(events: list[document_events.DocumentEvent]) -> str:
+    return "".join(map(document_events.source_text, events))
 
 
 def test_nothing_is_shown_before_the_end() -> None:
@@ -59,19 +50,19 @@ def test_the_json_alone_is_the_last_text_and_everything_else_stays() -> None:
     )
     assert shown[: len(HELD)] == HELD
     started, delta, finished, end = shown[len(HELD) :]
-    assert isinstance(started, DocumentStarted)
-    assert isinstance(delta, ContentDelta)
-    assert isinstance(finished, DocumentEnded)
+    assert isinstance(started, document_events.DocumentStarted)
+    assert isinstance(delta, document_events.ContentDelta)
+    assert isinstance(finished, document_events.DocumentEnded)
     assert (started.type, delta.text, finished.document.content) == ("text", '{"a": 1}', '{"a": 1}')
     assert started.id == delta.id == finished.document.id
     assert end == done()
 
 
 def test_white_space_between_documents_is_not_shown_twice() -> None:
-    events: list[DocumentEvent] = [
-        DocumentStarted("doc_003", "terminal_command", 3, raw="\n"),
+    events: list[document_events.DocumentEvent] = [
+        document_events.DocumentStarted("doc_003", "terminal_command", 3, raw="\n"),
         replace(HELD[-1], raw="\n"),
-        Paused(paused("k").envelope, raw="\n", goes_on=True),
+        document_events.Paused(paused("k").envelope, raw="\n", goes_on=True),
     ]
     assert text_of(push(CheckedText(CHECK), [*events, *words("{}"), done()])) == "{}"
 
@@ -89,7 +80,7 @@ def test_another_answer_is_asked_for_once() -> None:
 def test_two_answers_without_the_format_are_a_failure() -> None:
     stage = CheckedText(CHECK)
     (end,) = push(stage, [*words("No."), done(), *HELD, *words("Still no."), done()])
-    assert isinstance(end, Done)
+    assert isinstance(end, document_events.Done)
     assert end.failure is not None
     assert (end.failure.code, end.failure.param) == ("answer_unfit", "response_format")
     assert stage.json is None
@@ -102,7 +93,7 @@ def test_a_repair_that_cannot_start_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("begun", [[], HELD, words("{")])
-def test_a_run_that_failed_has_only_its_end(begun: list[DocumentEvent]) -> None:
+def test_a_run_that_failed_has_only_its_end(begun: list[document_events.DocumentEvent]) -> None:
     failure = replace(AgentCrashed().failure(), retryable=True)
     stage = CheckedText(CHECK)
     assert push(stage, [*begun, done(failure)]) == [
@@ -128,7 +119,9 @@ def test_an_answer_that_is_cut_off_is_shown_at_once(check: Check) -> None:
 
 
 @given(lists(sampled_from([*HELD, *FENCED, *words("{}", "No.")]), max_size=12), sampled_from([done(), paused("k")]))
-def test_any_events_are_shown_or_asked_for_again(events: list[DocumentEvent], end: DocumentEvent) -> None:
+def test_any_events_are_shown_or_asked_for_again(
+    events: list[document_events.DocumentEvent], end: document_events.DocumentEvent
+) -> None:
     """Everything but the text stays, in its order; the text is the agent's, or the JSON in it."""
     stage = CheckedText(CHECK)
     shown = push(stage, [*events, end])

@@ -97,6 +97,7 @@ def test_readable_text_has_a_blank_line_where_a_tool_call_was() -> None:
     assert readable(*words("Hi "), tool, *words("Done")) == "Hi Done"
     assert readable(*words("Hi"), tool, *words("\nDone")) == "Hi\nDone"
     assert readable(tool, *words("Done")) == "Done"
+    assert readable(*words("Hi"), DocumentStarted("doc_002", "error", 2), *words("Done")) == "HiDone"
 
 
 REFUSED = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")

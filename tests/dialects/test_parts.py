@@ -27,6 +27,7 @@ from cursor_gateway.dialects.parts import (
     usage_counts,
 )
 from cursor_gateway.errors import AgentCrashed
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEvent,
@@ -39,27 +40,12 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    ErrorMetadata,
-    FileEditMetadata,
-    PermissionRequest,
-    PlanMetadata,
-    TerminalCommandMetadata,
-    ThinkingMetadata,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-)
 from tests.dialects.runs import RUN, USAGE, done, ended, paused, words
 
-QUESTION = ClarificationQuestion(id="q1", text="Which?", options=[ClarificationOption(id="a", label="A")])
-ALLOW = PermissionRequest(subject="rm x", rules=["Shell(rm)"])
+QUESTION = documents.ClarificationQuestion(
+    id="q1", text="Which?", options=[documents.ClarificationOption(id="a", label="A")]
+)
+ALLOW = documents.PermissionRequest(subject="rm x", rules=["Shell(rm)"])
 
 
 def parts(*events: DocumentEvent, after: int = 0) -> list[MessagePart]:
@@ -67,28 +53,32 @@ def parts(*events: DocumentEvent, after: int = 0) -> list[MessagePart]:
     return [part for event in events for part in message.push(event)]
 
 
-def called(name: str = "read_file", result: Any = "text", **more: Any) -> ToolCallMetadata:
-    given: dict[str, Any] = {"arguments": {"a": 1}, "result": ToolCallResult(status="success", data=result), **more}
-    return ToolCallMetadata(tool_name=name, tool_call_id="x", duration_ms=1, **given)
+def called(name: str = "read_file", result: Any = "text", **more: Any) -> documents.ToolCallMetadata:
+    given: dict[str, Any] = {
+        "arguments": {"a": 1},
+        "result": documents.ToolCallResult(status="success", data=result),
+        **more,
+    }
+    return documents.ToolCallMetadata(tool_name=name, tool_call_id="x", duration_ms=1, **given)
 
 
-def ran(**more: Any) -> TerminalCommandMetadata:
+def ran(**more: Any) -> documents.TerminalCommandMetadata:
     given: dict[str, Any] = {"exit_code": 0, "output": "ok", **more}
-    return TerminalCommandMetadata(command="ls", duration_ms=1, permissions=[], **given)
+    return documents.TerminalCommandMetadata(command="ls", duration_ms=1, permissions=[], **given)
 
 
 def start(type: Any, metadata: KnownMetadata | None = None, raw: str = "") -> DocumentStarted:
     return DocumentStarted("doc_001", type, 1, metadata, raw)
 
 
-def waits_for(*calls: WaitingCall) -> Paused:
+def waits_for(*calls: documents.WaitingCall) -> Paused:
     pause = paused()
     pause.envelope.metadata.waiting_for[:] = calls  # type: ignore[index]  # `paused` sets a list
     return pause
 
 
-def waiting(name: str = "ask", id: str = "w1") -> WaitingCall:
-    return WaitingCall(tool_call_id=id, tool_name=name, arguments={}, document_id="doc_001")
+def waiting(name: str = "ask", id: str = "w1") -> documents.WaitingCall:
+    return documents.WaitingCall(tool_call_id=id, tool_name=name, arguments={}, document_id="doc_001")
 
 
 def test_ids_of_calls_are_recognized() -> None:
@@ -126,7 +116,7 @@ def test_white_space_begins_no_part_and_is_not_lost() -> None:
 def test_each_block_of_thinking_is_a_part() -> None:
     told = parts(Reasoning("a", opens=True), Reasoning("b"), Reasoning("c", opens=True), *words("d"))
     assert sum(isinstance(part, ProseOpened) and part.kind == "reasoning" for part in told) == 2
-    document = parts(start("thinking"), ContentDelta("doc_001", "a", raw=""), ended(ThinkingMetadata(), "a"))
+    document = parts(start("thinking"), ContentDelta("doc_001", "a", raw=""), ended(documents.ThinkingMetadata(), "a"))
     assert document == [
         ProseOpened("reasoning", "chat_1-2"),
         ProseGrew("reasoning", "chat_1-2", "a"),
@@ -170,17 +160,17 @@ def test_an_event_of_a_call_that_began_before_the_pause_is_ignored_until_its_res
 
 
 def test_documents_are_shown_as_they_are() -> None:
-    edit = FileEditMetadata(file_path="a.py", operation="edit", language="python")
+    edit = documents.FileEditMetadata(file_path="a.py", operation="edit", language="python")
     begun, whole = parts(start("file_edit", KnownMetadata(file_path="a.py")), ended(edit, "x"))
     assert isinstance(begun, Shown)
     assert isinstance(whole, Shown)
     assert begun.id == whole.id == "chat_1.doc_001"
     assert begun.value["metadata"] == {"state": "running", "filePath": "a.py"}
     assert (whole.value["content"], whole.value["metadata"]["operation"]) == ("x", "edit")
-    (todos,) = parts(start("todo_update"), ended(TodoUpdateMetadata(todos=[])))
+    (todos,) = parts(start("todo_update"), ended(documents.TodoUpdateMetadata(todos=[])))
     assert isinstance(todos, Shown)
     assert todos.type == "todo_update"
-    assert parts(start("error"), ended(ErrorMetadata(error_code="A", source="b", details=""), "c")) == []
+    assert parts(start("error"), ended(documents.ErrorMetadata(error_code="A", source="b", details=""), "c")) == []
 
 
 # --- what the run waits for ---------------------------------------------------------------------------
@@ -214,13 +204,13 @@ def test_the_whole_message_has_the_results_as_they_were_sent(data: Any, output: 
     told = [part for event in begun for part in message.push(event)]
     assert message.push(ended(called(ran_by="caller", result=data))) == [CallReturned("c1", output, by_caller=True)]
     assert sum(isinstance(part, CallMade) for part in told) == 1
-    failed = ToolCallMetadata(
+    failed = documents.ToolCallMetadata(
         tool_name="look",
         tool_call_id="c1",
         arguments={},
         duration_ms=1,
         ran_by="caller",
-        result=ToolCallResult(status="error", data="No."),
+        result=documents.ToolCallResult(status="error", data="No."),
     )
     again = MessageParts("chat_1")
     for event in begun:
@@ -246,8 +236,8 @@ def test_a_question_is_asked_at_the_pause_and_answered_after_it() -> None:
     assert isinstance(end, MessageEnded)
     ((asked),) = end.asked
     assert (asked.id, asked.kind, asked.message) == (call.id, "question", "Which?")
-    answers = [ClarificationAnswer(question_id="q1", selected_option_ids=["a"])]
-    (answer,) = parts(ended(ClarificationMetadata(questions=[QUESTION], answers=answers)), after=2)
+    answers = [documents.ClarificationAnswer(question_id="q1", selected_option_ids=["a"])]
+    (answer,) = parts(ended(documents.ClarificationMetadata(questions=[QUESTION], answers=answers)), after=2)
     assert isinstance(answer, CallReturned)
     assert answer.output == {"answers": [{"questionId": "q1", "selectedOptionIds": ["a"]}]}
     assert not answer.is_denied
@@ -260,8 +250,8 @@ def test_a_permission_is_asked_and_decided(option: str, is_denied: bool) -> None
     assert call == CallMade("chat_1.doc_001", "request_permission", {"subject": "rm x", "rules": ["Shell(rm)"]})
     assert isinstance(end, MessageEnded)
     assert end.asked[0].kind == "permission"
-    answers = [ClarificationAnswer(question_id="q1", selected_option_ids=[option])]
-    metadata = ClarificationMetadata(questions=[QUESTION], answers=answers, permission=ALLOW)
+    answers = [documents.ClarificationAnswer(question_id="q1", selected_option_ids=[option])]
+    metadata = documents.ClarificationMetadata(questions=[QUESTION], answers=answers, permission=ALLOW)
     (answer,) = parts(ended(metadata), after=2)
     assert isinstance(answer, CallReturned)
     assert answer.is_denied == is_denied
@@ -269,7 +259,7 @@ def test_a_permission_is_asked_and_decided(option: str, is_denied: bool) -> None
 
 @pytest.mark.parametrize("accepted", [True, UNSET])
 def test_a_plan_is_decided(accepted: Any) -> None:
-    plan = PlanMetadata(title="P", overview="", todos=[], accepted=accepted)
+    plan = documents.PlanMetadata(title="P", overview="", todos=[], accepted=accepted)
     shown, call, end = parts(start("plan", KnownMetadata(title="P", state="waiting")), waits_for(waiting()))
     assert isinstance(shown, Shown)
     assert call == CallMade("chat_1.doc_001", "accept_plan", {"documentId": "doc_001"})
@@ -284,7 +274,7 @@ def test_a_plan_is_decided(accepted: Any) -> None:
 
 @pytest.mark.parametrize(("permission", "name"), [(UNSET, "ask_question"), (ALLOW, "request_permission")])
 def test_a_question_that_nobody_was_asked_is_a_call_of_the_agents(permission: Any, name: str) -> None:
-    metadata = ClarificationMetadata(questions=[QUESTION], permission=permission)
+    metadata = documents.ClarificationMetadata(questions=[QUESTION], permission=permission)
     call, answer = parts(start("clarification", KnownMetadata(questions=[QUESTION])), ended(metadata))
     assert isinstance(call, CallMade)
     assert (call.name, call.by_caller) == (name, False)
@@ -301,8 +291,11 @@ def test_calls_that_still_run_at_a_pause_are_made_before_it() -> None:
 @pytest.mark.parametrize(
     ("begun", "metadata"),
     [
-        (start("plan", KnownMetadata(title="P")), PlanMetadata(title="P", overview="", todos=[])),
-        (start("clarification", KnownMetadata(questions=[QUESTION])), ClarificationMetadata(questions=[QUESTION])),
+        (start("plan", KnownMetadata(title="P")), documents.PlanMetadata(title="P", overview="", todos=[])),
+        (
+            start("clarification", KnownMetadata(questions=[QUESTION])),
+            documents.ClarificationMetadata(questions=[QUESTION]),
+        ),
         (start("tool_call", KnownMetadata(state="waiting")), called()),
     ],
 )
@@ -375,7 +368,7 @@ def test_a_frame_is_one_event() -> None:
 
 
 def test_only_the_tokens_that_are_known_are_counted() -> None:
-    usage = Usage(prompt_tokens=3, completion_tokens=2, total_tokens=5, cached_tokens=1, reasoning_tokens=1)
+    usage = documents.Usage(prompt_tokens=3, completion_tokens=2, total_tokens=5, cached_tokens=1, reasoning_tokens=1)
     counts = {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5, "cachedInputTokens": 1, "reasoningTokens": 1}
     assert usage_counts(usage) == counts
-    assert usage_counts(Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)) == {"totalTokens": 0}
+    assert usage_counts(documents.Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)) == {"totalTokens": 0}

@@ -265,8 +265,8 @@ MUTATIONS = [
     Mutation(
         "a tool's content is no text of the agent's",
         "stages/assembler.py",
-        '            self._out.append(ContentDelta(tool.id, content, raw=""))',
-        "            self._out.append(ContentDelta(tool.id, content))",
+        '            self._out.append(document_events.ContentDelta(tool.id, content, raw=""))',
+        "            self._out.append(document_events.ContentDelta(tool.id, content))",
         f"{_TOLD}[an edit's content comes with its end]",
     ),
     Mutation(
@@ -279,8 +279,8 @@ MUTATIONS = [
     Mutation(
         "usage is the context of the last model call, not the sum",
         "dialects/deltas.py",
-        "Ended(reply_usage(event), envelope.usage",
-        "Ended(envelope.usage, envelope.usage",
+        "document_events.reply_usage(event), envelope.usage",
+        "envelope.usage, envelope.usage",
         "tests/dialects/chat/test_encoder.py::test_usage_is_the_last_calls_and_the_sum_has_a_field_of_ours[23400-23400]",
     ),
     Mutation(

@@ -125,7 +125,7 @@ def test_a_client_has_every_byte_once_and_the_agent_ran_once(tmp_path: Path) -> 
         async with cluster(tmp_path, options) as running:
             async with _client(running.address) as client:
                 run, shown = await _interrupted(running, client)
-            (stored,) = await Observer(running.url).runs()
+            (stored,) = await Observer(lambda: running.url).runs()
             assert sum(len(member.ended) for member in running.members.values()) == _KILLS
         assert (stored.id, stored.state, stored.epoch) == (run, "completed", 1)
         stored_ones = [(event.number, event.data) for event in stored.events if event.data]

@@ -174,10 +174,16 @@ def test_the_palette_the_filter_and_what_was_sent(
     page.locator("#files").set_input_files(tmp_path / "notes.txt")
     expect(page.get_by_role("list", name="Attachments").get_by_role("listitem")).to_have_count(1)
     script.say("1. One:\n\n   ```sh\n   x\n   ```\n\n   Then $x^2$.\n\n$$\ny\n$$\n\nAs in ![a](gone.png).")
+    script.say("\n\n```mermaid\ngraph TD\n  A --> B\n```\n")
     script.shell("make", "".join(f"\x1b[3{colour}mcolour {colour}\x1b[0m\n" for colour in range(8)) * 4)
-    ask_and_wait(page, script.prompt())
+    ask_and_wait(page, script.prompt("A long prompt. " * 100))
+    page.locator("iframe.diagram").scroll_into_view_if_needed()
+    expect(page.frame_locator("iframe.diagram").locator("svg")).to_be_visible()
     page.get_by_text("notes.txt").click()
-    page.get_by_text("Source", exact=True).click()
+    page.get_by_text("Source", exact=True).first.click()
+    assert violations(page, axe) == []
+    page.get_by_role("searchbox", name="Search conversations").fill("prompt")
+    expect(page.get_by_role("navigation", name="Conversations").get_by_text("Found")).to_be_visible()
     assert violations(page, axe) == []
     page.goto(f"{gateway.url}/#/c/conv_nowhere")
     expect(page.get_by_text("Conversation not found")).to_be_visible()

@@ -5,10 +5,32 @@ from playwright.sync_api import Page, expect
 from tests.page.browsers import Watch
 from tests.page.conftest import both_sizes
 from tests.page.scripts import Script
-from tests.page.using import ask_and_wait, of_type
+from tests.page.using import answers, ask_and_wait, of_type
 
 pytestmark = both_sizes
 
+_TEXT = """The *quick* **brown fox** jumps over the lazy dog. It costs $5 and $10, not $6 or (see
+https://example.com/a_(b)), https://example.com/x.
+
+1. Then $x^2$:
+   - nested `code`
+     - deeper
+2. Two
+
+   ```py
+   x = 1
+   ```
+
+   and \\(a_1\\).
+
+\\[ \\frac{1}{2} \\]
+
+| a | b |
+|---|--:|
+| **1** | $y$ |
+
+שלום עולם <svg onload=alert(1)>
+"""
 LONG = "\n".join(f"print({number})" for number in range(60))
 
 
@@ -53,6 +75,34 @@ def test_a_diagram_is_drawn_and_its_source_is_one_click_away(page: Page, script:
         code.get_by_text("Source", exact=True).click()
         expect(code.locator("pre code")).to_contain_text("A[Request]")
         page.reload()
+
+
+def test_without_the_extra_a_diagram_is_source_and_says_how_it_would_be_drawn(
+    page: Page, script: Script, watch: list[Watch]
+) -> None:
+    watch[-1].allow("status of 404")
+    page.context.route("**/page/diagram.html", lambda route: route.fulfill(status=404))
+    ask_and_wait(page, script.say("```mermaid\ngraph TD\n  A --> B\n```\n").prompt())
+    code = of_type(page, "code_block")
+    expect(code.locator("figcaption")).to_contain_text("To see it drawn: pipx install '.[diagrams]'")
+    expect(code.locator("pre code")).to_contain_text("A --> B")
+    expect(code.locator("iframe")).to_have_count(0)
+
+
+def test_text_one_character_at_a_time_is_the_same_as_the_whole(page: Page, script: Script) -> None:
+    ask_and_wait(page, script.say(*_TEXT).prompt())
+    prose = answers(page)
+    live = answers(page).locator("article[data-type]").evaluate_all("all => all.map((one) => one.innerHTML)")
+    expect(prose).to_contain_text("jumps over the lazy dog. It costs $5 and $10, not $6 or (see")
+    assert prose.locator("math").count() == 4
+    links = prose.locator("a").evaluate_all("all => all.map((one) => one.href)")
+    assert links == ["https://example.com/a_(b)", "https://example.com/x"]
+    expect(prose.locator("ol > li > ul > li > ul > li")).to_have_text("deeper")
+    expect(prose.locator("p", has_text="שלום")).to_have_css("direction", "rtl")
+    expect(prose).to_contain_text("<svg onload=alert(1)>")
+    page.reload()
+    expect(answers(page).locator("article[data-type]")).to_have_count(len(live))
+    assert answers(page).locator("article[data-type]").evaluate_all("all => all.map((one) => one.innerHTML)") == live
 
 
 def test_a_diagram_that_cannot_be_drawn_stays_source(page: Page, script: Script) -> None:

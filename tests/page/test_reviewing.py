@@ -82,6 +82,21 @@ def test_changes_are_kept_and_undone_one_by_one(page: Page, workspace: Path) -> 
     assert file.read_text() == "".join([*old[:2], new[2], *old[3:]])
 
 
+def test_the_button_counts_what_the_list_has(page: Page, workspace: Path) -> None:
+    file = workspace / "a.txt"
+    file.write_text("1\n2\n")
+    run(page, edit(file, "1\ntwo\n"), edit(file, "1\nII\n"), shell("seq 3 > made.txt"))
+    button = page.locator("#show-changes")
+    expect(button).to_have_text("Changes: 2 files +4 −1")
+    answer_menu(answers(page)).get_by_role("button", name="Undo this turn's changes").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(button).to_have_text("Changes: 1 command")
+    page.reload()
+    expect(button).to_have_text("Changes: 1 command")
+    run(page, edit(file, "1\n"))
+    expect(button).to_have_text("Changes: 1 file −1")
+
+
 def test_a_turn_is_restored_after_a_preview_and_that_is_undone(page: Page, workspace: Path) -> None:
     file = workspace / "notes.txt"
     file.write_bytes(b"alpha\r\nbeta")
@@ -104,6 +119,18 @@ def test_a_turn_is_restored_after_a_preview_and_that_is_undone(page: Page, works
     toast.get_by_role("button", name="Undo").click()
     expect(page.get_by_role("alert")).to_contain_text("The files are as they were before you restored them.")
     assert (workspace / "made/one").read_text() == "1\n"
+
+
+def test_any_turn_before_a_change_is_a_checkpoint(page: Page, workspace: Path) -> None:
+    file = workspace / "a.txt"
+    file.write_text("1\n")
+    ask_and_wait(page, "Hello")
+    run(page, edit(file, "2\n"))
+    expect(answer_menu(answers(page).first).get_by_text("Undo this turn's changes")).to_be_hidden()
+    answers(page).first.get_by_role("button", name="Restore files to before this turn").click()
+    page.get_by_role("dialog").get_by_role("button", name="Restore").click()
+    expect(page.locator("#toast")).to_contain_text("Restored a.txt.")
+    assert file.read_text() == "1\n"
 
 
 def test_what_a_person_changed_is_shown_before_it_is_lost(page: Page, workspace: Path) -> None:

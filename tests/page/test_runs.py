@@ -5,6 +5,7 @@ from pathlib import Path
 
 from playwright.sync_api import expect
 
+from tests.cluster.conftest import cluster
 from tests.gateways import running_gateway
 from tests.page.browsers import Watch
 from tests.page.conftest import Contexts, opened, player_settings
@@ -58,6 +59,7 @@ def test_the_cost_of_runs_and_the_budget_are_shown(tmp_path: Path, contexts: Con
     with running_gateway(home, settings={**player_settings(home), **given}) as gateway:
         page = opened(contexts(), gateway.url)
         ask_and_wait(page, Script(tmp_path, "priced").say("Hi.").prompt("A run."))
+        expect(answers(page).locator(".facts")).to_have_attribute("title", re.compile(r"in, .* out, \$0\.00\d\d;"))
         page.get_by_role("link", name="Runs").click()
         row = page.get_by_role("table").locator("tbody").get_by_role("row")
         expect(row.locator("td small")).to_have_text(re.compile(r"^\$0\.00\d\d$"))
@@ -99,3 +101,21 @@ def test_what_waits_is_listed_and_can_be_cancelled(tmp_path: Path, contexts: Con
         done = page.get_by_role("region", name="Newest runs").locator("tbody").get_by_role("row")
         expect(done).to_have_count(2)
         expect(done.nth(0).locator("[data-run]")).to_have_attribute("data-run", "completed")
+
+
+def test_the_processes_of_a_cluster_are_listed_and_drained(tmp_path: Path, database: str, contexts: Contexts) -> None:
+    with cluster(tmp_path, database, fronts=1, runners=2) as running:
+        page = opened(contexts(), f"{running.fronts[0].url}/#/runs")
+        rows = page.get_by_role("region", name="Cluster").locator("tbody").get_by_role("row")
+        expect(rows).to_have_count(3)
+        runners = rows.filter(has_text="0 of 8")
+        expect(runners).to_have_count(2)
+        runners.first.get_by_role("button", name="Drain").click()
+        draining = rows.filter(has_text="Draining")
+        expect(draining).to_have_count(1)
+        listed = running.clients[0].get("/v1/queue").json()["runners"]
+        (drained,) = [one["id"] for one in listed if one["draining"]]
+        expect(draining.get_by_role("rowheader")).to_have_attribute("title", drained)
+        draining.get_by_role("button", name="Undrain").click()
+        expect(draining).to_have_count(0)
+        assert not any(one["draining"] for one in running.clients[0].get("/v1/queue").json()["runners"])

@@ -508,6 +508,7 @@ def test_long_code_is_folded_and_drawings_are_shown_as_source() -> None:
         ("[^a b]", "[^a b]"),
         ("$$\nx\n$$", '<figure class="formula"><math display="block" aria-label="x"><mrow><mi>x</mi>'),
         ("$$x$$", '<figure class="formula">'),
+        ("$$x$$ and $$y$$", "</math> and <math"),
         ("\\[\nx\n\\]", '<figure class="formula">'),
         ("$$\\frac$$", "Formula (source)"),
         ("$$\n" + "{" * 100 + "x" + "}" * 100 + "\n$$", "Formula (source)"),

@@ -9,15 +9,8 @@ from itertools import product
 import pytest
 
 from cursor_gateway.demo import recordings
+from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Permission
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    PermissionRequest,
-    ResponseMetadata,
-    TextMetadata,
-    Usage,
-    make_document,
-)
 from cursor_gateway.prompting.replies import permissions_message
 from cursor_gateway.reader import read_response
 from cursor_gateway.render.html import code, page_style, render_page
@@ -25,7 +18,7 @@ from tests.render.test_html_safety import _PAGE_ATTRIBUTES, _PAGE_TAGS, text_of
 from tests.render.views import RUN
 
 
-def response(**changes: object) -> ChatResponse:
+def response(**changes: object) -> documents.ChatResponse:
     given = {
         "id": "chat_1",
         "conversation_id": "conv_1",
@@ -33,13 +26,13 @@ def response(**changes: object) -> ChatResponse:
         "mode": "agent",
         "created": "2026-02-23T10:30:00Z",
         "status": "completed",
-        "documents": [make_document("doc_001", 1, "Hi", TextMetadata())],
-        "usage": Usage(
+        "documents": [documents.make_document("doc_001", 1, "Hi", documents.TextMetadata())],
+        "usage": documents.Usage(
             prompt_tokens=2450, completion_tokens=890, total_tokens=3340, cached_tokens=1000, estimated=True
         ),
-        "metadata": ResponseMetadata(duration_ms=4520, tool_call_count=3, turn_count=2),
+        "metadata": documents.ResponseMetadata(duration_ms=4520, tool_call_count=3, turn_count=2),
     }
-    return ChatResponse(**{**given, **changes})  # type: ignore[arg-type] # any field may be given
+    return documents.ChatResponse(**{**given, **changes})  # type: ignore[arg-type] # any field may be given
 
 
 def page_text(page: str) -> str:
@@ -68,8 +61,8 @@ def test_what_is_not_known_is_not_shown() -> None:
         model="unknown",
         created="",
         documents=[],
-        usage=Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0),
-        metadata=ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=0),
+        usage=documents.Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0),
+        metadata=documents.ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=0),
     )
     page = render_page(empty)
     assert "<h1>Answer</h1>" in page
@@ -79,7 +72,7 @@ def test_what_is_not_known_is_not_shown() -> None:
 
 
 def test_what_somebody_allowed_is_a_note_and_no_prompt() -> None:
-    request = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    request = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     prompt = permissions_message([(request, Permission(decision="once"))])
     page = render_page(response(), prompt=prompt)
     assert '<p class="note">You allowed' in page

@@ -2,21 +2,11 @@
 
 import pytest
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentMissing,
-    AgentQuotaExhausted,
-    Failure,
-    GatewayError,
-    RunCancelled,
-    RunnerLost,
-    ShuttingDown,
-)
+from cursor_gateway import errors
 from cursor_gateway.runs import repeats
 from cursor_gateway.runs.repeats import Asked, FailedQuestions, Question
 
-CRASHED = AgentCrashed("It crashed.", details="exit 3").failure()
+CRASHED = errors.AgentCrashed("It crashed.", details="exit 3").failure()
 HELLO = Question(Asked("me", "account", "auto"), "hello")
 
 
@@ -25,7 +15,7 @@ class Asking:
         self.now = 1000.0
         self.failed = FailedQuestions(seconds, lambda: self.now)
 
-    def fail(self, question: Question = HELLO, failure: Failure | None = CRASHED) -> None:
+    def fail(self, question: Question = HELLO, failure: errors.Failure | None = CRASHED) -> None:
         self.failed.begin("chat_1", question)
         self.failed.end("chat_1", failure)
 
@@ -73,15 +63,17 @@ def test_a_person_who_asks_again_gets_an_agent(waits: list[float]) -> None:
     assert asking.is_known_after(0) == [False]
 
 
-@pytest.mark.parametrize("error", [AgentCrashed, AgentQuotaExhausted])
-def test_every_failure_of_an_agent_that_was_started_is_remembered(error: type[AgentError]) -> None:
+@pytest.mark.parametrize("error", [errors.AgentCrashed, errors.AgentQuotaExhausted])
+def test_every_failure_of_an_agent_that_was_started_is_remembered(error: type[errors.AgentError]) -> None:
     asking = Asking()
     asking.fail(failure=error("It failed.").failure())
     assert asking.is_known_after(1) == [True]
 
 
-@pytest.mark.parametrize("error", [AgentMissing, RunCancelled, RunnerLost, ShuttingDown])
-def test_what_started_no_agent_or_was_ended_by_the_gateway_or_the_client_is_not(error: type[GatewayError]) -> None:
+@pytest.mark.parametrize("error", [errors.AgentMissing, errors.RunCancelled, errors.RunnerLost, errors.ShuttingDown])
+def test_what_started_no_agent_or_was_ended_by_the_gateway_or_the_client_is_not(
+    error: type[errors.GatewayError],
+) -> None:
     asking = Asking()
     asking.fail(failure=error("It ended.").failure())
     assert asking.is_known_after(1) == [False]

@@ -10,15 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    Command,
-    OtherTool,
-    Outcome,
-    ThinkingDelta,
-    ToolEnded,
-    ToolStarted,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.model.document_events import DocumentEvent, Done, source_text
 from cursor_gateway.runs.handle import end_interrupted_runs, run_info
 from cursor_gateway.stages.assembler import Assembler
@@ -30,19 +22,19 @@ from tests.runs.scripted import info, say
 from tests.store.blocking import blocking
 from tests.store.making import ME, YOU, lease, new_run, whole_run
 
-SEARCH = OtherTool(tool="grep", arguments={"pattern": "x"})
-STORY: list[AgentEvent] = [
+SEARCH = agent_events.OtherTool(tool="grep", arguments={"pattern": "x"})
+STORY: list[agent_events.AgentEvent] = [
     *say("Look:\n", "\n```py\nx = 1\n", "```\n", "and "),
-    ThinkingDelta("Hm"),
-    ToolStarted("1", SEARCH),
-    ToolEnded("1", SEARCH, Outcome()),
-    ToolStarted("2", Command(tool="shell", command="make")),
-    ToolStarted("3", SEARCH),
+    agent_events.ThinkingDelta("Hm"),
+    agent_events.ToolStarted("1", SEARCH),
+    agent_events.ToolEnded("1", SEARCH, agent_events.Outcome()),
+    agent_events.ToolStarted("2", agent_events.Command(tool="shell", command="make")),
+    agent_events.ToolStarted("3", SEARCH),
     *say("then", "."),
 ]
 
 
-def events(story: list[AgentEvent], id: str = "run") -> list[DocumentEvent]:
+def events(story: list[agent_events.AgentEvent], id: str = "run") -> list[DocumentEvent]:
     assembler = Assembler(info(id, "conv"))
     return [event for one in story for event in assembler.push(one)]
 

@@ -14,20 +14,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    ConversationBusy,
-    GatewayError,
-    GatewayFault,
-    HostExhausted,
-    IdempotencyMismatch,
-    InvalidRequest,
-    ModelUnavailable,
-    NotFound,
-    SessionLost,
-    ShuttingDown,
-    TooManyRuns,
-    WorkspaceForbidden,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import RunFailed
 from cursor_gateway.model.caller_tools import Offer, Tool
 from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
@@ -215,7 +202,7 @@ def test_a_conversation_goes_on_in_its_folder_and_session(tmp_path: Path) -> Non
         await second.gone()
         third = await place.start(conversation_id=first.info.conversation_id, workspace="project")
         await third.gone()
-        with pytest.raises(InvalidRequest):
+        with pytest.raises(errors.InvalidRequest):
             await place.start(conversation_id=first.info.conversation_id, workspace=".")
         assert place.folders == 1
 
@@ -231,13 +218,13 @@ def test_the_next_turn_waits_for_an_agent_that_lingers(tmp_path: Path) -> None:
         await first.finished()
         second = await place.start(conversation_id=first.info.conversation_id)
         assert second.turn.session_id == "session-1"
-        with pytest.raises(ConversationBusy):
+        with pytest.raises(errors.ConversationBusy):
             await place.start(conversation_id=first.info.conversation_id)
         await turns_of_the_loop()
         assert (second.done, len(place.source.turns)) == (None, 1)
         goes.set()
         await first.gone()
-        with pytest.raises(ConversationBusy):  # the end of the first lets nobody in beside the second
+        with pytest.raises(errors.ConversationBusy):  # the end of the first lets nobody in beside the second
             await place.start(conversation_id=first.info.conversation_id)
         answers.set()
         await second.gone()
@@ -252,7 +239,7 @@ def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
     async def live() -> None:
         run = await place.start()
         await turns_of_the_loop()
-        with pytest.raises(ConversationBusy):
+        with pytest.raises(errors.ConversationBusy):
             await place.start(conversation_id=run.info.conversation_id)
         await place.service.cancel(run.id, "me")
         await run.gone()
@@ -264,7 +251,7 @@ def test_a_conversation_is_busy_while_its_run_is(tmp_path: Path) -> None:
 
 
 def test_a_conversation_whose_agent_never_had_a_session_is_sent_again(tmp_path: Path) -> None:
-    place = Place(tmp_path, ScriptedSource([GatewayFault("It did not start.")], ANSWERS))
+    place = Place(tmp_path, ScriptedSource([errors.GatewayFault("It did not start.")], ANSWERS))
 
     async def live() -> None:
         first = await place.start(UserMessage("Remember me."))
@@ -294,7 +281,7 @@ def test_a_session_that_is_gone_is_replaced_by_what_was_said(tmp_path: Path) -> 
 
 
 def test_a_session_that_turns_out_to_be_gone_is_replaced_unnoticed(tmp_path: Path) -> None:
-    lost: list[Step] = [[RunFailed(failure=SessionLost("Gone.").failure())]]
+    lost: list[Step] = [[RunFailed(failure=errors.SessionLost("Gone.").failure())]]
     place = Place(tmp_path, ScriptedSource(ANSWERS, lost, ANSWERS))
 
     async def live() -> None:
@@ -340,7 +327,7 @@ def test_a_request_says_whether_it_waits(tmp_path: Path, setting: WhenBusy, opti
         asking = asyncio.ensure_future(place.start(conversation_id=first.info.conversation_id, when_busy=option))
         await turns_of_the_loop()
         if option == "refuse":
-            with pytest.raises(ConversationBusy):
+            with pytest.raises(errors.ConversationBusy):
                 await asking
             goes.set()
         else:
@@ -363,7 +350,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         assert await place.service.find(run.id, "me") is run
         assert (await response_of(await place.service.find(run.id, "me"))).status == "streaming"
         for refused in (place.service.find, place.service.cancel):
-            with pytest.raises(NotFound):
+            with pytest.raises(errors.NotFound):
                 await refused(run.id, "you")
         conversation_id = run.info.conversation_id or ""
         assert await place.service.remove(conversation_id, "you") == "unknown"
@@ -376,7 +363,7 @@ def test_a_run_is_found_cancelled_and_removed_by_its_owner_alone(tmp_path: Path)
         assert (await place.service.cancel(run.id, "me")).status == "error"
         assert await place.service.remove(conversation_id, "me") == "removed"
         assert place.folders == 0
-        with pytest.raises(NotFound):
+        with pytest.raises(errors.NotFound):
             await place.service.find(run.id, "me")
 
     lived(place, live)
@@ -406,7 +393,7 @@ def test_an_answer_that_is_deleted_while_it_is_looked_up_is_none(tmp_path: Path,
         whole = await response_of(await place.service.find(run.id, "me"))
         assert whole.status == "completed"
         place.service.store = Vanishing(tmp_path, run.info.conversation_id or "", looks)
-        with pytest.raises(NotFound):
+        with pytest.raises(errors.NotFound):
             await response_of(await place.service.find(run.id, "me"))
         await place.service.store.close()
 
@@ -420,7 +407,7 @@ def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
     async def live() -> None:
         run = await place.start(idempotency_key="k", body=b"one")
         assert await place.start(idempotency_key="k", body=b"one") is run
-        with pytest.raises(IdempotencyMismatch):
+        with pytest.raises(errors.IdempotencyMismatch):
             await place.start(idempotency_key="k", body=b"two")
         other = await place.start(idempotency_key="k", body=b"one", owner="you")
         assert other is not run
@@ -437,7 +424,7 @@ def test_the_same_order_again_is_the_same_run(tmp_path: Path) -> None:
 
 
 def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> None:
-    place = Place(tmp_path, ScriptedSource(ANSWERS, [GatewayFault("It did not start.")], ANSWERS))
+    place = Place(tmp_path, ScriptedSource(ANSWERS, [errors.GatewayFault("It did not start.")], ANSWERS))
 
     async def live() -> None:
         first = await place.start()
@@ -457,18 +444,18 @@ def test_a_turn_that_fails_does_not_lose_the_conversation(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("order", "error"),
     [
-        ({"model": "gpt-9"}, ModelUnavailable),
-        ({"model": "--force"}, ModelUnavailable),
-        ({"model": "a\0b"}, ModelUnavailable),
-        ({"model": "a\nb"}, ModelUnavailable),
-        ({"model": "x" * 1_000_000}, ModelUnavailable),
-        ({"workspace": "/"}, WorkspaceForbidden),
-        ({"workspace": "missing"}, InvalidRequest),
-        ({"conversation_id": "conv_0"}, NotFound),
+        ({"model": "gpt-9"}, errors.ModelUnavailable),
+        ({"model": "--force"}, errors.ModelUnavailable),
+        ({"model": "a\0b"}, errors.ModelUnavailable),
+        ({"model": "a\nb"}, errors.ModelUnavailable),
+        ({"model": "x" * 1_000_000}, errors.ModelUnavailable),
+        ({"workspace": "/"}, errors.WorkspaceForbidden),
+        ({"workspace": "missing"}, errors.InvalidRequest),
+        ({"conversation_id": "conv_0"}, errors.NotFound),
     ],
 )
 def test_what_cannot_be_is_refused_and_leaves_nothing(
-    tmp_path: Path, order: dict[str, Any], error: type[GatewayError]
+    tmp_path: Path, order: dict[str, Any], error: type[errors.GatewayError]
 ) -> None:
     place = Place(tmp_path, ScriptedSource(ANSWERS))
 
@@ -488,9 +475,9 @@ def test_all_places_taken_leaves_the_conversation_as_it_was(tmp_path: Path) -> N
         first = await place.start()
         await first.gone()
         second = await place.start()
-        with pytest.raises(TooManyRuns):
+        with pytest.raises(errors.TooManyRuns):
             await place.start()
-        with pytest.raises(TooManyRuns):
+        with pytest.raises(errors.TooManyRuns):
             await place.start(conversation_id=first.info.conversation_id)
         assert place.folders == 2
         await place.service.cancel(second.id, "me")
@@ -518,15 +505,15 @@ def test_a_disk_that_cannot_be_written_is_reported_and_keeps_nothing_busy(
         image = Image(0, "image/png", b"one")
         with monkeypatch.context() as patched:
             patched.setattr(os, "rename", full)  # of the new file
-            with pytest.raises(HostExhausted, match="No space left on device"):
+            with pytest.raises(errors.HostExhausted, match="No space left on device"):
                 await place.start(images=[image])
-            with pytest.raises(HostExhausted):
+            with pytest.raises(errors.HostExhausted):
                 await place.start(images=[image], conversation_id=first.info.conversation_id)
             patched.setattr(os, "mkdir", full)
-            with pytest.raises(HostExhausted, match="No space left on device"):
+            with pytest.raises(errors.HostExhausted, match="No space left on device"):
                 await place.start()
             patched.setattr(os, "mkdir", forbidden)
-            with pytest.raises(GatewayFault, match="cannot write its files: Permission denied"):
+            with pytest.raises(errors.GatewayFault, match="cannot write its files: Permission denied"):
                 await place.start()
         assert place.service.runs.running == 0
         await (await place.start(images=[image], conversation_id=first.info.conversation_id)).gone()
@@ -544,7 +531,7 @@ def test_closing_ends_the_runs_and_closes_the_source(tmp_path: Path) -> None:
         await place.service.close(0)
         assert run.done is not None
         assert (place.source.is_closed, place.source.ended) == (True, 1)
-        with pytest.raises(ShuttingDown):
+        with pytest.raises(errors.ShuttingDown):
             await place.start()
 
     lived(place, live)
@@ -574,7 +561,7 @@ def test_a_message_does_not_end_a_run_that_is_just_being_resumed(
         request = RunRequest(owner=ME, messages=[UserMessage("Say it.")], request_id="lost")
         resuming = asyncio.create_task(service.resume(request, stored))
         await is_preparing.wait()
-        with pytest.raises(ConversationBusy):
+        with pytest.raises(errors.ConversationBusy):
             await place.start(UserMessage("And then?"), owner=ME, conversation_id="conv")
         may_continue.set()
         await (await resuming).gone()

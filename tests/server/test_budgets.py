@@ -1,5 +1,6 @@
 """Usage, cost and budgets of API keys at a real gateway."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,9 @@ from openai import APIStatusError
 
 from cursor_gateway.keys import hash_key, new_key
 from tests.gateways import RunningGateway, running_gateway
+from tests.mcp_server.host import http_host
 from tests.server.conftest import WAYS, Dialect, ask, chat, http_client, invocations, openai_client, standin, unique
+from tests.ui_streams import frames_of
 
 PRICES = '{"*": {"input": 2, "output": 10, "cached": 0.5}}'
 ALICE, BOB = new_key(), new_key()
@@ -96,6 +99,19 @@ def test_a_used_up_budget_refuses_before_an_agent_starts_in_every_dialect(
     )
     assert invocations(limited.gateway, mark) == []
     assert ask(limited.bob, dialect, standin("text"), stream=stream).status_code == 200
+
+
+def test_web_pages_and_mcp_hosts_are_refused_too(limited: Limited) -> None:
+    mark, client = unique(), limited.alice
+    parts = [{"type": "text", "text": mark}]
+    page = client.post("/v1/ai-sdk", json={"id": mark, "messages": [{"id": "m", "role": "user", "parts": parts}]})
+    assert (page.status_code, "may use 1 tokens a day" in page.text) == (429, True)
+    thread = {"threadId": mark, "runId": mark, "messages": [{"id": "m", "role": "user", "content": mark}]}
+    (event,) = [json.loads(line) for line in frames_of(client.post("/v1/ag-ui", json=thread).content)]
+    assert (event["type"], event["code"]) == ("RUN_ERROR", "key_quota_exhausted")
+    with http_host(limited.gateway.url, key=ALICE) as host:
+        assert "may use 1 tokens a day" in host.error("ask", prompt=mark)
+    assert invocations(limited.gateway, mark) == []
 
 
 def test_openais_client_asks_once(limited: Limited) -> None:

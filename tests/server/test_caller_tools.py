@@ -520,20 +520,6 @@ def test_a_named_tool_is_the_only_one(gateway: RunningGateway, http: httpx2.Clie
     assert caller.ask(tool_choice="auto")["content"] == "rain"
 
 
-def test_plan_mode_calls_no_tools(http: httpx2.Client) -> None:
-    refused = http.post("/v1/chat", json={"message": "x", "mode": "plan", "tools": [WEATHER]})
-    assert (refused.status_code, refused.json()["error"]["param"]) == (400, "tools")
-
-
-def test_arguments_that_do_not_fit_go_back_to_the_agent(http: httpx2.Client) -> None:
-    prompt = program(call("weather", town="A"), call("weather", city="A"), say("$1 / $2"))
-    caller = Caller(http, prompt, [WEATHER])
-    asked = only_call(caller.ask())
-    assert json.loads(asked["function"]["arguments"]) == {"city": "A"}
-    caller.give((asked["id"], "fine"))
-    assert caller.ask()["content"].startswith("These arguments do not fit the tool's schema")
-
-
 # --- the agent's own tools --------------------------------------------------------------------------------
 
 
@@ -820,26 +806,6 @@ def test_a_loop_is_warned_of_and_then_stopped(gateway: RunningGateway, http: htt
     assert (response.status_code, response.json()["error"]["code"]) == (424, "agent_looped")
     assert 10 <= rounds <= 30
     nothing_is_left(gateway, mark)
-
-
-def test_names_that_could_mean_something_else_are_refused(http: httpx2.Client) -> None:
-    for name in ("a\nb", "`x`", "x" * 129, "Mcp(*)", ""):
-        refused = http.post("/v1/chat", json={"message": "hello", "tools": [{"name": name}]})
-        assert refused.status_code == 400, name
-    nullable = {"name": "t", "parameters": {"type": ["object", "null"]}}
-    assert http.post("/v1/chat", json={"message": "standin: empty", "tools": [nullable]}).status_code == 200
-
-
-def test_polling_is_no_loop_but_is_warned_of(http: httpx2.Client) -> None:
-    prompt = program(
-        {"repeat": 4, "steps": [call("weather", city="A")]},
-        {"repeat": 30, "steps": [call("weather", city="B")]},
-        say("$3"),
-    )
-    given = iter(["the same"] * 4 + [f"step {number}" for number in range(30)])
-    answer = Caller(http, prompt, [WEATHER]).converse(lambda name, arguments: next(given))
-    assert answer.startswith("the same")
-    assert "3 times" in answer
 
 
 # --- safety ---------------------------------------------------------------------------------------------------

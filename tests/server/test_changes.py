@@ -284,6 +284,55 @@ def test_a_checkpoint_restores_what_edits_and_commands_changed(
         }
 
 
+def test_a_checkpoint_of_a_turn_that_changed_nothing_undoes_later_turns(http: httpx2.Client, folder: Path) -> None:
+    first = ran(http, "true")
+    assert revert(http, first, before=first["id"]).status_code == 404
+    later = edited(http, (folder / "a", "1\n"), conversationId=first["conversationId"])
+    assert revert(http, first, before=first["id"]).status_code == 200
+    assert not (folder / "a").exists()
+    assert later["conversationId"] == first["conversationId"]
+
+
+def test_a_folder_in_the_place_of_a_file_and_the_other_way_round(http: httpx2.Client, folder: Path) -> None:
+    (folder / "one").write_text("one\n")
+    (folder / "two").mkdir()
+    (folder / "two/below").write_text("below\n")
+    before = everything(folder)
+    run = ran(http, f"cd {folder} && rm -r one two && mkdir one && echo 1 > one/x && echo 2 > two")
+    after = everything(folder)
+    assert len(changes(http, run)) == 4
+    preview = revert(http, run, chatId=run["id"], preview=True).json()
+    done = revert(http, run, chatId=run["id"], token=preview["token"]).json()
+    assert everything(folder) == before
+    assert revert(http, run, undo=done["undo"]).status_code == 200
+    assert everything(folder) == after
+
+
+def test_a_file_in_the_place_of_a_link_is_not_reverted_to_nothing(http: httpx2.Client, folder: Path) -> None:
+    (folder / "real").write_text("1\n")
+    (folder / "link").symlink_to("real")
+    (folder / "other").symlink_to("real")
+    run = ran(http, f"cd {folder} && rm link other && echo 2 > link && ln -s nowhere other && ln -s real new")
+    (change,) = changes(http, run)
+    assert (Path(change["path"]).name, change["canRevert"]) == ("link", False)
+    assert revert(http, run, path=change["path"]).status_code == 409
+    assert (folder / "link").read_text() == "2\n"
+    assert http.get(f"/v1/conversations/{run['conversationId']}/trace").status_code == 200
+
+
+def test_what_a_preview_of_a_turn_skips_is_skipped(http: httpx2.Client, folder: Path) -> None:
+    for name in ("one", "two"):
+        (folder / name).write_text("1\n")
+    run = ran(http, f"cd {folder} && echo 2 > two && rm one && ln -s two one")
+    assert revert(http, run, chatId=run["id"]).status_code == 409
+    preview = revert(http, run, chatId=run["id"], preview=True).json()
+    done = revert(http, run, chatId=run["id"], token=preview["token"]).json()
+    assert [file["action"] for file in preview["files"]] == [file["action"] for file in done["files"]]
+    assert {Path(file["path"]).name: file["action"] for file in done["files"]} == {"one": "skipped", "two": "restored"}
+    assert (folder / "one").is_symlink()
+    assert (folder / "two").read_text() == "1\n"
+
+
 def git(folder: Path, *words: str) -> str:
     words = ("-c", "user.name=A", "-c", "user.email=a@example.com", *words)
     done = subprocess.run(["git", "-C", folder, *words], check=True, capture_output=True, text=True)

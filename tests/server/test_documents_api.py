@@ -3,7 +3,6 @@
 import base64
 import json
 import re
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import httpx2
 import pytest
 
 from tests.agent.records import records
-from tests.gateways import RunningGateway, running_gateway
+from tests.gateways import RunningGateway
 from tests.server.conftest import (
     TIMEOUT,
     Dialect,
@@ -21,13 +20,11 @@ from tests.server.conftest import (
     conversation_folder,
     eventually,
     growing,
-    http_client,
     invocation,
     is_gone,
     option,
     sse,
     standin,
-    text_of,
     unique,
 )
 
@@ -83,13 +80,6 @@ def test_events(http: httpx2.Client) -> None:
         assert "".join(deltas) == (content or "")
 
 
-def test_thinking_that_is_not_shown_leaves_gaps_in_the_numbers(http: httpx2.Client) -> None:
-    events = sse(http.post("/v1/chat", json={"message": standin("thinking"), "stream": True}).content)
-    numbers = [int(event.id) for event in events]
-    assert numbers == sorted(set(numbers))
-    assert numbers[0] > 1
-
-
 def test_lines(http: httpx2.Client) -> None:
     headers = {"accept": "application/x-ndjson"}
     prompt = {"message": standin("fences"), "stream": True}
@@ -117,22 +107,6 @@ def test_thinking_on_request(http: httpx2.Client) -> None:
     assert kinds(chat(http, standin("thinking"))) == ["text", "text"]
 
 
-def test_the_agents_own_payload_on_request(http: httpx2.Client) -> None:
-    shown = chat(http, standin("tools"), include=["raw"])["documents"][1]["metadata"]["raw"]
-    assert "success" in json.dumps(shown)
-    assert "raw" not in chat(http, standin("tools"))["documents"][1]["metadata"]
-
-
-def test_fences_are_documents_or_text(http: httpx2.Client) -> None:
-    split = chat(http, standin("fences"))
-    assert kinds(split) == ["text", "code_block", "text", "code_reference", "text"]
-    assert split["documents"][1]["content"] == "def double(n: int) -> int:\n    return 2 * n"
-    assert split["documents"][1]["metadata"] == {"language": "python", "purpose": "new_code"}
-    inline = chat(http, standin("fences"), fences="inline")
-    assert kinds(inline) == ["text", "code_reference", "text"]
-    assert "```python\ndef double" in inline["documents"][0]["content"]
-
-
 @pytest.mark.parametrize("mode", ["agent", "plan", "ask", "debug"])
 def test_modes(gateway: RunningGateway, http: httpx2.Client, mode: str) -> None:
     mark = unique()
@@ -144,15 +118,6 @@ def test_modes(gateway: RunningGateway, http: httpx2.Client, mode: str) -> None:
         assert started["prompt"].index("Work as a debugger.") < started["prompt"].index(mark)
     else:
         assert started["prompt"] == mark
-
-
-def test_the_purpose_of_code_follows_the_mode(http: httpx2.Client) -> None:
-    purposes = {mode: chat(http, standin("fences"), mode=mode)["documents"][1] for mode in ("agent", "plan", "ask")}
-    assert {mode: block["metadata"]["purpose"] for mode, block in purposes.items()} == {
-        "agent": "new_code",
-        "plan": "suggestion",
-        "ask": "example",
-    }
 
 
 def test_what_the_agent_is_started_with(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -167,31 +132,6 @@ def test_what_the_agent_is_started_with(gateway: RunningGateway, http: httpx2.Cl
     assert (started["cwd"], started["source"]) == (str(gateway.workspace), "stdin")
     assert started["config_dir"] == str(folder / "cursor")
     assert started["pgid"] == started["pid"]
-
-
-def test_a_workspace_below_the_roots(tmp_path: Path) -> None:
-    root, other = tmp_path / "root", tmp_path / "other"
-    for folder in (root / "a b", other):
-        folder.mkdir(parents=True)
-    (root / "a b" / "notes.txt").write_text("twelve chars")
-    (root / "link").symlink_to(other)
-    with (
-        running_gateway(tmp_path / "home", settings={"workspace_roots": str(root)}) as gateway,
-        http_client(gateway) as http,
-    ):
-        assert "It has 12 characters." in text_of(chat(http, standin("read"), workspace=str(root / "a b")))
-        for wrong in (str(other), str(root / "link"), str(root / ".." / "other"), "/", str(tmp_path / "nowhere")):
-            refused = http.post("/v1/chat", json={"message": "hello", "workspace": wrong})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "workspace_forbidden"), wrong
-        missing = http.post("/v1/chat", json={"message": "hello", "workspace": str(root / "missing")})
-        assert (missing.status_code, missing.json()["error"]["param"]) == (400, "workspace")
-        mark = unique()
-        headers = {"x-cursor-workspace": str(root / "a b"), "x-cursor-mode": "ask"}
-        body = {"messages": [{"role": "user", "content": mark}]}
-        assert http.post("/v1/chat/completions", json=body, headers=headers).status_code == 200
-        started = invocation(gateway, mark)
-        assert option(started["argv"], "--workspace") == started["cwd"] == str(root / "a b")
-        assert option(started["argv"], "--mode") == "ask"
 
 
 @pytest.mark.parametrize("dialect", ["documents", "openai"])
@@ -210,17 +150,6 @@ def test_images_are_files_when_the_agent_reads_of_them(
     assert Path(named).read_bytes() == PNG
     assert option(started["argv"], "--add-dir") == str(Path(named).parent)
     assert Path(named).is_relative_to(conversation_folder(gateway, reply.headers["x-conversation-id"]))
-
-
-@pytest.mark.parametrize("dialect", ["documents", "openai"])
-def test_more_images_than_the_operator_allows_are_refused(http: httpx2.Client, dialect: Dialect) -> None:
-    if dialect == "documents":
-        reply = http.post("/v1/chat", json={"message": "look", "images": [PIXEL] * 51})
-    else:
-        parts = [{"type": "image_url", "image_url": {"url": PIXEL}}] * 51
-        reply = http.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": parts}]})
-    assert reply.status_code == 400
-    assert "the limit is 50" in reply.json()["error"]["message"]
 
 
 def test_the_agent_can_open_the_image(gateway: RunningGateway, http: httpx2.Client) -> None:
@@ -256,17 +185,6 @@ def short(value: str) -> str:
     return value if len(value) < 20 else f"{len(value)} letters"
 
 
-@pytest.fixture(scope="module")
-def older(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningGateway, httpx2.Client]]:
-    """An agent that takes its prompt as an argument."""
-    home = tmp_path_factory.mktemp("older")
-    with (
-        running_gateway(home, knobs={"version": "2026.07.16-899851b"}) as gateway,
-        http_client(gateway) as client,
-    ):
-        yield gateway, client
-
-
 def started_with(gateway: RunningGateway, http: httpx2.Client, prompt: str) -> Json:
     id = chat(http, prompt)["conversationId"]
     config = str(conversation_folder(gateway, id) / "cursor")
@@ -281,13 +199,6 @@ def test_a_prompt_reaches_the_agent_and_is_no_argument(
     started = started_with(gateway, http, prompt)
     assert (started["prompt"], started["source"]) == (prompt, "stdin")
     assert started["argv"][-1] == "--trust"
-
-
-@pytest.mark.parametrize("prompt", [prompt for prompt, source in PROMPTS.items() if source == "argument"], ids=short)
-def test_an_older_agent_is_given_it_as_an_argument(older: tuple[RunningGateway, httpx2.Client], prompt: str) -> None:
-    started = started_with(*older, prompt)
-    assert (started["prompt"], started["source"]) == (prompt, "argument")
-    assert ("--" in started["argv"]) == prompt.startswith("-")
 
 
 # --- cancel -----------------------------------------------------------------------------------------------
@@ -340,29 +251,3 @@ def test_cancel_what_has_ended_changes_nothing(http: httpx2.Client) -> None:
 def test_cancel_what_never_was(http: httpx2.Client) -> None:
     unknown = cancel(http, "chat_0000")
     assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "not_found")
-
-
-# --- requests that are wrong ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("body", "param"),
-    [
-        ({}, "message"),
-        ({"message": ""}, "message"),
-        ({"message": " \n"}, "message"),
-        ({"message": 7}, "message"),
-        ({"message": "hello", "mode": "dance"}, "mode"),
-        ({"message": "hello", "massage": "hello"}, "massage"),
-        ({"message": "hello", "model": ""}, "model"),
-        ({"message": "hello", "include": ["everything"]}, "include[0]"),
-        ({"message": "hello", "images": ["https://example.com/a.png"]}, "images[0]"),
-        ({"message": "hello", "images": [PIXEL, "data:image/png;base64,?"]}, "images[1]"),
-    ],
-)
-def test_a_wrong_request_names_its_field(http: httpx2.Client, body: dict[str, Any], param: str | None) -> None:
-    for stream in (False, True):
-        refused = http.post("/v1/chat", json={**body, "stream": stream})
-        assert refused.status_code == 400
-        error = refused.json()["error"]
-        assert (error["code"], error["type"], error["param"]) == ("invalid_request", "invalid_request_error", param)

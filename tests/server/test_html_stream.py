@@ -1,7 +1,6 @@
 """A run as fragments of a page: in any pieces, and however often the reader comes back, the page ends as the answer."""
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,7 +22,6 @@ from tests.laws.laws import assemble
 from tests.laws.strategies import agent_events
 from tests.render.test_html_live import EVERYTHING, Page
 from tests.render.views import events_of
-from tests.scenarios.golden import Scenario, scenarios
 from tests.strategies import examples
 
 _fragments = msgspec.json.Decoder(list[Fragment])
@@ -78,18 +76,6 @@ def test_any_run_read_in_any_pieces_ends_as_its_answer(
     events: list[object], sizes: list[int], breaks: list[int]
 ) -> None:
     check(assemble(events, EVERYTHING), sizes, breaks)  # type: ignore[arg-type] # the strategy's own type
-
-
-@pytest.mark.parametrize("scenario", scenarios(), ids=lambda scenario: scenario.name)
-def test_every_scenario(scenario: Scenario) -> None:
-    check(events_of(b"".join(scenario.lines), scenario.run), [3], [1, 5, 2])
-
-
-@pytest.mark.quick_cases(12)
-@pytest.mark.parametrize("name", sorted(recordings()))
-@pytest.mark.parametrize("size", [1, 5, 1000])
-def test_every_demo(name: str, size: int) -> None:
-    check(events_of(recordings()[name]), [size], [2, 9])
 
 
 def test_what_comes_at_once_is_one_frame() -> None:

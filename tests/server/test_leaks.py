@@ -18,7 +18,7 @@ import pytest
 
 from cursor_gateway.sources.processes import members, start_of
 from cursor_gateway.store.sqlite.run_files import FOLDER
-from tests.agent.records import records
+from tests.agent.records import left_of
 from tests.cli.processes import TIMEOUT
 from tests.gateways import RunningGateway, running_gateway
 from tests.server.conftest import (
@@ -55,9 +55,9 @@ def ended_agents(home: Path) -> Iterator[Path]:
     try:
         yield home
     finally:
-        for started in records(home / "agent.log"):
+        for pid in left_of(home / "agent.log"):
             with suppress(ProcessLookupError):
-                os.killpg(started["pgid"], signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
 
 
 def group_of(gateway: RunningGateway, mark: str) -> int:
@@ -374,7 +374,7 @@ def test_starts_and_stops_leave_nothing_behind(tmp_path: Path) -> None:
                     gateway.process.wait(TIMEOUT)
                     sock.close()
             assert gateway.process.returncode == 0
-            assert not [pid for started in records(gateway.agent_log) for pid in members(started["pgid"])]
+            assert left_of(gateway.agent_log) == []
             left = files(home)
             assert turn < 2 or left <= seen
             seen |= left

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 from typing import Any, TextIO
@@ -30,18 +30,6 @@ NASTY = "x\n2026-01-01T00:00:00Z [info     ] forged\r\x1b[2J\x1b]0;title\x07\x85
 class Terminal(StringIO):
     def isatty(self) -> bool:
         return True
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    handlers, level, ours = logging.root.handlers[:], logging.root.level, logging.getLogger("cursor_gateway").level
-    yield
-    for handler in logging.root.handlers:
-        if handler not in handlers:
-            handler.close()
-    logging.getLogger("cursor_gateway").setLevel(ours)
-    logging.root.handlers[:] = handlers
-    logging.root.setLevel(level)
 
 
 def logging_to(stream: TextIO, format: LogFormat = "json", level: LogLevel = "info") -> StructuredLog:
@@ -109,8 +97,7 @@ def test_lines_on_a_terminal_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\x1b" not in text_of(terminal)
 
 
-def test_lines_have_the_ids_of_traces_which_a_terminal_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "_trace_ids", None)
+def test_lines_have_the_ids_of_traces_which_a_terminal_does_not_show() -> None:
     carry_trace_ids(lambda run_id: {"trace_id": "abc", "span_id": f"of {run_id}"})
     logging_to(stream := StringIO(), "auto").info("said", run_id="chat_1")
     (line,) = objects(stream)

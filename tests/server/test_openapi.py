@@ -15,10 +15,9 @@ from jsonschema import Draft202012Validator
 
 from cursor_gateway import ChunkEncoder, CompletionFold, errors, read_events
 from cursor_gateway.cli.assembly.serving import dialects_of
-from cursor_gateway.dialects.chat.request import IGNORED, read_request
+from cursor_gateway.dialects.chat.request import read_request
 from cursor_gateway.dialects.documents.request import offer_of, read_answer, read_chat_request, results_of
 from cursor_gateway.dialects.errors import OPENAI_ERRORS, OWN_ERRORS, Errors
-from cursor_gateway.dialects.messages.request import countable
 from cursor_gateway.dialects.messages.request import read_request as read_messages_request
 from cursor_gateway.dialects.messages.shapes import ANTHROPIC_ERRORS
 from cursor_gateway.dialects.responses.request import read_request as read_responses_request
@@ -309,14 +308,6 @@ def test_an_errors_envelope_has_four_fields_and_perhaps_the_agents_words() -> No
     assert not complaints({"error": {**error, "details": "Error: usage limit"}}, ref("ErrorReply"))
 
 
-def test_a_failed_chat_is_its_response_beside_the_error() -> None:
-    response = OPERATIONS["POST /v1/chat"]["responses"]["200"]["content"]["application/json"]["example"]
-    error = {"error": {"message": "No.", "type": "api_error", "param": None, "code": "x"}}
-    assert not complaints({**response, **error}, ref("FailedChatResponse"))
-    assert complaints(response, ref("FailedChatResponse"))
-    assert complaints(error, ref("FailedChatResponse"))
-
-
 # --- examples --------------------------------------------------------------------------------------------
 
 
@@ -339,19 +330,6 @@ def test_every_example_is_valid() -> None:
             assert complaints(example, content.get("schema", {})) == [], name
             tried += 1
     assert tried > 60
-
-
-def test_the_examples_of_requests_are_taken() -> None:
-    for body in examples(OPERATIONS["POST /v1/chat"]["requestBody"]["content"]["application/json"]):
-        offer_of(read_chat_request(msgspec.json.encode(body)))
-    for body in examples(OPERATIONS["POST /v1/chat/{id}/answer"]["requestBody"]["content"]["application/json"]):
-        results_of(read_answer(msgspec.json.encode(body)).tool_results or ())
-    for body in examples(OPERATIONS["POST /v1/chat/completions"]["requestBody"]["content"]["application/json"]):
-        read_request(msgspec.json.encode(body))
-    for body in examples(OPERATIONS["POST /v1/messages"]["requestBody"]["content"]["application/json"]):
-        read_messages_request(msgspec.json.encode(body))
-    for body in examples(OPERATIONS["POST /v1/messages/count_tokens"]["requestBody"]["content"]["application/json"]):
-        countable(msgspec.json.encode(body))
 
 
 def test_the_examples_of_responses() -> None:
@@ -634,14 +612,6 @@ def test_what_the_reader_of_a_completion_refuses_the_schema_does_not_allow(body:
 def test_what_real_clients_send_is_allowed_and_taken(body: Json) -> None:
     assert complaints(body, ref("ChatCompletionRequest")) == []
     read_request(msgspec.json.encode(body))
-
-
-def test_what_is_ignored_says_so() -> None:
-    request = SCHEMAS["ChatCompletionRequest"]["properties"]
-    message = SCHEMAS["ChatCompletionAssistantMessage"]["properties"]
-    for name, why in IGNORED.items():
-        field = message[name.removeprefix("messages[].")] if name.startswith("messages[].") else request[name]
-        assert field["description"] == f"Ignored. {why}"
 
 
 # --- what is told ----------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ ASYNC = {"prefer": "respond-async"}
 
 
 def settings(**others: str) -> dict[str, str]:
-    return {"max_runs": "1", "spare_agents": "0", "queue_ttl_seconds": "60", **others}
+    quick = {"spare_agents": "0", "drain_seconds": "0.1"}  # some tests leave a run behind
+    return {"max_runs": "1", "queue_ttl_seconds": "60", **quick, **others}
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Serving this API is running programs on the machine: each rule against that, on a gateway with the stand-in agent."""
 
-import gzip
 import http.client
 import json
 import re
@@ -27,7 +26,6 @@ from tests.server.conftest import (
     invocation,
     invocations,
     question,
-    sse,
     standin,
     text_of,
     unique,
@@ -35,7 +33,6 @@ from tests.server.conftest import (
 
 ALICE, BOB = new_key(), new_key()
 CURSOR_KEY = "key_of_the_cursor_account_0123456789"
-PAGE = "https://app.example"
 MAX_BODY = 4096
 
 
@@ -53,11 +50,9 @@ def keyed_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningG
     settings = {
         "host": "0.0.0.0",
         "api_keys": f"alice={hash_key(ALICE)},bob={hash_key(BOB)}",
-        "allowed_hosts": "box.local",
-        "allowed_origins": PAGE,
         "log_level": "debug",
     }
-    environment = {"CURSOR_API_KEY": CURSOR_KEY, "SECRET_OF_THE_OPERATOR": "hunter2"}
+    environment = {"CURSOR_API_KEY": CURSOR_KEY}
     with running_gateway(
         tmp_path_factory.mktemp("keyed"), settings=settings, environment=environment, knobs={"login": "none"}
     ) as running:
@@ -73,12 +68,6 @@ def client(open_gateway: RunningGateway) -> Iterator[httpx2.Client]:
 @pytest.fixture
 def alice(keyed_gateway: RunningGateway) -> Iterator[httpx2.Client]:
     with _with_key(keyed_gateway, ALICE) as made:
-        yield made
-
-
-@pytest.fixture
-def bob(keyed_gateway: RunningGateway) -> Iterator[httpx2.Client]:
-    with _with_key(keyed_gateway, BOB) as made:
         yield made
 
 
@@ -195,119 +184,7 @@ def test_with_keys_it_listens_elsewhere_and_only_they_open_it(keyed_gateway: Run
         assert_nothing_was_started(keyed_gateway, alice, mark)
 
 
-def test_nobody_reaches_what_belongs_to_another_owner(
-    keyed_gateway: RunningGateway, alice: httpx2.Client, bob: httpx2.Client
-) -> None:
-    output = chat(alice, standin("text"))
-    conversation = output["conversationId"]
-
-    def as_bob(id: str) -> list[tuple[int, Json]]:
-        replies = [
-            bob.post("/v1/chat", json={"message": "go on", "conversationId": id}),
-            bob.post("/v1/chat", json={"message": "go on", "conversationId": id, "stream": True}),
-            bob.post("/v1/chat/completions", json=question("go on", cursor={"conversationId": id})),
-            bob.post("/v1/chat/completions", json=question("go on"), headers={"x-cursor-conversation-id": id}),
-            bob.post(f"/v1/chat/{id}/cancel", json={}),
-        ]
-        without_the_id = [reply.content.replace(id.encode(), b"ID") for reply in replies]
-        return [(reply.status_code, error_of(body)) for reply, body in zip(replies, without_the_id, strict=True)]
-
-    refused = as_bob(conversation)
-    assert {status for status, _ in refused} == {404}
-    assert refused == as_bob("conv_" + 32 * "0")  # as if there were none
-    assert chat(alice, standin("text"), conversationId=conversation)["conversationId"] == conversation
-
-
-def test_nobody_cancels_the_run_of_another_owner(alice: httpx2.Client, bob: httpx2.Client) -> None:
-    with growing(alice, "documents", standin("hang-mid")) as stream:
-        stream.until(b"about")
-        id = stream.response.headers["x-chat-id"]
-        refused = bob.post(f"/v1/chat/{id}/cancel", json={})
-        assert (refused.status_code, error_of(refused.content)["code"]) == (404, "not_found")
-        assert bob.get("/health").json()["runs"]["running"] >= 1
-        cancelled = alice.post(f"/v1/chat/{id}/cancel", json={})
-        assert (cancelled.status_code, cancelled.json()["status"]) == (200, "error")
-        assert b"event: done" in stream.rest()
-
-
-# --- web pages ------------------------------------------------------------------------------------------
-
-FORMS = {
-    "text/plain": b'{"message": "MARK", "ignored": "="}',
-    "application/x-www-form-urlencoded": b"message=MARK",
-    "multipart/form-data; boundary=x": b'--x\r\nContent-Disposition: form-data; name="a"\r\n\r\nMARK\r\n--x--\r\n',
-    "": b'{"message": "MARK"}',
-}
-
-
-@pytest.mark.quick_cases(4)
-@pytest.mark.parametrize("type", FORMS)
-@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions", "/v1/chat/chat_1/cancel"])
-def test_a_form_on_a_web_page_starts_nothing(
-    open_gateway: RunningGateway, client: httpx2.Client, path: str, type: str
-) -> None:
-    mark = unique()
-    body = FORMS[type].replace(b"MARK", mark.encode())
-    refused = client.post(path, content=body, headers={"content-type": type} if type else {})
-    assert (refused.status_code, error_of(refused.content)["code"]) == (415, "unsupported_media_type")
-    assert_nothing_was_started(open_gateway, client, mark)
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"host": "evil.example"},
-        {"origin": "https://evil.example"},
-        {"origin": "null"},
-        {"origin": "http://["},
-        {"sec-fetch-site": "cross-site"},
-        {"sec-fetch-site": "cross-site", "origin": "https://evil.example"},
-        {"sec-fetch-site": "same-site", "origin": "http://localhost:3000"},
-    ],
-)
-def test_a_script_on_a_web_page_starts_nothing(
-    open_gateway: RunningGateway, client: httpx2.Client, headers: dict[str, str]
-) -> None:
-    mark = unique()
-    refused = client.post("/v1/chat", json={"message": mark}, headers=headers)
-    assert (refused.status_code, error_of(refused.content)["code"]) == (403, "forbidden")
-    assert_nothing_was_started(open_gateway, client, mark)
-
-
-def test_a_page_that_the_operator_trusts_may_ask_with_a_key(keyed_gateway: RunningGateway) -> None:
-    with http_client(keyed_gateway) as page:
-        page.headers["origin"] = PAGE
-        preflight = page.options("/v1/chat", headers={"access-control-request-method": "POST"})
-        assert (preflight.status_code, preflight.headers["access-control-allow-origin"]) == (204, PAGE)
-        body = {"message": standin("text")}
-        refused = page.post("/v1/chat", json=body)
-        assert (refused.status_code, refused.headers["access-control-allow-origin"]) == (401, PAGE)
-        answered = page.post("/v1/chat", json=body, headers={"authorization": f"Bearer {ALICE}"})
-        assert (answered.status_code, answered.headers["access-control-allow-origin"]) == (200, PAGE)
-
-
-def test_hosts_are_checked_on_the_wire(keyed_gateway: RunningGateway) -> None:
-    def status(*headers: str) -> int:
-        return exchange(keyed_gateway, "\r\n".join(["GET /health HTTP/1.1", *headers, "", ""]).encode()).status
-
-    for host in ("box.local", "BOX.local:80", "localhost", "127.0.0.1:1", "[::1]", "192.0.2.1"):
-        assert status(f"Host: {host}") == 200
-    for headers in (["Host: evil.example"], ["Host:"], ["Host: localhost", "Host: evil.example"], []):
-        assert status(*headers) in (400, 403)
-    assert exchange(keyed_gateway, b"GET /health HTTP/1.0\r\n\r\n").status in (400, 403)
-
-
 # --- bodies ---------------------------------------------------------------------------------------------
-
-
-def test_a_compressed_body_is_refused(open_gateway: RunningGateway, client: httpx2.Client) -> None:
-    mark = unique()
-    body = gzip.compress(as_json(message=mark))
-    refused = client.post(
-        "/v1/chat", content=body, headers={"content-type": "application/json", "content-encoding": "gzip"}
-    )
-    assert (refused.status_code, error_of(refused.content)["code"]) == (415, "unsupported_media_type")
-    assert_nothing_was_started(open_gateway, client, mark)
 
 
 def _padded(size: int, mark: str = "") -> bytes:
@@ -346,23 +223,6 @@ def test_a_body_at_the_limit_is_read(open_gateway: RunningGateway) -> None:
     assert exchange(open_gateway, request("POST", "/v1/chat", *CHUNKED) + _chunked(body)).status == 200
 
 
-@pytest.mark.parametrize("length", ["-1", "ten", "1e3", "0x10", "+5", "5 5", "5, 5", "\xb2", "9" * 400, "1.0"])
-def test_a_length_that_is_none_is_refused(open_gateway: RunningGateway, client: httpx2.Client, length: str) -> None:
-    mark = unique()
-    head = request("POST", "/v1/chat", "Content-Type: application/json", f"Content-Length: {length}")
-    assert exchange(open_gateway, head + as_json(message=mark)).status in (400, 413)
-    assert_nothing_was_started(open_gateway, client, mark)
-
-
-def test_two_lengths_are_refused(open_gateway: RunningGateway, client: httpx2.Client) -> None:
-    """Who disagree about where a request ends can be made to take its body for the next one."""
-    mark = unique()
-    body = as_json(message=mark)
-    for second in ("Content-Length: 5", "Transfer-Encoding: chunked"):
-        assert exchange(open_gateway, request("POST", "/v1/chat", second, body=body)).status == 400
-    assert_nothing_was_started(open_gateway, client, mark)
-
-
 def test_a_body_that_does_not_come_is_not_waited_for(open_gateway: RunningGateway, client: httpx2.Client) -> None:
     mark = unique()
     body = as_json(message=mark)
@@ -393,17 +253,6 @@ def test_a_body_that_trickles_is_not_waited_for(open_gateway: RunningGateway) ->
             return answer
 
         assert eventually(trickled).startswith(b"HTTP/1.1 408 ")
-
-
-def test_more_than_was_announced_is_not_part_of_the_request(
-    open_gateway: RunningGateway, client: httpx2.Client
-) -> None:
-    mark = unique()
-    body = as_json(message=standin("text"))
-    smuggled = request("POST", "/v1/chat", "Content-Type: text/plain", "Content-Length: 60") + as_json(message=mark)
-    reply = exchange(open_gateway, request("POST", "/v1/chat", body=body) + smuggled)
-    assert reply.status == 200
-    assert_nothing_was_started(open_gateway, client, mark)
 
 
 # --- workspaces -----------------------------------------------------------------------------------------
@@ -573,15 +422,6 @@ def test_a_prompt_is_never_an_option_nor_a_command(
     assert text_of(chat(client, prompt)) == f"You said: {prompt}"
 
 
-def test_the_agent_is_given_an_allow_list_of_the_environment(
-    keyed_gateway: RunningGateway, alice: httpx2.Client
-) -> None:
-    given = json.loads(text_of(chat(alice, standin("echo-env"))))
-    assert [name for name in given["names"] if name.startswith("CURSOR_GATEWAY_")] == ["CURSOR_GATEWAY_AGENT"]
-    assert "SECRET_OF_THE_OPERATOR" not in given["names"]
-    assert given["values"]["CURSOR_API_KEY"] == CURSOR_KEY  # its own is its own
-
-
 def test_a_place_is_free_again_when_its_run_has_ended(tmp_path: Path) -> None:
     file = tmp_path / "go"
     settings = {"max_runs": "2"}
@@ -651,66 +491,6 @@ def test_secrets_and_prompts_are_disclosed_to_nobody(keyed_gateway: RunningGatew
 # --- what is sent back ----------------------------------------------------------------------------------
 
 
-def test_headers_cannot_be_smuggled_into_the_reply(open_gateway: RunningGateway) -> None:
-    """Line ends in a request's headers either end it for the parser or are no part of what is echoed."""
-    for given in ("a\r\n b", "a\r\n\tb", "a\rset-cookie: x=1", "a\nset-cookie: x=1", "a\x00b", "é", "x" * 200, "a b"):
-        data = request("GET", "/health", f"X-Request-Id: {given}")
-        reply = exchange(open_gateway, data)
-        assert reply.status in (200, 400)
-        assert reply.header("set-cookie") is None
-        if reply.status == 200:
-            assert re.fullmatch("req_[0-9a-f]{32}|a", reply.header("x-request-id") or "")
-    assert exchange(open_gateway, request("GET", "/health", "X-Request-Id: mine-1")).header("x-request-id") == "mine-1"
-
-
-STRANGE = ["x\r\nset-cookie: y=1", "x\nX-Forged: 1", "é\u2028", "\0", "a" * 3000, "\x1b[2J", "<script>"]
-
-
-@pytest.mark.parametrize("value", STRANGE, ids=[repr(value)[:30] for value in STRANGE])
-def test_names_and_ids_of_a_request_reach_no_header(client: httpx2.Client, value: str) -> None:
-    bodies: list[Json] = [
-        {"message": "x", "conversationId": value},
-        {"message": "x", "model": value},
-        {"message": "x", "workspace": value},
-        {"message": "x", "mode": value},
-        {"message": "x", value: 1},
-        {"message": "x", "include": [value]},
-    ]
-    assert client.get("/v1/models").status_code == 200  # from now on unknown ones are refused without an agent
-    for body in bodies:
-        reply = client.post("/v1/chat", json=body)
-        assert 400 <= reply.status_code < 500
-        error_of(reply.content)  # bounded, and in one line
-        assert not {"set-cookie", "x-forged"} & set(reply.headers)
-    quoted = "".join(f"%{byte:02x}" for byte in value.encode())
-    for path in (f"/{quoted}", f"/v1/models/{quoted}", f"/v1/chat/{quoted}/cancel"):
-        for method in ("GET", "POST"):
-            reply = client.request(method, path, json={} if method == "POST" else None)
-            assert 400 <= reply.status_code < 500
-            error_of(reply.content)
-            assert not {"set-cookie", "x-forged"} & set(reply.headers)
-
-
-def test_the_page_runs_no_script_and_shows_no_foreign_name(open_gateway: RunningGateway, client: httpx2.Client) -> None:
-    page = client.get("/docs")
-    assert page.status_code == 200
-    policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
-    assert policy["default-src"] == "'none'"
-    assert "script-src" not in policy  # so default-src counts
-    assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
-    assert "unsafe" not in page.headers["content-security-policy"]
-    assert "<script" not in page.text
-    assert not re.search(r'\son\w+=|\sstyle=|javascript:|(?:src|href)="(?:https?:)?//(?!127\.0\.0\.1)', page.text)
-    for path in ("/docs", "/docs.css", "/openapi.json", "/health", "/metrics", "/", "/nowhere"):
-        reply = client.get(path)
-        assert reply.headers["x-content-type-options"] == "nosniff"
-        assert reply.headers["x-frame-options"] == "DENY"
-        assert reply.headers["referrer-policy"] == "no-referrer"
-        assert "server" not in reply.headers
-    forged = exchange(open_gateway, request("GET", "/docs", host='localhost:"><script>alert(1)</script>'))
-    assert (forged.status, b"<script>alert" in forged.body) == (403, False)
-
-
 HOSTILE = [
     "one\r\n\r\ndata: forged\r\n\r\nevent: done\r\ndata: {}\r\n\r\ntwo",
     "one\n\ndata: [DONE]\n\nevent: error\ndata: forged\nid: 99\nretry: 1\n\ntwo",
@@ -721,57 +501,6 @@ HOSTILE = [
     "data: forged",
     ": comment\n: keep-alive\n\n",
 ]
-
-
-@pytest.mark.quick_cases(3)
-@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-@pytest.mark.parametrize("size", [1, 1000])
-def test_what_the_agent_says_cannot_end_an_event(client: httpx2.Client, text: str, size: int) -> None:
-    prompt = standin(f"say size={size}", f"<{text}>")  # brackets: white space at the ends has its own rules
-    said = f"<{text}>".replace("\0", "\ufffd")  # a prompt is given to a program, so it holds no NUL
-    documents = client.post("/v1/chat", json={"message": prompt, "stream": True})
-    assert {line.split(":")[0] for line in _lines(documents.content)} <= {"", "event", "data", "id"}
-    events = sse(documents.content)
-    assert [event.event for event in events].count("done") == 1
-    output = [json.loads(event.data) for event in events]
-    assert "".join(data["delta"] for data in output if "delta" in data) == said
-
-    completion = client.post("/v1/chat/completions", json=question(prompt, stream=True))
-    assert {line.split(":")[0] for line in _lines(completion.content)} <= {"", "data", "id"}
-    chunks = [event.data for event in sse(completion.content)]
-    assert chunks.index("[DONE]") == len(chunks) - 1
-    choices = [choice for chunk in chunks[:-1] for choice in json.loads(chunk)["choices"]]
-    assert "".join(choice["delta"].get("content") or "" for choice in choices) == said
-
-    accept = {"accept": "application/x-ndjson"}
-    ndjson = client.post("/v1/chat", json={"message": prompt, "stream": True}, headers=accept).content
-    assert b"\r" not in ndjson
-    assert ndjson.endswith(b"\n")
-    lines = [json.loads(line) for line in ndjson.split(b"\n")[:-1]]
-    assert [line["type"] for line in lines].count("done") == 1
-    assert {name for line in lines for name in line} == {"id", "type", "documentId", "data"}
-    assert "".join(line["data"].get("delta", "") for line in lines) == said
-
-
-def test_what_a_tool_has_read_cannot_end_an_event(open_gateway: RunningGateway, client: httpx2.Client) -> None:
-    content = "\n".join(HOSTILE).replace(
-        "\r", "\n"
-    )  # a carriage return is none to the stand-in, which reads it as text
-    (open_gateway.workspace / "hostile").write_bytes(content.encode())
-    body = {"message": standin("read path=hostile"), "stream": True}
-    reply = client.post("/v1/chat", json=body)
-    assert {line.split(":")[0] for line in _lines(reply.content)} <= {"", "event", "data", "id"}
-    results = [json.loads(event.data)["result"] for event in sse(reply.content) if event.event == "tool_result"]
-    assert [result["data"] for result in results] == [content]
-    ndjson = client.post("/v1/chat", json=body, headers={"accept": "application/x-ndjson"}).content
-    lines = [json.loads(line) for line in ndjson.split(b"\n")[:-1]]
-    assert [line["data"]["result"]["data"] for line in lines if line["type"] == "tool_result"] == [content]
-    assert "\0" in content
-
-
-def _lines(body: bytes) -> list[str]:
-    """As the specification of event streams cuts them, and no more."""
-    return re.split("\r\n|\r|\n", body.decode())
 
 
 # --- logs -----------------------------------------------------------------------------------------------

@@ -97,8 +97,9 @@ def test_a_run_is_one_trace_of_its_caller(traced: RunningGateway, collected: Col
     assert run.parent_id == request.span_id
     assert {span.parent_id for span in spans} == {PARENT, request.span_id, run.span_id}
     assert {span.name for span in spans} == {request.name, RUN, "queue", "start_agent", "first_content", "store"}
-    assert request.attributes["http.response.status_code"] == 200
-    assert request.attributes["http.route"] == "/v1/chat"
+    about = {"http.request.method": "POST", "http.route": "/v1/chat", "http.response.status_code": 200}
+    about |= {"url.path": "/v1/chat", "url.scheme": "http"}
+    assert {name: request.attributes[name] for name in about} == about
     assert request.attributes["cursor_gateway.run.id"] == asked["id"]
     figures = {
         "gen_ai.operation.name": "invoke_agent",
@@ -121,9 +122,9 @@ def test_a_run_is_one_trace_of_its_caller(traced: RunningGateway, collected: Col
     assert all(run.start_ns <= span.start_ns <= span.end_ns <= run.end_ns for span in spans if span is not request)
     assert run.resource["service.name"] == "cursor-gateway"
     assert not any(span.is_error for span in spans)
-    about = eventually(lambda: _lines_about(traced, asked["id"]))
-    assert [line["event"] for line in about] == ["run started", "first event", "run ended"]
-    assert {(line["trace_id"], line["span_id"]) for line in about} == {(trace_id, run.span_id)}
+    lines = eventually(lambda: _lines_about(traced, asked["id"]))
+    assert [line["event"] for line in lines] == ["run started", "first event", "run ended"]
+    assert {(line["trace_id"], line["span_id"]) for line in lines} == {(trace_id, run.span_id)}
 
 
 def _lines_about(gateway: RunningGateway, run_id: str) -> list[Json]:
@@ -406,7 +407,6 @@ def test_it_is_on_where_a_setting_or_an_endpoint_says_so(
     monkeypatch: pytest.MonkeyPatch, setting: Any, variables: dict[str, str], is_on: bool
 ) -> None:
     monkeypatch.setattr("cursor_gateway.server.trace_export.open_tracing", lambda _: _Ids())
-    monkeypatch.setattr("cursor_gateway.server.logs._trace_ids", None)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     assert (serving._tracing(Settings(opentelemetry=setting), pytest.fail) is not None) == is_on
@@ -534,7 +534,7 @@ def test_a_request_that_fails(error: Exception, status: int | None, kind: str | 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raise error
 
-    scope = {"method": "POST", "path": "/v1/chat", "headers": [], "state": {"request_id": "req_1"}}
+    scope = {"method": "POST", "scheme": "http", "path": "/v1/chat", "headers": [], "state": {"request_id": "req_1"}}
     with pytest.raises(type(error)):
         asyncio.run(_awaited(memory.tracing.requests(app)(scope, _never, _nowhere)))
     attributes = memory.spans["POST"].attributes or {}

@@ -15,22 +15,7 @@ from msgspec import UNSET
 
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.errors import AgentError, ModelUnavailable
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    Command,
-    FileEdit,
-    OtherTool,
-    Plan,
-    Question,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    TodoUpdate,
-    ToolEnded,
-    ToolStarted,
-    Unrecognized,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.model.answers import Permission
 from cursor_gateway.model.documents import (
     ChatResponse,
@@ -129,20 +114,20 @@ class Client:
         asked = [recorded.answer_to(m["id"]) for m in recorded.requests("session/request_permission")]
         self._permissions = [_is_allowed(answer) for answer in asked]
         self._plans = [recorded.answer_to(m["id"]) for m in recorded.requests("cursor/create_plan")]
-        self.asked: list[Question | Plan] = []
+        self.asked: list[agent_events.Question | agent_events.Plan] = []
         self.is_asked = asyncio.Event()
 
-    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+    async def answer(self, call_id: str, question: agent_events.Question) -> list[ClarificationAnswer] | None:
         raise NotImplementedError
 
-    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+    async def decide(self, call_id: str, plan: agent_events.Plan) -> bool | None:
         self.asked.append(plan)
         self.is_asked.set()
         if self._plans.pop(0) is None:
             await asyncio.Event().wait()
         return True
 
-    async def permit(self, call_id: str, question: Question) -> Permission | None:
+    async def permit(self, call_id: str, question: agent_events.Question) -> Permission | None:
         self.asked.append(question)
         return Permission("once" if self._permissions.pop(0) else "deny")
 
@@ -151,7 +136,7 @@ def _is_allowed(answer: Any) -> bool:
     return "allow" in json.dumps(answer) or answer == {}
 
 
-def played(path: Path, home: Path, **options: Any) -> tuple[list[list[AgentEvent]], Client]:
+def played(path: Path, home: Path, **options: Any) -> tuple[list[list[agent_events.AgentEvent]], Client]:
     """The events of each turn; the error that came in place of them is raised."""
     recorded = Recorded(path)
     played_path = recorded.write(home / "recording.jsonl")
@@ -163,11 +148,11 @@ def played(path: Path, home: Path, **options: Any) -> tuple[list[list[AgentEvent
     model = options.pop("model", "auto")
     made = AcpOptions(grace_seconds=0.05, permissions="ask", **options)
 
-    async def play() -> tuple[list[list[AgentEvent]], Client]:
+    async def play() -> tuple[list[list[agent_events.AgentEvent]], Client]:
         cli = CursorCliSource(CliOptions(), environ, ledger, lambda: 0.0)
         source, client = CursorAcpSource(made, cli, home / "acp", environ, ledger), Client(recorded)
 
-        async def turn(number: int, session_id: str | None) -> list[AgentEvent]:
+        async def turn(number: int, session_id: str | None) -> list[agent_events.AgentEvent]:
             asked = Turn(
                 run_id="chat_1",
                 prompt=f"Prompt {number}.",
@@ -182,7 +167,7 @@ def played(path: Path, home: Path, **options: Any) -> tuple[list[list[AgentEvent
             async with aclosing(source.events(asked)) as batches:
                 return [event async for batch in batches for event in batch]
 
-        tasks: list[asyncio.Task[list[AgentEvent]]] = []
+        tasks: list[asyncio.Task[list[agent_events.AgentEvent]]] = []
         try:
             async with asyncio.timeout(60):
                 for number, (_, _, is_interrupted) in enumerate(recorded.turns()):
@@ -204,15 +189,18 @@ def played(path: Path, home: Path, **options: Any) -> tuple[list[list[AgentEvent
         ledger.close()
 
 
-def text(events: list[AgentEvent], kind: type[TextDelta | ThinkingDelta] = TextDelta) -> str:
+def text(
+    events: list[agent_events.AgentEvent],
+    kind: type[agent_events.TextDelta | agent_events.ThinkingDelta] = agent_events.TextDelta,
+) -> str:
     return "".join(event.text for event in events if isinstance(event, kind))
 
 
-def ends(events: list[AgentEvent]) -> dict[str, ToolEnded]:
-    return {event.call_id: event for event in events if isinstance(event, ToolEnded)}
+def ends(events: list[agent_events.AgentEvent]) -> dict[str, agent_events.ToolEnded]:
+    return {event.call_id: event for event in events if isinstance(event, agent_events.ToolEnded)}
 
 
-def documents(events: list[AgentEvent]) -> ChatResponse:
+def documents(events: list[agent_events.AgentEvent]) -> ChatResponse:
     assembler, transcript = Assembler(RunInfo(id="chat_1", created="2026-11-18T00:00:00Z")), Transcript()
     for event in events:
         for produced in assembler.push(event):
@@ -223,7 +211,7 @@ def documents(events: list[AgentEvent]) -> ChatResponse:
 
 
 def subjects_of(client: Client) -> list[str]:
-    return [one.permission.subject for one in client.asked if isinstance(one, Question) and one.permission]
+    return [one.permission.subject for one in client.asked if isinstance(one, agent_events.Question) and one.permission]
 
 
 def types(response: ChatResponse) -> list[str]:
@@ -251,24 +239,24 @@ def test_every_recording_is_understood(path: Path, tmp_path: Path) -> None:
     turns, _ = played(path, tmp_path)
     for events, (updates, answer, _) in zip(turns, recorded.turns(), strict=True):
         session = updates[0]["of"] if updates else ""
-        assert not [event for event in events if isinstance(event, Unrecognized)]
+        assert not [event for event in events if isinstance(event, agent_events.Unrecognized)]
         said = chunks(updates, TEXT, session)
         last = events[-1]
-        if isinstance(last, RunFailed) and last.failure.code != "cancelled":
+        if isinstance(last, agent_events.RunFailed) and last.failure.code != "cancelled":
             assert said.startswith(text(events))
             assert last.failure.status in (401, 429, 500, 502)
         else:
             assert text(events) == said
-            assert isinstance(last, RunFinished) == (answer["result"]["stopReason"] == "end_turn")
-        assert text(events, ThinkingDelta) == chunks(updates, THOUGHT, session)
+            assert isinstance(last, agent_events.RunFinished) == (answer["result"]["stopReason"] == "end_turn")
+        assert text(events, agent_events.ThinkingDelta) == chunks(updates, THOUGHT, session)
         calls = {u["toolCallId"] for u in updates if u["sessionUpdate"].startswith("tool_call")}
-        started = [event for event in events if isinstance(event, ToolStarted)]
+        started = [event for event in events if isinstance(event, agent_events.ToolStarted)]
         assert len({event.call_id for event in started}) == len(started)
         done = {u["toolCallId"]: u for u in updates if u.get("status") == "completed"}
         for id, end in ends(events).items():
-            if isinstance(end.action, OtherTool) and id in calls and not is_mcp(updates, id):
+            if isinstance(end.action, agent_events.OtherTool) and id in calls and not is_mcp(updates, id):
                 assert end.action.tool in {entry.name for entry in _TABLE.values()}
-            if id in done and not isinstance(end.action, Plan | TodoUpdate):
+            if id in done and not isinstance(end.action, agent_events.Plan | agent_events.TodoUpdate):
                 seen = [u for u in updates if u.get("toolCallId") == id and ("rawOutput" in u or u.get("content"))]
                 assert (end.outcome.state == "rejected") == (not seen)
         assert_laws(events)
@@ -279,7 +267,7 @@ def test_every_recording_is_understood(path: Path, tmp_path: Path) -> None:
         ]
 
 
-def assert_laws(events: list[AgentEvent]) -> None:
+def assert_laws(events: list[agent_events.AgentEvent]) -> None:
     """Those that hold for whatever an agent does, in every dialect."""
     shown = assemble(events)
     assert_well_formed(shown)
@@ -303,16 +291,18 @@ def real(name: str) -> Path:
 def test_the_tools_of_a_real_session(tmp_path: Path) -> None:
     ((events,), _) = played(real("agent-tools"), tmp_path)
     read, grep, shell, create, edit = (event.action for event in ends(events).values())
-    assert read == OtherTool(
+    assert read == agent_events.OtherTool(
         tool="read_file", arguments={"target_file": "/workspace/hello.txt"}, data="hello from spike\n"
     )
-    assert isinstance(grep, OtherTool)
+    assert isinstance(grep, agent_events.OtherTool)
     assert (grep.tool, grep.arguments) == ("grep", {"pattern": "spike", "path": "/workspace"})
     assert grep.data == {"totalMatches": 1, "truncated": False}  # never "nothing was found"
-    assert isinstance(shell, Command)
+    assert isinstance(shell, agent_events.Command)
     assert (shell.command, shell.exit_code) == ("ls -la", 0)
-    assert create == FileEdit(tool="edit_file", path="/workspace/out.txt", operation="create", content="hi")
-    assert isinstance(edit, FileEdit)
+    assert create == agent_events.FileEdit(
+        tool="edit_file", path="/workspace/out.txt", operation="create", content="hi"
+    )
+    assert isinstance(edit, agent_events.FileEdit)
     assert edit.diff is not None
     assert (edit.diff.old_string, edit.diff.new_string) == ("hello from spike", "hello from SPIKE")
     assert (edit.diff.start_line, edit.diff.end_line) == (1, 1)
@@ -322,13 +312,13 @@ def test_the_tools_of_a_real_session(tmp_path: Path) -> None:
 def test_a_plan_that_nobody_decides_on_and_a_second_prompt(tmp_path: Path) -> None:
     ((first, second), client) = played(real("create-plan-then-second-prompt"), tmp_path)
     (plan,) = client.asked
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, agent_events.Plan)
     assert (plan.title, len(plan.todos)) == ("Create text files", 2)
-    assert isinstance(first[-1], RunFailed)
+    assert isinstance(first[-1], agent_events.RunFailed)
     assert first[-1].failure.code == "cancelled"
     assert types(documents(first)) == ["text", "plan", "error"]
     assert text(second) == "MATERIAL-CODEWORD-HERON first line"
-    assert isinstance(second[-1], RunFinished)
+    assert isinstance(second[-1], agent_events.RunFinished)
 
 
 def test_a_permission_before_its_call_and_under_another_id_is_one_document(tmp_path: Path) -> None:
@@ -340,7 +330,7 @@ def test_a_permission_before_its_call_and_under_another_id_is_one_document(tmp_p
     assert [(event.action.tool, event.outcome.state) for event in calls] == [
         ("web_fetch", "completed"), ("web_fetch", "rejected"), ("web_search", "completed"),
     ]  # fmt: skip
-    assert [event.action.arguments for event in calls if isinstance(event.action, OtherTool)] == [
+    assert [event.action.arguments for event in calls if isinstance(event.action, agent_events.OtherTool)] == [
         {"url": "https://example.com/a"}, {"url": "https://example.org/b"}, {"search_term": "heron"},
     ]  # fmt: skip
     rules = ["WebFetch(example.com)", "WebFetch(*.org)"]
@@ -354,7 +344,7 @@ def test_several_web_pages_at_once_are_one_document_each(tmp_path: Path) -> None
     assert subjects_of(client) == ["https://example.com/a", "https://example.org/b", "https://example.net/c"]
     found = {}
     for end in ends(events).values():
-        if isinstance(end.action, OtherTool) and end.action.tool not in OF_THE_GATEWAY:
+        if isinstance(end.action, agent_events.OtherTool) and end.action.tool not in OF_THE_GATEWAY:
             found[str(end.action.arguments)] = (end.action.tool, end.outcome.state, end.action.data)
     assert found == {
         "{'url': 'https://example.com/a'}": ("web_fetch", "rejected", "Not run: it was not allowed."),
@@ -398,7 +388,7 @@ def test_tools_and_rejections(tmp_path: Path) -> None:
     assert (found["t5"].outcome.state, found["t6"].outcome.state) == ("failed", "failed")
     assert found["t6"].action.tool == "get_issue"
     edit = found["t7"].action
-    assert isinstance(edit, FileEdit)
+    assert isinstance(edit, agent_events.FileEdit)
     assert edit.diff is not None
     assert (edit.diff.old_string, edit.diff.new_string, edit.diff.start_line, edit.diff.end_line) == ("two", "2", 2, 2)
 
@@ -438,7 +428,7 @@ def test_todos_and_a_subagent(tmp_path: Path) -> None:
 def test_failures_that_arrive_as_text(name: str, said: str, code: str, tmp_path: Path) -> None:
     ((events,), _) = played(HERE / f"{name}.jsonl", tmp_path)
     assert text(events) == said
-    assert isinstance(events[-1], RunFailed)
+    assert isinstance(events[-1], agent_events.RunFailed)
     assert events[-1].failure.code == code
 
 

@@ -16,8 +16,6 @@ from cursor_gateway.errors import AgentError, AgentOutOfMemory, Failure, Gateway
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Command,
-    FileEdit,
-    OtherTool,
     Plan,
     PromptEchoed,
     Question,
@@ -25,10 +23,6 @@ from cursor_gateway.model.agent_events import (
     RunFinished,
     RunStarted,
     TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TitleGiven,
-    TodoUpdate,
     TokenCounts,
     ToolEnded,
     ToolStarted,
@@ -206,66 +200,6 @@ def test_one_agent_answers_turn_after_turn(tmp_path: Path) -> None:
 
     lived(place, life)
     assert len({entry["pid"] for entry in place.log}) == 1
-
-
-def test_thinking_ends_before_text(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
-        events = await collected(source, place.turn("standin: thinking"))
-        kinds = [type(event) for event in events if not isinstance(event, RunStarted | PromptEchoed | TitleGiven)]
-        assert [kind for number, kind in enumerate(kinds) if kind is not kinds[number - 1]] == [
-            ThinkingDelta,
-            ThinkingEnded,
-            TextDelta,
-            ThinkingDelta,
-            ThinkingEnded,
-            TextDelta,
-            RunFinished,
-        ]
-        assert said(events) == "I have thought once. I have thought twice."
-
-    lived(place, life)
-
-
-def test_tools_are_reported_as_what_they_did(tmp_path: Path) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
-        events = await collected(source, place.turn("standin: tools"))
-        actions = [event.action for event in ends(events)]
-        assert [type(action) for action in actions] == [
-            *[OtherTool] * 4, *[FileEdit] * 3, *[Command] * 2, TodoUpdate, OtherTool,
-        ]  # fmt: skip
-        edit, create, delete = (action for action in actions if isinstance(action, FileEdit))
-        assert edit.diff is not None
-        assert (edit.diff.old_string, edit.diff.new_string) == ("    return 1", "    return 2")
-        assert (create.operation, create.content) == ("create", "RATE = 0.2")  # the last line end is not told
-        assert delete.operation == "delete"
-        assert [action.exit_code for action in actions if isinstance(action, Command)] == [0, 1]
-        assert [event.outcome.state for event in ends(events)] == ["completed"] * 8 + ["failed"] + ["completed"] * 2
-
-    lived(place, life)
-
-
-@pytest.mark.quick_cases(2)
-@pytest.mark.parametrize("scenario", ["garbage", "bad-utf8", "stderr-flood", "huge-line size=2000000", "no-newline"])
-def test_noise_changes_nothing(tmp_path: Path, scenario: str) -> None:
-    place = Place(tmp_path)
-
-    async def life(source: CursorAcpSource) -> None:
-        assert isinstance((await collected(source, place.turn(f"standin: {scenario}")))[-1], RunFinished)
-
-    lived(place, life)
-
-
-def test_lines_that_are_no_messages_change_nothing(tmp_path: Path) -> None:
-    place = Place(tmp_path, {"acp_garbage": True})
-
-    async def life(source: CursorAcpSource) -> None:
-        assert said(await collected(source, place.turn("standin: say size=1\n---\nAn 😀 emoji."))) == "An 😀 emoji."
-
-    lived(place, life)
 
 
 def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
@@ -1038,9 +972,11 @@ def test_a_workspace_that_is_gone_is_reported(tmp_path: Path) -> None:
 # --- sessions that are opened in advance ------------------------------------------------------------------------
 
 
-def _with_spares(home: Path, **knobs: object) -> tuple[Place, CursorAcpSource]:
+def _with_spares(
+    home: Path, may_prepare: Callable[[str], bool] = lambda workspace: True, **knobs: object
+) -> tuple[Place, CursorAcpSource]:
     place = Place(home, {"acp_logs_sessions": 1, **knobs})
-    return place, place.source(spare_seconds=LIMIT)
+    return place, place.source(spare_seconds=LIMIT, may_prepare=may_prepare)
 
 
 def _opened(place: Place) -> list[str]:
@@ -1068,6 +1004,17 @@ def test_a_new_conversation_gets_the_session_that_was_opened_in_advance(tmp_path
         assert json.loads(said(again))["turns"] == 1
         assert len(_opened(place)) == 3  # which is still there
         assert len({record["pid"] for record in records(place.home / "log") if "acp" in record["argv"]}) == 1
+
+    lived(place, life, source)
+
+
+def test_no_session_is_opened_in_advance_where_requests_are_refused(tmp_path: Path) -> None:
+    place, source = _with_spares(tmp_path, lambda workspace: False)
+
+    async def life(source: CursorAcpSource) -> None:
+        first = await collected(source, place.turn("standin: text"))
+        await true(lambda: not source._preparing)
+        assert _opened(place) == [session_of(first)]
 
     lived(place, life, source)
 

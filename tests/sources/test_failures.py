@@ -4,19 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentMisconfigured,
-    AgentOverloaded,
-    AgentQuotaExhausted,
-    AgentUnauthenticated,
-    AgentUnreachable,
-    ModelUnavailable,
-    RunCancelled,
-    SessionLost,
-    WorkspaceUntrusted,
-)
+from cursor_gateway import errors
 from cursor_gateway.sources.cursor.failures import (
     TrailerWatch,
     failure_of,
@@ -34,53 +22,53 @@ spendLimitHit: false
 chatMessage: *Your limits reset when your monthly cycle ends on 10/2/2026.*
 spendLimits: [50,100,200]"""
 
-LAST_WORDS: list[tuple[str, type[AgentError], int]] = [
+LAST_WORDS: list[tuple[str, type[errors.AgentError], int]] = [
     (
         "Error: Authentication required. Please run 'agent login' first, or set CURSOR_API_KEY environment variable.",
-        AgentUnauthenticated,
+        errors.AgentUnauthenticated,
         401,
     ),
-    ("Not logged in", AgentUnauthenticated, 401),
-    ("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m", AgentUnauthenticated, 401),
-    ("⚠ Workspace Trust Required\n\nCursor Agent can execute code and access files", WorkspaceUntrusted, 403),
-    ("Cannot use this model: gpt-9. Available models: auto, gpt-5-mini", ModelUnavailable, 404),
+    ("Not logged in", errors.AgentUnauthenticated, 401),
+    ("\x1b[33m⚠ Warning: The provided API key is invalid.\x1b[0m", errors.AgentUnauthenticated, 401),
+    ("⚠ Workspace Trust Required\n\nCursor Agent can execute code and access files", errors.WorkspaceUntrusted, 403),
+    ("Cannot use this model: gpt-9. Available models: auto, gpt-5-mini", errors.ModelUnavailable, 404),
     (
         "ActionRequiredError: Named models unavailable Free plans can only use Auto. Switch to Auto or upgrade plans.",
-        ModelUnavailable,
+        errors.ModelUnavailable,
         404,
     ),
-    (USAGE_LIMIT, AgentQuotaExhausted, 429),
-    ("ActionRequiredError: You've reached your usage limit", AgentQuotaExhausted, 429),
-    ("RetriableError: [resource_exhausted] Error", AgentOverloaded, 429),
-    ("ConnectError: [resource_exhausted] Error", AgentOverloaded, 429),
-    ("T: [resource_exhausted] Error", AgentOverloaded, 429),
-    ("S: [resource_exhausted] Error", AgentOverloaded, 429),
+    (USAGE_LIMIT, errors.AgentQuotaExhausted, 429),
+    ("ActionRequiredError: You've reached your usage limit", errors.AgentQuotaExhausted, 429),
+    ("RetriableError: [resource_exhausted] Error", errors.AgentOverloaded, 429),
+    ("ConnectError: [resource_exhausted] Error", errors.AgentOverloaded, 429),
+    ("T: [resource_exhausted] Error", errors.AgentOverloaded, 429),
+    ("S: [resource_exhausted] Error", errors.AgentOverloaded, 429),
     (
         "RetriableError: [unavailable] getaddrinfo ENOTFOUND agentn.global.api5.cursor.sh",
-        AgentUnreachable,
+        errors.AgentUnreachable,
         502,
     ),
-    ("T: [canceled] http/2 stream closed with error code CANCEL (0x8)", AgentUnreachable, 502),
-    ("RetriableError: PING timed out", AgentUnreachable, 502),
-    ("RetriableError: [internal] Failed to run step, exceeded max retries", AgentUnreachable, 502),
-    ("T: [internal] Failed to run step, exceeded max retries", AgentUnreachable, 502),
+    ("T: [canceled] http/2 stream closed with error code CANCEL (0x8)", errors.AgentUnreachable, 502),
+    ("RetriableError: PING timed out", errors.AgentUnreachable, 502),
+    ("RetriableError: [internal] Failed to run step, exceeded max retries", errors.AgentUnreachable, 502),
+    ("T: [internal] Failed to run step, exceeded max retries", errors.AgentUnreachable, 502),
     (
         'Failed to claim persistent session for chat "x": Persistent-session chat ID must be a UUID',
-        SessionLost,
+        errors.SessionLost,
         404,
     ),
-    ('Failed to resume chat "id": the store is corrupt', SessionLost, 404),
-    ("Error: No prompt provided for print mode", AgentMisconfigured, 500),
-    ("Error: Your team administrator has disabled the 'Run Everything' option.", AgentMisconfigured, 500),
-    ("Sandbox mode is enabled but not available on this system", AgentMisconfigured, 500),
-    ("error: unknown option '--stream-partial-outputs'", AgentMisconfigured, 500),
-    ("Aborting operation...", RunCancelled, 499),
-    ("Aborting operation...\nOperation cancelled", RunCancelled, 499),
+    ('Failed to resume chat "id": the store is corrupt', errors.SessionLost, 404),
+    ("Error: No prompt provided for print mode", errors.AgentMisconfigured, 500),
+    ("Error: Your team administrator has disabled the 'Run Everything' option.", errors.AgentMisconfigured, 500),
+    ("Sandbox mode is enabled but not available on this system", errors.AgentMisconfigured, 500),
+    ("error: unknown option '--stream-partial-outputs'", errors.AgentMisconfigured, 500),
+    ("Aborting operation...", errors.RunCancelled, 499),
+    ("Aborting operation...\nOperation cancelled", errors.RunCancelled, 499),
 ]
 
 
 @pytest.mark.parametrize(("words", "error", "status"), LAST_WORDS, ids=[words[:40] for words, *_ in LAST_WORDS])
-def test_the_agents_last_words_say_what_went_wrong(words: str, error: type[AgentError], status: int) -> None:
+def test_the_agents_last_words_say_what_went_wrong(words: str, error: type[errors.AgentError], status: int) -> None:
     for text in (words, f"some line before\n{words}\n", words.upper()):
         found = known_failure(text)
         assert type(found) is error
@@ -169,7 +157,7 @@ def test_colours_are_no_part_of_the_details() -> None:
 def test_unknown_last_words_are_a_crash_that_keeps_them(words: str) -> None:
     assert known_failure(words) is None
     crash = failure_of(words)
-    assert type(crash) is AgentCrashed
+    assert type(crash) is errors.AgentCrashed
     assert crash.failure().retryable
     assert crash.details == words
 
@@ -200,8 +188,8 @@ def test_of_long_last_words_those_that_say_what_is_wrong_are_kept() -> None:
     assert details.startswith(USAGE_LIMIT)
 
 
-@pytest.mark.parametrize("error", [AgentOverloaded, AgentUnreachable, AgentCrashed])
-def test_what_may_pass_by_itself_is_worth_another_try(error: type[AgentError]) -> None:
+@pytest.mark.parametrize("error", [errors.AgentOverloaded, errors.AgentUnreachable, errors.AgentCrashed])
+def test_what_may_pass_by_itself_is_worth_another_try(error: type[errors.AgentError]) -> None:
     assert error("…").failure().retryable
 
 

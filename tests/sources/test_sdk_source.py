@@ -14,35 +14,14 @@ from typing import Any
 import pytest
 import uvloop
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentMisconfigured,
-    AgentMissing,
-    AgentOutOfMemory,
-    AgentOverloaded,
-    AgentTimedOut,
-    AgentUnauthenticated,
-    Failure,
-    GatewayError,
-    GatewayFault,
-    InvalidRequest,
-    ModelUnavailable,
-    ShuttingDown,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import (
     AgentEvent,
     Command,
-    FileEdit,
-    OtherTool,
-    Plan,
     RunFailed,
     RunFinished,
     RunStarted,
     TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TodoUpdate,
-    TokenCounts,
     ToolEnded,
     ToolStarted,
 )
@@ -173,7 +152,7 @@ def said(events: Sequence[AgentEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def failure(events: Sequence[AgentEvent]) -> Failure:
+def failure(events: Sequence[AgentEvent]) -> errors.Failure:
     last = events[-1]
     assert isinstance(last, RunFailed), last
     return last.failure
@@ -217,60 +196,6 @@ def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
 
     lived(place, live, loop)
     assert [entry["method"] for entry in place.log] == ["CreateAgent", "Send", "CloseAgent", "GetVersion"]
-
-
-def test_thinking_and_text_are_said_once(tmp_path: Path) -> None:
-    (events,) = played(Place(tmp_path), "standin: thinking")
-    thoughts = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
-    assert thoughts.startswith("The user wants an answer.")
-    assert thoughts.count("a second time") == 1
-    assert sum(isinstance(event, ThinkingEnded) for event in events) == 2
-    assert said(events) == "I have thought once. I have thought twice."
-
-
-def test_a_text_survives_its_wire(tmp_path: Path) -> None:
-    body = 'é \u2028 "😀"\n```py\nx\n```\n'
-    (events, empty) = played(Place(tmp_path), f"standin: say size=1\n---\n{body}", "standin: empty")
-    assert said(events) == body
-    assert said(empty) == ""
-    assert isinstance(empty[-1], RunFinished)
-
-
-def test_usage_is_the_agents_own(tmp_path: Path) -> None:
-    scenario = "standin: usage input=10 output=5 cache_read=3 cache_write=2"
-    (events, none) = played(Place(tmp_path), scenario, "standin: usage omit=1")
-    last, without = events[-1], none[-1]
-    assert isinstance(last, RunFinished)
-    assert last.usage == TokenCounts(prompt=15, completion=5, cached=3)
-    assert isinstance(without, RunFinished)
-    assert without.usage is None
-
-
-def test_tools_are_reported_with_what_they_did(tmp_path: Path) -> None:
-    (events,) = played(Place(tmp_path), "standin: tools")
-    started = [event for event in events if isinstance(event, ToolStarted)]
-    ended = [event for event in events if isinstance(event, ToolEnded)]
-    assert [event.call_id for event in started] == [event.call_id for event in ended]
-    actions = [event.action for event in ended]
-    others = {action.tool: action.data for action in actions if isinstance(action, OtherTool)}
-    assert others["read_file"] == "alpha\nbeta\n"
-    assert others["grep"] == ["./src/price.py"]
-    assert others["get_issue"] == "Issue 7 is open."
-    edits = [action for action in actions if isinstance(action, FileEdit)]
-    assert [(edit.operation, edit.content) for edit in edits] == [
-        ("edit", "    return 2"),
-        ("create", "RATE = 0.2\n"),
-        ("delete", None),
-    ]
-    commands = [action for action in actions if isinstance(action, Command)]
-    assert [(command.command, command.exit_code) for command in commands] == [("pytest -q", 0), ("ruff check", 1)]
-    (todos,) = [action for action in actions if isinstance(action, TodoUpdate)]
-    assert [todo.status for todo in todos.todos] == ["completed", "in_progress"]
-    assert said(events).endswith("All done: the price is 2, and there is a tax.")
-    (plan,) = played(Place(tmp_path), "standin: plan")
-    (made,) = [event.action for event in plan if isinstance(event, ToolEnded)]
-    assert isinstance(made, Plan)
-    assert made.title == "Move to Postgres"
 
 
 def test_turns_go_on_at_the_same_time(tmp_path: Path) -> None:
@@ -363,7 +288,7 @@ def test_models_are_listed_once_and_known_from_then_on(tmp_path: Path) -> None:
             ("gpt-5-mini", "gpt-5-mini"),
         ]
         await source.models()
-        with pytest.raises(ModelUnavailable, match="did you mean gpt-5-mini"):
+        with pytest.raises(errors.ModelUnavailable, match="did you mean gpt-5-mini"):
             source.check_model("gpt-5-min")
         source.check_model("gpt-5-mini")
         unknown = failure(await collected(source, place.turn("x", model="gpt-5-min")))
@@ -380,11 +305,11 @@ def test_a_missing_list_of_models_is_an_error(tmp_path: Path) -> None:
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentOverloaded):
+        with pytest.raises(errors.AgentOverloaded):
             await source.models()
         place.set(version_error="unavailable - - no")
         assert await source.models()
-        with pytest.raises(GatewayError, match="lost its connection"):
+        with pytest.raises(errors.GatewayError, match="lost its connection"):
             await source.probe()
         await source.close()
 
@@ -398,13 +323,13 @@ def test_without_a_key_nothing_is_started(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source()
         for asked in (collected(source, place.turn("x")), source.models(), source.probe()):
-            with pytest.raises(AgentUnauthenticated, match="CURSOR_API_KEY"):
+            with pytest.raises(errors.AgentUnauthenticated, match="CURSOR_API_KEY"):
                 await asked
         await source.close()
 
     lived(place, live)
     assert place.log == []
-    assert isinstance(unavailable(place.environ), AgentUnauthenticated)
+    assert isinstance(unavailable(place.environ), errors.AgentUnauthenticated)
     assert unavailable({"CURSOR_API_KEY": "key"}) is None
 
 
@@ -423,9 +348,9 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
+        with pytest.raises(errors.AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await collected(source, place.turn("x"))
-        with pytest.raises(AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
+        with pytest.raises(errors.AgentMissing, match=r"pipx install --force '\.\[sdk\]'"):
             await bridges.load()
         await source.close()
 
@@ -475,7 +400,7 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source(max_output_bytes=100_000)
         try:
-            with pytest.raises(GatewayError, match="more than 100000 bytes"):
+            with pytest.raises(errors.GatewayError, match="more than 100000 bytes"):
                 await collected(source, place.turn("standin: text chunks=50 length=200000"))
             assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         finally:
@@ -521,8 +446,8 @@ def test_a_bridge_that_does_not_know_us_is_our_own_fault(tmp_path: Path) -> None
         source = place.source()
         await source.probe()
         place.set(token="another")
-        assert failure(await collected(source, place.turn("x"))).code == GatewayFault.code
-        with pytest.raises(GatewayFault):
+        assert failure(await collected(source, place.turn("x"))).code == errors.GatewayFault.code
+        with pytest.raises(errors.GatewayFault):
             await source.probe()
         place.set()
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
@@ -693,7 +618,7 @@ def test_nobody_is_left_with_a_failure_that_nobody_waits_for(tmp_path: Path) -> 
         source = place.source()
         await broken_off(source, place.turn("standin: text"), lambda: place.asked("CreateAgent"))
         await source.close()
-        with pytest.raises(ShuttingDown):
+        with pytest.raises(errors.ShuttingDown):
             await collected(source, place.turn("standin: text"))
 
     lived(place, live)
@@ -738,7 +663,7 @@ class Runner:
             case "error":
                 return ToolResult(text="it did not work", is_error=True)
             case "refuse":
-                raise InvalidRequest("Not like this.")
+                raise errors.InvalidRequest("Not like this.")
             case "raise":
                 raise ZeroDivisionError("secret")
             case _:
@@ -890,7 +815,7 @@ def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
 
     async def live() -> None:
         source = place.source()
-        with pytest.raises(AgentMisconfigured):
+        with pytest.raises(errors.AgentMisconfigured):
             await collected(source, place.turn("x", folder=str(tmp_path / "file"), **runner.offered))
         await source.close()
 
@@ -911,7 +836,7 @@ def test_a_bridge_that_dies_in_a_run_takes_all_runs_with_it_and_is_replaced(tmp_
         for run in runs:
             events = await run.ended()
             assert said(events) == "I was about to say more."
-            assert failure(events).code == AgentCrashed.code
+            assert failure(events).code == errors.AgentCrashed.code
             assert failure(events).details.endswith("ended by signal 9")
             assert failure(events).retryable
         resumed = place.turn("standin: history", session_id=session(runs[0].events))
@@ -924,7 +849,7 @@ def test_a_bridge_that_dies_in_a_run_takes_all_runs_with_it_and_is_replaced(tmp_
 
 def test_a_bridge_that_the_system_has_ended_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = Place(tmp_path)
-    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: AgentOutOfMemory("Too much.")))
+    monkeypatch.setattr(AgentProcess, "system_error", property(lambda self: errors.AgentOutOfMemory("Too much.")))
 
     async def live() -> None:
         source = place.source()
@@ -947,7 +872,7 @@ def test_a_bridge_that_dies_while_a_call_is_held_fails_the_run_and_gives_the_cal
         )
         await true(lambda: runner.held)
         os.kill(place.pids[0], signal.SIGKILL)
-        assert failure(await task).code == AgentCrashed.code
+        assert failure(await task).code == errors.AgentCrashed.code
         await true(lambda: runner.given_up)
         (events,) = [await collected(source, place.turn(program(call("add", a=1)), **runner.offered))]
         assert said(events) == "Results: add 1"
@@ -986,8 +911,8 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
         await true(lambda: all(said(run.events).endswith("more.") for run in runs))
         freeze(place.pids[0])
         codes = {failure(await run.ended()).code for run in runs}
-        assert codes <= {AgentTimedOut.code, AgentCrashed.code}
-        assert AgentTimedOut.code in codes
+        assert codes <= {errors.AgentTimedOut.code, errors.AgentCrashed.code}
+        assert errors.AgentTimedOut.code in codes
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
 
@@ -1003,7 +928,7 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
         await source.probe()
         freeze(place.pids[0])
         (event,) = await collected(source, place.turn("standin: text"))
-        assert failure([event]).code == AgentTimedOut.code
+        assert failure([event]).code == errors.AgentTimedOut.code
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
 
@@ -1016,7 +941,7 @@ def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
     async def live() -> None:
         source = place.source(call_seconds=1)
         (event,) = await collected(source, place.turn("standin: text"))
-        assert failure([event]).code == AgentTimedOut.code
+        assert failure([event]).code == errors.AgentTimedOut.code
         place.set()
         assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
         await source.close()
@@ -1047,18 +972,18 @@ def test_a_bridge_that_cannot_be_started(tmp_path: Path) -> None:
 
     async def live() -> None:
         missing = place.source(command=[str(tmp_path / "none")])
-        with pytest.raises(AgentMissing):
+        with pytest.raises(errors.AgentMissing):
             await collected(missing, place.turn("x"))
         await missing.close()
         place.set(not_ready=2)
         source = place.source(ready_seconds=10)
-        with pytest.raises(AgentCrashed, match="status 2") as crashed:
+        with pytest.raises(errors.AgentCrashed, match="status 2") as crashed:
             await collected(source, place.turn("x"))
         assert "told not to be ready" in crashed.value.details
         await source.close()
         place.set(not_ready=1)
         source = place.source(ready_seconds=0.3)
-        with pytest.raises(AgentTimedOut):
+        with pytest.raises(errors.AgentTimedOut):
             await source.models()
         await source.close()
         place.set(token_in_line=1)
@@ -1095,7 +1020,7 @@ def test_the_bundled_bridge_is_node_itself() -> None:
     assert option == "--import"
     assert "useHttp1ForAgent" in told
     assert bridges.bundled_command(cursor_sdk, has_proxy=True)[1:3] == ["--use-env-proxy", "--import"]
-    with pytest.raises(AgentMissing, match="without its bridge"):
+    with pytest.raises(errors.AgentMissing, match="without its bridge"):
         bridges.bundled_command(json)
 
 

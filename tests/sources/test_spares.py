@@ -368,6 +368,23 @@ def test_a_build_that_does_not_read_its_prompt_from_stdin_is_not_started_in_adva
     live(Life(Place(tmp_path, {"version": "2026.07.16-899851b"})), story)
 
 
+def test_none_is_started_where_requests_are_refused(tmp_path: Path) -> None:
+    """The agent reads the hooks of its workspace when it starts, and may have written them in the turn before."""
+    place = Place(tmp_path)
+    refused = [place.turn("").workspace]
+
+    async def story(life: Life) -> None:
+        turn = life.turn()
+        first = await life.answer(turn)
+        await life.settled()
+        assert life.source.spare_pids == []
+        refused.clear()
+        assert not is_warm(await life.next(turn, first))
+        await life.spares()
+
+    live(Life(place, may_prepare=lambda workspace: workspace not in refused), story)
+
+
 def test_an_agent_that_nobody_needs_ends_and_its_folder_with_it(tmp_path: Path) -> None:
     async def story(life: Life) -> None:
         await life.answer(life.turn())

@@ -19,7 +19,12 @@ from cursor_gateway.model.documents import (
 from cursor_gateway.sources.cursor.tools import read_call, read_named, read_outcome, read_result, snake, timed
 from tests.strategies import examples
 
+
 # The tools of the protocol's ToolCall, and what its documentation and newer builds add.
+def other(tool: str, arguments: dict[str, Any], data: Any) -> OtherTool:
+    return OtherTool(tool=tool, arguments=arguments, data=data)
+
+
 PROTOCOL = [
     "applyAgentDiff",
     "askQuestion",
@@ -186,38 +191,34 @@ SUCCESSES: list[Row] = [
         "read",
         {"path": "/w/a.py", "offset": 2, "limit": 5},
         {"content": "x\n", "isEmpty": False, "totalLines": 1, "path": "/w/a.py"},
-        OtherTool(tool="read_file", arguments={"target_file": "/w/a.py", "offset": 2, "limit": 5}, data="x\n"),
+        other("read_file", {"target_file": "/w/a.py", "offset": 2, "limit": 5}, "x\n"),
     ),
     (
         "glob",
         {"globPattern": "*.py", "targetDirectory": "/w"},
         {"pattern": "", "path": "/w", "files": ["a.py"], "totalFiles": 1},
-        OtherTool(tool="glob_file_search", arguments={"glob_pattern": "*.py", "target_directory": "/w"}, data=["a.py"]),
+        other("glob_file_search", {"glob_pattern": "*.py", "target_directory": "/w"}, ["a.py"]),
     ),
     (
         "grep",
         {"pattern": "x", "outputMode": "content", "caseInsensitive": True, "toolCallId": "t", "sandboxPolicy": {}},
         GREP,
-        OtherTool(
-            tool="grep",
-            arguments={"pattern": "x", "output_mode": "content", "case_insensitive": True},
-            data=GREP_READ,
-        ),
+        other("grep", {"pattern": "x", "output_mode": "content", "case_insensitive": True}, GREP_READ),
     ),
     (
         "ls",
         {"path": "/w", "ignore": ["*.pyc"], "toolCallId": "t"},
         {"directoryTreeRoot": TREE},
-        OtherTool(tool="list_dir", arguments={"target_directory": "/w", "ignore_globs": ["*.pyc"]}, data=TREE_READ),
+        other("list_dir", {"target_directory": "/w", "ignore_globs": ["*.pyc"]}, TREE_READ),
     ),
     (
         "readTodos",
         {"statusFilter": ["TODO_STATUS_PENDING"], "idFilter": []},
         {"todos": TODOS, "totalCount": 2},
-        OtherTool(
-            tool="todo_read",
-            arguments={"status_filter": ["TODO_STATUS_PENDING"], "id_filter": []},
-            data=[
+        other(
+            "todo_read",
+            {"status_filter": ["TODO_STATUS_PENDING"], "id_filter": []},
+            [
                 {"id": "a", "content": "Read", "status": "completed", "dependencies": []},
                 {"id": "b", "content": "Write", "status": "in_progress", "dependencies": ["a"]},
             ],
@@ -227,59 +228,57 @@ SUCCESSES: list[Row] = [
         "readLints",
         {"paths": ["a.py"]},
         {"fileDiagnostics": [{"path": "a.py", "diagnostics": []}], "totalFiles": 1},
-        OtherTool(tool="read_lints", arguments={"paths": ["a.py"]}, data=[{"path": "a.py", "diagnostics": []}]),
+        other("read_lints", {"paths": ["a.py"]}, [{"path": "a.py", "diagnostics": []}]),
     ),
     (
         "mcp",
         {"name": "docs-find", "toolName": "find", "args": {"maxHits": 2}, "providerIdentifier": "docs"},
         {"content": [{"text": {"text": "one"}}, {"text": {"text": "two"}}], "isError": False},
-        OtherTool(tool="find", arguments={"maxHits": 2}, data="one\ntwo"),
+        other("find", {"maxHits": 2}, "one\ntwo"),
     ),
     (
         "getMcpTools",
         {"server": "docs", "toolName": "find"},
         {"tools": [{"name": "find"}]},
-        OtherTool(tool="get_mcp_tools", arguments={"server": "docs", "tool_name": "find"}, data=[{"name": "find"}]),
+        other("get_mcp_tools", {"server": "docs", "tool_name": "find"}, [{"name": "find"}]),
     ),
     (
         "semSearch",
         {"query": "login", "targetDirectories": ["src"], "explanation": "why"},
         {"results": "src/login.py", "codeResults": []},
-        OtherTool(
-            tool="codebase_search",
-            arguments={"query": "login", "target_directories": ["src"], "explanation": "why"},
-            data="src/login.py",
+        other(
+            "codebase_search", {"query": "login", "target_directories": ["src"], "explanation": "why"}, "src/login.py"
         ),
     ),
     (
         "webSearch",
         {"searchTerm": "sse", "toolCallId": "t"},
         {"references": REFERENCES},
-        OtherTool(tool="web_search", arguments={"search_term": "sse"}, data=REFERENCES),
+        other("web_search", {"search_term": "sse"}, REFERENCES),
     ),
     (
         "webFetch",
         {"url": "https://example.com", "toolCallId": "t"},
         {"url": "https://example.com", "markdown": "# Example"},
-        OtherTool(tool="web_fetch", arguments={"url": "https://example.com"}, data="# Example"),
+        other("web_fetch", {"url": "https://example.com"}, "# Example"),
     ),
     (
         "fetch",
         {"url": "https://example.com", "toolCallId": "t"},
         {"url": "https://example.com", "content": "<html>", "statusCode": 200, "contentType": "text/html"},
-        OtherTool(tool="fetch", arguments={"url": "https://example.com"}, data="<html>"),
+        other("fetch", {"url": "https://example.com"}, "<html>"),
     ),
     (
         "exaSearch",
         {"query": "sse", "type": "auto", "numResults": 3, "toolCallId": "t"},
         {"references": REFERENCES},
-        OtherTool(tool="exa_search", arguments={"query": "sse", "type": "auto", "num_results": 3}, data=REFERENCES),
+        other("exa_search", {"query": "sse", "type": "auto", "num_results": 3}, REFERENCES),
     ),
     (
         "exaFetch",
         {"ids": ["1"], "toolCallId": "t"},
         {"contents": [{"id": "1"}]},
-        OtherTool(tool="exa_fetch", arguments={"ids": ["1"]}, data=[{"id": "1"}]),
+        other("exa_fetch", {"ids": ["1"]}, [{"id": "1"}]),
     ),
     (
         "task",
@@ -293,106 +292,90 @@ SUCCESSES: list[Row] = [
             ],
             "agentId": "x",
         },
-        OtherTool(
-            tool="task",
-            arguments={"description": "Look", "prompt": "…", "subagent_type": {"explore": {}}},
-            data="Found it.",
-        ),
+        other("task", {"description": "Look", "prompt": "…", "subagent_type": {"explore": {}}}, "Found it."),
     ),
     (
         "listMcpResources",
         {"server": "docs"},
         {"resources": [{"uri": "docs://1"}]},
-        OtherTool(tool="list_mcp_resources", arguments={"server": "docs"}, data=[{"uri": "docs://1"}]),
+        other("list_mcp_resources", {"server": "docs"}, [{"uri": "docs://1"}]),
     ),
     (
         "readMcpResource",
         {"server": "docs", "uri": "docs://1", "downloadPath": "/w/x"},
         {"uri": "docs://1", "mimeType": "text/plain", "text": "hi"},
-        OtherTool(
-            tool="read_mcp_resource",
-            arguments={"server": "docs", "uri": "docs://1", "download_path": "/w/x"},
-            data="hi",
-        ),
+        other("read_mcp_resource", {"server": "docs", "uri": "docs://1", "download_path": "/w/x"}, "hi"),
     ),
     (
         "applyAgentDiff",
         {"agentId": "x"},
         {"appliedChanges": [{"path": "a.py"}]},
-        OtherTool(tool="apply_agent_diff", arguments={"agent_id": "x"}, data=[{"path": "a.py"}]),
+        other("apply_agent_diff", {"agent_id": "x"}, [{"path": "a.py"}]),
     ),
     (
         "switchMode",
         {"targetModeId": "plan", "explanation": "why", "toolCallId": "t"},
         {"fromModeId": "agent", "toModeId": "plan"},
-        OtherTool(
-            tool="switch_mode",
-            arguments={"target_mode_id": "plan", "explanation": "why"},
-            data={"fromModeId": "agent", "toModeId": "plan"},
+        other(
+            "switch_mode", {"target_mode_id": "plan", "explanation": "why"}, {"fromModeId": "agent", "toModeId": "plan"}
         ),
     ),
     (
         "generateImage",
         {"description": "a cat", "filePath": "/w/cat.png", "referenceImagePaths": []},
         {"filePath": "/w/cat.png", "imageData": "iVBO"},
-        OtherTool(
-            tool="generate_image",
-            arguments={"description": "a cat", "file_path": "/w/cat.png", "reference_image_paths": []},
-            data="/w/cat.png",
+        other(
+            "generate_image",
+            {"description": "a cat", "file_path": "/w/cat.png", "reference_image_paths": []},
+            "/w/cat.png",
         ),
     ),
     (
         "recordScreen",
         {"mode": 2, "toolCallId": "t", "saveAsFilename": "demo"},
         {"path": "/w/demo.webm", "recordingDurationMs": "1200"},
-        OtherTool(tool="record_screen", arguments={"mode": 2, "save_as_filename": "demo"}, data="/w/demo.webm"),
+        other("record_screen", {"mode": 2, "save_as_filename": "demo"}, "/w/demo.webm"),
     ),
     (
         "computerUse",
         {"toolCallId": "t", "actions": [{"click": {}}]},
         {"actionCount": 1, "durationMs": 5},
-        OtherTool(
-            tool="computer_use", arguments={"actions": [{"click": {}}]}, data={"actionCount": 1, "durationMs": 5}
-        ),
+        other("computer_use", {"actions": [{"click": {}}]}, {"actionCount": 1, "durationMs": 5}),
     ),
     (
         "writeShellStdin",
         {"shellId": 1, "chars": "y\n"},
         {"shellId": 1, "terminalFileLengthBeforeInputWritten": 9},
-        OtherTool(
-            tool="write_shell_stdin",
-            arguments={"shell_id": 1, "chars": "y\n"},
-            data={"shellId": 1, "terminalFileLengthBeforeInputWritten": 9},
+        other(
+            "write_shell_stdin",
+            {"shell_id": 1, "chars": "y\n"},
+            {"shellId": 1, "terminalFileLengthBeforeInputWritten": 9},
         ),
     ),
     (
         "reflect",
         {"unexpectedActionOutcomes": "none", "nextSteps": "go on", "toolCallId": "t"},
         {},
-        OtherTool(tool="reflect", arguments={"unexpected_action_outcomes": "none", "next_steps": "go on"}, data={}),
+        other("reflect", {"unexpected_action_outcomes": "none", "next_steps": "go on"}, {}),
     ),
     (
         "setupVmEnvironment",
         {"installCommand": "make", "startCommand": "make run"},
         {},
-        OtherTool(
-            tool="setup_vm_environment",
-            arguments={"install_command": "make", "start_command": "make run"},
-            data={},
-        ),
+        other("setup_vm_environment", {"install_command": "make", "start_command": "make run"}, {}),
     ),
-    ("truncated", {}, {}, OtherTool(tool="truncated", arguments={}, data={})),
+    ("truncated", {}, {}, other("truncated", {}, {})),
     (
         "startGrindExecution",
         {"explanation": "why", "toolCallId": "t"},
         {},
-        OtherTool(tool="start_grind_execution", arguments={"explanation": "why"}, data={}),
+        other("start_grind_execution", {"explanation": "why"}, {}),
     ),
     (
         "startGrindPlanning",
         {"toolCallId": "t"},
         {},
-        OtherTool(tool="start_grind_planning", arguments={}, data={}),
+        other("start_grind_planning", {}, {}),
     ),
 ]
 
@@ -576,15 +559,13 @@ def test_other_words_for_success_are_success(tool: str, result: dict[str, Any]) 
 def test_a_result_of_no_known_shape_is_a_success_that_carries_itself(result: object) -> None:
     action, outcome = read_result("brandNew", {"a": 1}, result)
     assert outcome == Outcome()
-    assert action == OtherTool(tool="brand_new", arguments={"a": 1}, data=result)
+    assert action == other("brand_new", {"a": 1}, result)
 
 
 def test_an_object_without_an_outcome_is_itself_the_value() -> None:
-    assert read_result("brandNew", {}, {"count": 1, "pid": 4})[0] == OtherTool(
-        tool="brand_new", arguments={}, data={"count": 1}
-    )
-    assert read_result("brandNew", {}, {})[0] == OtherTool(tool="brand_new", arguments={}, data=None)
-    assert read_result("brandNew", {}, {"success": None})[0] == OtherTool(tool="brand_new", arguments={}, data=None)
+    assert read_result("brandNew", {}, {"count": 1, "pid": 4})[0] == other("brand_new", {}, {"count": 1})
+    assert read_result("brandNew", {}, {})[0] == other("brand_new", {}, None)
+    assert read_result("brandNew", {}, {"success": None})[0] == other("brand_new", {}, None)
 
 
 @pytest.mark.parametrize(
@@ -790,7 +771,7 @@ def test_a_result_of_no_known_shape_is_kept_as_it_came() -> None:
     result = {"value": {"why": "x"}, "isBackground": False}
     action, outcome = read_result("newThing", {"a": 1}, result)
     assert outcome == Outcome()
-    assert action == OtherTool(tool="new_thing", arguments={"a": 1}, data={"value": {"why": "x"}})
+    assert action == other("new_thing", {"a": 1}, {"value": {"why": "x"}})
 
 
 def test_a_failure_that_names_nothing_is_about_what_the_call_named() -> None:
@@ -980,7 +961,7 @@ def test_an_mcp_tool_that_says_it_failed_has_failed() -> None:
     said = {"content": [{"text": {"text": "no such page"}}], "isError": True}
     action, outcome = read_result("mcp", {"toolName": "find", "args": {"q": 1}}, {"success": said})
     assert outcome == failed("TOOL_ERROR", "no such page")
-    assert action == OtherTool(tool="find", arguments={"q": 1}, data="no such page")
+    assert action == other("find", {"q": 1}, "no such page")
     assert read_result("mcp", {}, {"success": {"isError": True}})[1] == failed("TOOL_ERROR", "The MCP tool failed.")
 
 
@@ -994,7 +975,7 @@ def test_an_unknown_tool_is_described_faithfully() -> None:
     args = {"someThing": [1, {"deepKey": None}], "toolCallId": "t"}
     value = {"anyThing": {"x": [1.5]}}
     action, outcome = read_result("brandNewThing", args, {"success": value})
-    assert action == OtherTool(tool="brand_new_thing", arguments=args, data=value)
+    assert action == other("brand_new_thing", args, value)
     assert outcome == Outcome()
     assert read_call("", args) == OtherTool(tool="tool", arguments=args)
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -18,20 +19,6 @@ from cursor_gateway.model.document_events import (
     Paused,
     Reasoning,
     ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    Envelope,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    ResponseMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-    make_document,
 )
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages.run_spans import (
@@ -52,36 +39,40 @@ WITH_TEXT = Convention(is_latest=True, has_content=True)
 TEXT = DocumentStarted("doc_001", "text", 1)
 
 
-def envelope(waiting: list[str] | None = None, fallback: str = "", **usage: Any) -> Envelope:
-    calls = [WaitingCall(tool_call_id="c", tool_name=name, arguments={}, document_id="d") for name in waiting or ()]
+def envelope(waiting: list[str] | None = None, fallback: str = "", **usage: Any) -> documents.Envelope:
+    calls = [
+        documents.WaitingCall(tool_call_id="c", tool_name=name, arguments={}, document_id="d") for name in waiting or ()
+    ]
     more: dict[str, Any] = {"waiting_for": calls} if waiting else {}
     if fallback:
         more["fallback"] = fallback
-    return Envelope(
+    return documents.Envelope(
         id="chat_1",
         conversation_id="conv_1",
         model="Opus",
         mode="plan",
         created="2026-02-23T10:30:00Z",
         status="completed",
-        usage=Usage(prompt_tokens=7, completion_tokens=3, total_tokens=10, **usage),
-        metadata=ResponseMetadata(duration_ms=5, tool_call_count=2, turn_count=4, **more),
+        usage=documents.Usage(prompt_tokens=7, completion_tokens=3, total_tokens=10, **usage),
+        metadata=documents.ResponseMetadata(duration_ms=5, tool_call_count=2, turn_count=4, **more),
     )
 
 
-def ended(id: str, metadata: Metadata, content: str | None = None) -> DocumentEnded:
-    return DocumentEnded(make_document(id, 1, content, metadata))
+def ended(id: str, metadata: documents.Metadata, content: str | None = None) -> DocumentEnded:
+    return DocumentEnded(documents.make_document(id, 1, content, metadata))
 
 
-def called(status: str = "success", **more: Any) -> ToolCallMetadata:
-    result = ToolCallResult(status=status, data={"found": 1})  # type: ignore[arg-type]
-    return ToolCallMetadata(
+def called(status: str = "success", **more: Any) -> documents.ToolCallMetadata:
+    result = documents.ToolCallResult(status=status, data={"found": 1})  # type: ignore[arg-type]
+    return documents.ToolCallMetadata(
         tool_name="grep", tool_call_id="c1", arguments={"q": "x"}, result=result, duration_ms=1, **more
     )
 
 
-def command(exit_code: int = 0) -> TerminalCommandMetadata:
-    return TerminalCommandMetadata(command="ls", exit_code=exit_code, output="a\n", duration_ms=1, permissions=[])
+def command(exit_code: int = 0) -> documents.TerminalCommandMetadata:
+    return documents.TerminalCommandMetadata(
+        command="ls", exit_code=exit_code, output="a\n", duration_ms=1, permissions=[]
+    )
 
 
 def short(changes: list[SpanChange]) -> list[tuple[str, str, int]]:
@@ -161,7 +152,7 @@ def test_a_tool_of_the_caller_is_a_function_and_one_of_a_sub_agent_is_below_its_
         (command(2), "", {"process.exit.code": 2}),
     ],
 )
-def test_how_a_tool_ends(metadata: Metadata, error: str, attributes: dict[str, Any]) -> None:
+def test_how_a_tool_ends(metadata: documents.Metadata, error: str, attributes: dict[str, Any]) -> None:
     spans = RunSpans(OLD)
     spans.push(DocumentStarted("doc_002", "terminal_command", 2), 1)
     end = end_of(spans.push(ended("doc_002", metadata), 2))
@@ -169,8 +160,8 @@ def test_how_a_tool_ends(metadata: Metadata, error: str, attributes: dict[str, A
 
 
 def test_texts_are_told_only_if_they_are_wanted() -> None:
-    edit = FileEditMetadata(file_path="a.py", operation="edit", language="python")
-    plan = PlanMetadata(title="secret", overview="", todos=[])
+    edit = documents.FileEditMetadata(file_path="a.py", operation="edit", language="python")
+    plan = documents.PlanMetadata(title="secret", overview="", todos=[])
     for metadata, content in ((called(), None), (command(), None), (edit, "x = 1"), (plan, "secret")):
         for convention in (OLD, LATEST, Convention(has_content=True), WITH_TEXT):
             spans = RunSpans(convention)
@@ -200,7 +191,7 @@ def test_what_is_open_when_the_run_ends_was_interrupted() -> None:
     spans.push(DocumentStarted("doc_002", "file_edit", 2), 2)
     spans.push(DocumentStarted("doc_003", "tool_call", 3), 2)  # and never had a name
     assert spans.push(ended("doc_003", called()), 3) == []
-    assert spans.push(ended("doc_001", TextMetadata(), "a"), 3) == []
+    assert spans.push(ended("doc_001", documents.TextMetadata(), "a"), 3) == []
     assert spans.push(ToolCallStarted("doc_003", "late", "c"), 3) == []
     ends = spans.end(4)
     assert short(ends) == [("end", "doc_002", 4), ("end", "queue", 4)]

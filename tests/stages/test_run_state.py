@@ -9,16 +9,7 @@ from hypothesis import strategies as st
 from msgspec import UNSET, structs
 
 from cursor_gateway.errors import AgentCrashed, RunCancelled
-from cursor_gateway.model.agent_events import (
-    INTERRUPTED,
-    AgentEvent,
-    CallerAwaited,
-    CallerToolAnswered,
-    CallerToolAsked,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-)
+from cursor_gateway.model import agent_events, documents
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -34,27 +25,6 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationMetadata,
-    CodeBlockMetadata,
-    CodeReferenceMetadata,
-    Envelope,
-    ErrorMetadata,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    ResponseMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ThinkingMetadata,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-    make_document,
-)
 from cursor_gateway.model.messages import AssistantMessage, ToolCall, ToolMessage
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
@@ -65,27 +35,31 @@ from tests.laws.laws import assert_well_formed, response_so_far, text_of
 from tests.scenarios.golden import Scenario, scenarios
 from tests.strategies import examples
 
-REFUSED = TerminalCommandMetadata(
+REFUSED = documents.TerminalCommandMetadata(
     command="ls", exit_code=-1, output="", duration_ms=0, permissions=[], state="rejected"
 )
 RUN = RunInfo(id="chat_1", created="2026-02-23T10:30:00Z", model="auto", conversation_id="conv_1")
 FAILURE = AgentCrashed("The gateway was killed.").failure()
-RESULT = ToolCallResult(status="success", data="x")
+RESULT = documents.ToolCallResult(status="success", data="x")
 
 # of each type: what is told while it is open, and its metadata when it never ends
-REASON = INTERRUPTED.message
-OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
-    "text": ([DocumentStarted("doc_001", "text", 1)], TextMetadata(), TextMetadata()),
-    "thinking": ([DocumentStarted("doc_001", "thinking", 1)], ThinkingMetadata(), ThinkingMetadata()),
+REASON = agent_events.INTERRUPTED.message
+OPEN: dict[str, tuple[list[DocumentEvent], documents.Metadata, documents.Metadata]] = {
+    "text": ([DocumentStarted("doc_001", "text", 1)], documents.TextMetadata(), documents.TextMetadata()),
+    "thinking": (
+        [DocumentStarted("doc_001", "thinking", 1)],
+        documents.ThinkingMetadata(),
+        documents.ThinkingMetadata(),
+    ),
     "code_block": (
         [DocumentStarted("doc_001", "code_block", 1, KnownMetadata(language="python", purpose="example", indent=2))],
-        CodeBlockMetadata(language="python", purpose="example", indent=2),
-        CodeBlockMetadata(language="python", purpose="example", indent=2),
+        documents.CodeBlockMetadata(language="python", purpose="example", indent=2),
+        documents.CodeBlockMetadata(language="python", purpose="example", indent=2),
     ),
     "code_block of which nothing is known": (
         [DocumentStarted("doc_001", "code_block", 1)],
-        CodeBlockMetadata(language="text", purpose="new_code"),
-        CodeBlockMetadata(language="text", purpose="new_code"),
+        documents.CodeBlockMetadata(language="text", purpose="new_code"),
+        documents.CodeBlockMetadata(language="text", purpose="new_code"),
     ),
     "code_reference": (
         [
@@ -96,17 +70,19 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
                 KnownMetadata(file_path="a.py", start_line=1, end_line=2, language="python"),
             )
         ],
-        CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python"),
-        CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python"),
+        documents.CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python"),
+        documents.CodeReferenceMetadata(file_path="a.py", start_line=1, end_line=2, language="python"),
     ),
     "file_edit": (
         [DocumentStarted("doc_001", "file_edit", 1, KnownMetadata(file_path="a.py"))],
-        FileEditMetadata(file_path="a.py", operation="edit", language="python", state="running"),
-        FileEditMetadata(file_path="a.py", operation="edit", language="python", state="interrupted", reason=REASON),
+        documents.FileEditMetadata(file_path="a.py", operation="edit", language="python", state="running"),
+        documents.FileEditMetadata(
+            file_path="a.py", operation="edit", language="python", state="interrupted", reason=REASON
+        ),
     ),
     "terminal_command": (
         [DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="ls", working_directory="/w"))],
-        TerminalCommandMetadata(
+        documents.TerminalCommandMetadata(
             command="ls",
             working_directory="/w",
             exit_code=-1,
@@ -115,7 +91,7 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             permissions=[],
             state="running",
         ),
-        TerminalCommandMetadata(
+        documents.TerminalCommandMetadata(
             command="ls",
             working_directory="/w",
             exit_code=-1,
@@ -128,18 +104,18 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
     ),
     "plan": (
         [DocumentStarted("doc_001", "plan", 1, KnownMetadata(title="t", overview="o", todos=[]))],
-        PlanMetadata(title="t", overview="o", todos=[], state="running"),
-        PlanMetadata(title="t", overview="o", todos=[], state="interrupted", reason=REASON),
+        documents.PlanMetadata(title="t", overview="o", todos=[], state="running"),
+        documents.PlanMetadata(title="t", overview="o", todos=[], state="interrupted", reason=REASON),
     ),
     "clarification": (
         [DocumentStarted("doc_001", "clarification", 1)],
-        ClarificationMetadata(questions=[], state="running"),
-        ClarificationMetadata(questions=[], state="interrupted", reason=REASON),
+        documents.ClarificationMetadata(questions=[], state="running"),
+        documents.ClarificationMetadata(questions=[], state="interrupted", reason=REASON),
     ),
     "todo_update": (
         [DocumentStarted("doc_001", "todo_update", 1)],
-        TodoUpdateMetadata(todos=[], state="running"),
-        TodoUpdateMetadata(todos=[], state="interrupted", reason=REASON),
+        documents.TodoUpdateMetadata(todos=[], state="running"),
+        documents.TodoUpdateMetadata(todos=[], state="interrupted", reason=REASON),
     ),
     "tool_call": (
         [
@@ -147,19 +123,19 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             ToolCallStarted("doc_001", "grep", "c"),
             ToolCallArguments("doc_001", {"p": 1}),
         ],
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="grep",
             tool_call_id="c",
             arguments={"p": 1},
-            result=ToolCallResult(status="error", data=None),
+            result=documents.ToolCallResult(status="error", data=None),
             duration_ms=0,
             state="running",
         ),
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="grep",
             tool_call_id="c",
             arguments={"p": 1},
-            result=ToolCallResult(status="error", data=REASON),
+            result=documents.ToolCallResult(status="error", data=REASON),
             duration_ms=0,
             state="interrupted",
             reason=REASON,
@@ -171,10 +147,10 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             ToolCallStarted("doc_001", "grep", "c"),
             ToolCallEnded("doc_001", RESULT),
         ],
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="grep", tool_call_id="c", arguments={}, result=RESULT, duration_ms=0, state="running"
         ),
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="grep",
             tool_call_id="c",
             arguments={},
@@ -189,20 +165,20 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
             DocumentStarted("doc_001", "tool_call", 1, KnownMetadata(state="waiting", ran_by="caller")),
             ToolCallStarted("doc_001", "look", "k"),
         ],
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="look",
             tool_call_id="k",
             arguments={},
-            result=ToolCallResult(status="error", data=None),
+            result=documents.ToolCallResult(status="error", data=None),
             duration_ms=0,
             state="waiting",
             ran_by="caller",
         ),
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name="look",
             tool_call_id="k",
             arguments={},
-            result=ToolCallResult(status="error", data=REASON),
+            result=documents.ToolCallResult(status="error", data=REASON),
             duration_ms=0,
             state="interrupted",
             reason=REASON,
@@ -211,19 +187,19 @@ OPEN: dict[str, tuple[list[DocumentEvent], Metadata, Metadata]] = {
     ),
     "error": (
         [DocumentStarted("doc_001", "error", 1)],
-        ErrorMetadata(error_code="UNKNOWN", source="agent", details=""),
-        ErrorMetadata(error_code="UNKNOWN", source="agent", details=""),
+        documents.ErrorMetadata(error_code="UNKNOWN", source="agent", details=""),
+        documents.ErrorMetadata(error_code="UNKNOWN", source="agent", details=""),
     ),
 }
 
 
 @pytest.mark.parametrize(("events", "running", "interrupted"), OPEN.values(), ids=OPEN)
 def test_what_is_open_is_sent_with_what_is_known(
-    events: list[DocumentEvent], running: Metadata, interrupted: Metadata
+    events: list[DocumentEvent], running: documents.Metadata, interrupted: documents.Metadata
 ) -> None:
     run = fold(events)
     snapshot = so_far(events, RUN, "a b")
-    assert snapshot.documents == [make_document("doc_001", 1, None, running)]
+    assert snapshot.documents == [documents.make_document("doc_001", 1, None, running)]
     assert (snapshot.id, snapshot.conversation_id, snapshot.model, snapshot.status) == (
         "chat_1",
         "conv_1",
@@ -236,13 +212,13 @@ def test_what_is_open_is_sent_with_what_is_known(
     for event in ended:
         transcript.push(event)
     first, error = transcript.documents
-    assert first == make_document("doc_001", 1, None, interrupted)
-    assert error == make_document(
-        "doc_002", 2, FAILURE.message, ErrorMetadata(error_code="AGENT_CRASHED", source="agent", details="")
+    assert first == documents.make_document("doc_001", 1, None, interrupted)
+    assert error == documents.make_document(
+        "doc_002", 2, FAILURE.message, documents.ErrorMetadata(error_code="AGENT_CRASHED", source="agent", details="")
     )
 
 
-def so_far(events: Iterable[DocumentEvent], run: RunInfo = RUN, prompt: str = "") -> ChatResponse:
+def so_far(events: Iterable[DocumentEvent], run: RunInfo = RUN, prompt: str = "") -> documents.ChatResponse:
     return response_so_far(events, run, prompt)
 
 
@@ -256,7 +232,7 @@ def test_a_running_command_has_the_output_so_far() -> None:
     snapshot, ended = so_far(events).documents[0], fold(events).end(RUN, "", FAILURE)[0]
     assert isinstance(ended, DocumentEnded)
     for document in (snapshot, ended.document):
-        assert isinstance(document.metadata, TerminalCommandMetadata)
+        assert isinstance(document.metadata, documents.TerminalCommandMetadata)
         assert document.metadata.output == "ab"
 
 
@@ -301,7 +277,7 @@ ASKED: list[DocumentEvent] = [
 
 
 def test_what_the_caller_is_to_do_is_sent_as_soon_as_it_has_a_name() -> None:
-    waiting = [WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")]
+    waiting = [documents.WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_001")]
     assert so_far(ASKED).metadata.waiting_for == waiting
     assert so_far(ASKED[3:5]).metadata.waiting_for is UNSET
     done = fold(ASKED).end(RUN, "", FAILURE)[-1]
@@ -352,7 +328,12 @@ def test_another_agent_can_go_on_with_it(type: str) -> None:
     """What was open is ended, a note says what has happened, and what follows has the next numbers."""
     begun, *_ = OPEN[type]
     assembler, closing = fold(begun).interrupt(RUN, "Do it.", "(Another one continues.)")
-    events = [*begun, *closing, *assembler.push(TextDelta("Done.")), *assembler.push(RunFinished(duration_ms=1))]
+    events = [
+        *begun,
+        *closing,
+        *assembler.push(agent_events.TextDelta("Done.")),
+        *assembler.push(agent_events.RunFinished(duration_ms=1)),
+    ]
     assert_well_formed(events)
     transcript = Transcript()
     for event in events:
@@ -366,13 +347,13 @@ def test_another_agent_can_go_on_with_it(type: str) -> None:
 def test_what_was_refused_and_what_a_subagent_does_is_remembered() -> None:
     events: list[DocumentEvent] = [
         DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="ls")),
-        DocumentEnded(make_document("doc_001", 1, None, REFUSED)),
+        DocumentEnded(documents.make_document("doc_001", 1, None, REFUSED)),
         DocumentStarted("doc_002", "terminal_command", 2, KnownMetadata(command="wc", parent_id="doc_001")),
     ]
     snapshot = so_far(events)
     assert snapshot.metadata.refused_count == 1
     for metadata in (snapshot.documents[1].metadata, fold(events).end(RUN, "", FAILURE)[0].document.metadata):  # type: ignore[union-attr]
-        assert isinstance(metadata, TerminalCommandMetadata)
+        assert isinstance(metadata, documents.TerminalCommandMetadata)
         assert metadata.parent_id == "doc_001"
 
 
@@ -380,11 +361,13 @@ def test_what_was_refused_and_what_a_subagent_does_is_remembered() -> None:
 
 
 def pause(*ids: str) -> Paused:
-    waiting = [WaitingCall(tool_call_id=id, tool_name="t", arguments={}, document_id=f"of {id}") for id in ids]
-    metadata = ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=0, waiting_for=waiting)
-    usage = Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
+    waiting = [
+        documents.WaitingCall(tool_call_id=id, tool_name="t", arguments={}, document_id=f"of {id}") for id in ids
+    ]
+    metadata = documents.ResponseMetadata(duration_ms=0, tool_call_count=0, turn_count=0, waiting_for=waiting)
+    usage = documents.Usage(prompt_tokens=0, completion_tokens=0, total_tokens=0)
     return Paused(
-        Envelope(
+        documents.Envelope(
             id="chat_1",
             conversation_id="conv_1",
             model="auto",
@@ -399,16 +382,16 @@ def pause(*ids: str) -> Paused:
 
 def ended(id: str, data: object = None, *, ran_by: Literal["caller"] | None = "caller") -> DocumentEnded:
     """Without data it was never answered."""
-    metadata = ToolCallMetadata(
+    metadata = documents.ToolCallMetadata(
         tool_name="t",
         tool_call_id=id,
         arguments={"n": id},
-        result=ToolCallResult(status="success", data=data),
+        result=documents.ToolCallResult(status="success", data=data),
         duration_ms=0,
         state="interrupted" if data is None else UNSET,
         ran_by=ran_by or UNSET,
     )
-    return DocumentEnded(make_document(id, 2, None, metadata))
+    return DocumentEnded(documents.make_document(id, 2, None, metadata))
 
 
 EVENTS: list[DocumentEvent] = [
@@ -480,7 +463,12 @@ def test_an_assembler_that_continues_leaves_the_state_alone() -> None:
     state = fold(begun)
     assembler, closing = state.interrupt(RUN, "", "(Another one continues.)")
     assert state == fold(begun)
-    events = [*begun, *closing, *assembler.push(TextDelta("Two.")), *assembler.push(RunFinished(duration_ms=1))]
+    events = [
+        *begun,
+        *closing,
+        *assembler.push(agent_events.TextDelta("Two.")),
+        *assembler.push(agent_events.RunFinished(duration_ms=1)),
+    ]
     assert state.push_all(events[2:]) == fold(events)
 
 
@@ -491,23 +479,23 @@ def test_a_run_from_its_start_to_its_end_by_its_events_alone() -> None:
     """Text, a call, a pause; the agent dies, a late result, another process takes over, and the run is cancelled."""
     state, assembler, log = RunState(), Assembler(RUN), list[DocumentEvent]()
 
-    def say(*events: AgentEvent) -> None:
+    def say(*events: agent_events.AgentEvent) -> None:
         shown = [shown for event in events for shown in assembler.push(event)]
         state.push_all(shown)
         log.extend(shown)
 
-    say(RunStarted("session", "auto"), TextDelta("I look. "))
+    say(agent_events.RunStarted("session", "auto"), agent_events.TextDelta("I look. "))
     assert (state.text, state.has_output, list(state.open), state.pauses) == ("I look. ", True, ["doc_001"], [])
 
-    say(CallerToolAsked(CallerCall("k", "weather", {"place": "a"})), CallerAwaited(("k",)))
+    say(agent_events.CallerToolAsked(CallerCall("k", "weather", {"place": "a"})), agent_events.CallerAwaited(("k",)))
     first = state.paused_at
     assert (state.count, state.open["doc_002"].known.state) == (first, "waiting")
     assert state.pause_for(calls=["k"]) == state.pause_for(document_id="doc_002") == first
 
-    say(CallerToolAnswered("k", ToolResult(text="rain"), 5), TextDelta("It rains. "))
+    say(agent_events.CallerToolAnswered("k", ToolResult(text="rain"), 5), agent_events.TextDelta("It rains. "))
     assert (state.are_missing(["k"]), state.reply_text(first)) == (False, "It rains. ")
 
-    say(CallerToolAsked(CallerCall("l", "weather", {"place": "b"})), CallerAwaited(("l",)))
+    say(agent_events.CallerToolAsked(CallerCall("l", "weather", {"place": "b"})), agent_events.CallerAwaited(("l",)))
     second = state.paused_at
 
     # The process that had the agent dies. Another one has the log, and so the state, and takes over.
@@ -523,7 +511,7 @@ def test_a_run_from_its_start_to_its_end_by_its_events_alone() -> None:
         ToolMessage("sun", "l", "weather"),
     ]
 
-    say(RunStarted("another", "auto"), TextDelta("The sun shines"))
+    say(agent_events.RunStarted("another", "auto"), agent_events.TextDelta("The sun shines"))
     state.push_all(state.end(RUN, "Look.", RunCancelled("Stopped.").failure()))
     assert state.done is not None
     assert (state.done.envelope.status, state.open, state.documents) == ("error", {}, state.sequence)

@@ -2,19 +2,7 @@
 
 import msgspec
 
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import (
     Document,
     Envelope,
@@ -47,18 +35,18 @@ ENVELOPE = Envelope(
 )
 
 # what comes, and the documents that are there then
-STEPS: list[tuple[DocumentEvent, list[Document]]] = [
-    (Reasoning("hm", opens=True), []),
-    (DocumentStarted("doc_001", "tool_call", 1), []),
-    (ToolCallStarted("doc_001", "grep", "c"), []),
-    (ToolCallArguments("doc_001", {"p": 1}), []),
-    (TerminalOutput("doc_001", "50%"), []),
-    (DocumentStarted("doc_002", "text", 2), []),
-    (ContentDelta("doc_002", "Hi"), []),
-    (DocumentEnded(TEXT), [TEXT]),
-    (Paused(ENVELOPE), [TEXT]),
-    (ToolCallEnded("doc_001", RESULT), [TEXT]),
-    (DocumentEnded(TOOL), [TOOL, TEXT]),
+STEPS: list[tuple[document_events.DocumentEvent, list[Document]]] = [
+    (document_events.Reasoning("hm", opens=True), []),
+    (document_events.DocumentStarted("doc_001", "tool_call", 1), []),
+    (document_events.ToolCallStarted("doc_001", "grep", "c"), []),
+    (document_events.ToolCallArguments("doc_001", {"p": 1}), []),
+    (document_events.TerminalOutput("doc_001", "50%"), []),
+    (document_events.DocumentStarted("doc_002", "text", 2), []),
+    (document_events.ContentDelta("doc_002", "Hi"), []),
+    (document_events.DocumentEnded(TEXT), [TEXT]),
+    (document_events.Paused(ENVELOPE), [TEXT]),
+    (document_events.ToolCallEnded("doc_001", RESULT), [TEXT]),
+    (document_events.DocumentEnded(TOOL), [TOOL, TEXT]),
 ]
 
 
@@ -75,13 +63,13 @@ def test_there_is_no_response_before_the_run_is_done() -> None:
         assert transcript.response() is None
         transcript.push(event)
     assert transcript.response() is None
-    transcript.push(Done(ENVELOPE))
+    transcript.push(document_events.Done(ENVELOPE))
     assert transcript.response() is not None
 
 
 def test_the_response_is_the_envelope_with_the_documents() -> None:
     transcript = Transcript()
-    for event in [*(event for event, _ in STEPS), Done(ENVELOPE)]:
+    for event in [*(event for event, _ in STEPS), document_events.Done(ENVELOPE)]:
         transcript.push(event)
     response = transcript.response()
     assert response is not None

@@ -4,59 +4,43 @@ from typing import Any
 
 import pytest
 
-from cursor_gateway.model.documents import (
-    ClarificationMetadata,
-    ClarificationQuestion,
-    CodeBlockMetadata,
-    CodeReferenceMetadata,
-    ErrorMetadata,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    PlanTodo,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ThinkingMetadata,
-    TodoChange,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    make_document,
-)
+from cursor_gateway.model import documents
 from cursor_gateway.stages.summary import main_argument, one_line
 
 
-def command(text: str, exit_code: int = 0, **fields: Any) -> Metadata:
-    return TerminalCommandMetadata(
+def command(text: str, exit_code: int = 0, **fields: Any) -> documents.Metadata:
+    return documents.TerminalCommandMetadata(
         command=text, exit_code=exit_code, output="", duration_ms=1, permissions=[], **fields
     )
 
 
-def tool(name: str, arguments: dict[str, Any], **fields: Any) -> Metadata:
-    result = ToolCallResult(status="success", data=None)
-    return ToolCallMetadata(
+def tool(name: str, arguments: dict[str, Any], **fields: Any) -> documents.Metadata:
+    result = documents.ToolCallResult(status="success", data=None)
+    return documents.ToolCallMetadata(
         tool_name=name, tool_call_id="c", arguments=arguments, result=result, duration_ms=1, **fields
     )
 
 
-def edit(operation: Any, **fields: Any) -> Metadata:
-    return FileEditMetadata(file_path="a.py", operation=operation, language="python", **fields)
+def edit(operation: Any, **fields: Any) -> documents.Metadata:
+    return documents.FileEditMetadata(file_path="a.py", operation=operation, language="python", **fields)
 
 
-def plan(title: str, todos: int) -> Metadata:
-    todo = PlanTodo(id="1", content="x", status="pending", dependencies=[])
-    return PlanMetadata(title=title, overview="", todos=[todo] * todos)
+def plan(title: str, todos: int) -> documents.Metadata:
+    todo = documents.PlanTodo(id="1", content="x", status="pending", dependencies=[])
+    return documents.PlanMetadata(title=title, overview="", todos=[todo] * todos)
 
 
-def questions(*texts: str) -> Metadata:
-    return ClarificationMetadata(questions=[ClarificationQuestion(id="q", text=text, options=[]) for text in texts])
+def questions(*texts: str) -> documents.Metadata:
+    return documents.ClarificationMetadata(
+        questions=[documents.ClarificationQuestion(id="q", text=text, options=[]) for text in texts]
+    )
 
 
-def todos(*states: Any) -> Metadata:
-    return TodoUpdateMetadata(todos=[TodoChange(id="1", status=state) for state in states])
+def todos(*states: Any) -> documents.Metadata:
+    return documents.TodoUpdateMetadata(todos=[documents.TodoChange(id="1", status=state) for state in states])
 
 
-LINES: list[tuple[Metadata, str | None, str | None]] = [
+LINES: list[tuple[documents.Metadata, str | None, str | None]] = [
     (command("make test"), None, "Ran `make test` (exit status 0)"),
     (command("make\n  test", 2), None, "Ran `make test` (exit status 2)"),
     (command("ls", state="rejected", reason="no"), None, "Did not run `ls` (rejected: no)"),
@@ -87,33 +71,33 @@ LINES: list[tuple[Metadata, str | None, str | None]] = [
     (questions("Which?", "Why?"), None, "Asked Which? / Why?"),
     (todos("completed", "in_progress", "completed"), None, "Updated the to-dos (2 completed, 1 in progress)"),
     (todos(), None, "Updated the to-dos"),
-    (TextMetadata(), "Hi", None),
-    (CodeBlockMetadata(language="py", purpose="example"), "x", None),
-    (CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x", None),
-    (ErrorMetadata(error_code="E", source="s", details=""), "It broke.", None),
-    (ThinkingMetadata(), "hm", None),
+    (documents.TextMetadata(), "Hi", None),
+    (documents.CodeBlockMetadata(language="py", purpose="example"), "x", None),
+    (documents.CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x", None),
+    (documents.ErrorMetadata(error_code="E", source="s", details=""), "It broke.", None),
+    (documents.ThinkingMetadata(), "hm", None),
 ]
 
 
 @pytest.mark.parametrize(("metadata", "content", "line"), LINES)
 def test_a_tools_document_is_one_line_and_other_documents_are_none(
-    metadata: Metadata, content: str | None, line: str | None
+    metadata: documents.Metadata, content: str | None, line: str | None
 ) -> None:
-    assert one_line(make_document("doc_001", 1, content, metadata)) == line
+    assert one_line(documents.make_document("doc_001", 1, content, metadata)) == line
 
 
 def test_a_long_line_is_cut_and_says_so() -> None:
-    line = one_line(make_document("doc_001", 1, None, command("x" * 500)))
+    line = one_line(documents.make_document("doc_001", 1, None, command("x" * 500)))
     assert line == f"Ran `{'x' * 194}… (exit status 0)"
 
 
 def test_a_command_that_just_fits_is_whole() -> None:
-    line = one_line(make_document("doc_001", 1, None, command("x" * 194)))
+    line = one_line(documents.make_document("doc_001", 1, None, command("x" * 194)))
     assert line == f"Ran `{'x' * 194}` (exit status 0)"
 
 
 def test_a_long_reason_is_cut() -> None:
-    line = one_line(make_document("doc_001", 1, None, command("ls", state="failed", reason="x" * 500)))
+    line = one_line(documents.make_document("doc_001", 1, None, command("ls", state="failed", reason="x" * 500)))
     assert line == f"Ran `ls` (failed: {'x' * 192})"
 
 

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import (
     INTERRUPTED,
     RUNNING,
@@ -21,28 +22,16 @@ from cursor_gateway.model.agent_events import (
 )
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.document_events import KnownMetadata
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationQuestion,
-    Diff,
-    DocumentType,
-    PermissionRequest,
-    PlanTodo,
-    TerminalCommandMetadata,
-    TodoChange,
-    ToolCallMetadata,
-    document_type,
-)
 from cursor_gateway.model.messages import Image
 from cursor_gateway.stages.tool_documents import ToolType, action_of, answered, content_of, metadata_of, started
 
-DIFF = Diff(old_string="a", new_string="b", start_line=1, end_line=1)
-TODO = PlanTodo(id="1", content="x", status="pending", dependencies=[])
-QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
-ANSWER = ClarificationAnswer(question_id="q", selected_option_ids=["a"])
+DIFF = documents.Diff(old_string="a", new_string="b", start_line=1, end_line=1)
+TODO = documents.PlanTodo(id="1", content="x", status="pending", dependencies=[])
+QUESTION = documents.ClarificationQuestion(id="q", text="Which?", options=[])
+ANSWER = documents.ClarificationAnswer(question_id="q", selected_option_ids=["a"])
 
 # action, type, what is known at its start, content, the metadata's JSON at its end
-ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
+ACTIONS: list[tuple[Action, documents.DocumentType, KnownMetadata | None, str | None, dict[str, Any]]] = [
     (
         FileEdit(tool="edit_file", path="a.py", operation="edit", content="b", diff=DIFF),
         "file_edit",
@@ -120,7 +109,7 @@ ACTIONS: list[tuple[Action, DocumentType, KnownMetadata | None, str | None, dict
         {"questions": []},
     ),
     (
-        TodoUpdate(tool="todo_write", todos=[TodoChange(id="1", status="completed")]),
+        TodoUpdate(tool="todo_write", todos=[documents.TodoChange(id="1", status="completed")]),
         "todo_update",
         None,
         None,
@@ -157,13 +146,17 @@ def _json(action: Action, outcome: Outcome, *, agent_call_id: str = "call_1", pa
 
 @pytest.mark.parametrize(("action", "type", "known", "content", "metadata"), ACTIONS)
 def test_an_action_is_described_by_its_document(
-    action: Action, type: DocumentType, known: KnownMetadata | None, content: str | None, metadata: dict[str, Any]
+    action: Action,
+    type: documents.DocumentType,
+    known: KnownMetadata | None,
+    content: str | None,
+    metadata: dict[str, Any],
 ) -> None:
     assert started(action) == (type, known)
     assert content_of(action) == content
     assert _json(action, Outcome(duration_ms=7)) == metadata
     end = metadata_of(action, Outcome(), call_id="c", agent_call_id="c", payload=UNSET)
-    assert document_type(end) == type
+    assert documents.document_type(end) == type
 
 
 @pytest.mark.parametrize("action", [action for action, *_ in ACTIONS])
@@ -229,7 +222,7 @@ def test_a_callers_tool_that_failed_says_why(text: str, expected: str) -> None:
 
 def test_a_call_says_that_the_caller_ran_it() -> None:
     result = metadata_of(ASKED, Outcome(), call_id="c", agent_call_id="c", payload=UNSET, by_caller=True)
-    assert isinstance(result, ToolCallMetadata)
+    assert isinstance(result, documents.ToolCallMetadata)
     assert result.ran_by == "caller"
     assert "ranBy" not in _json(ASKED, Outcome())
 
@@ -257,14 +250,14 @@ def test_what_is_known_at_the_start_gives_the_action_again(type: ToolType, actio
 @pytest.mark.parametrize("outcome", [RUNNING, WAITING])
 def test_a_call_that_has_not_ended_has_a_state_and_no_reason(outcome: Outcome) -> None:
     metadata = metadata_of(OtherTool(tool="t", arguments={}), outcome, call_id="c", agent_call_id="c", payload=UNSET)
-    assert isinstance(metadata, ToolCallMetadata)
+    assert isinstance(metadata, documents.ToolCallMetadata)
     assert (metadata.state, metadata.reason, metadata.result.data) == (outcome.state, UNSET, None)
 
 
 def test_a_tool_that_was_rejected_names_the_permission_that_it_needs() -> None:
-    wanted = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    wanted = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     outcome = Outcome(state="rejected", message="Not allowed.", permission=wanted)
     action = Command(tool="shell", command="npm test")
     metadata = metadata_of(action, outcome, call_id="c", agent_call_id="c", payload=UNSET)
-    assert isinstance(metadata, TerminalCommandMetadata)
+    assert isinstance(metadata, documents.TerminalCommandMetadata)
     assert (metadata.state, metadata.reason, metadata.permission) == ("rejected", "Not allowed.", wanted)

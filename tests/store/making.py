@@ -3,20 +3,7 @@
 from collections.abc import Sequence
 
 from cursor_gateway.errors import AgentCrashed, StoreUnavailable
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
@@ -127,9 +114,9 @@ def run_end(
     )
 
 
-def deltas(*numbers: int) -> list[DocumentEvent]:
+def deltas(*numbers: int) -> list[document_events.DocumentEvent]:
     """Events that say their numbers."""
-    return [ContentDelta("doc_001", str(number)) for number in numbers]
+    return [document_events.ContentDelta("doc_001", str(number)) for number in numbers]
 
 
 def append_patiently(store: Database, run: str, number: int) -> None:
@@ -175,7 +162,7 @@ def whole_run(
     assert isinstance(store.begin_run(new_run(id, conversation, *said, owner=owner, at=at)), Stored)
     assert isinstance(store.append(lease(id), 1, deltas(1, 2, 3)), Stored)
     end = run_end(id, documents=documents, at=at, session_id=session_id, fingerprint=fingerprint)
-    assert isinstance(store.append(lease(id), 4, [Done(envelope(id))], end), Stored)
+    assert isinstance(store.append(lease(id), 4, [document_events.Done(envelope(id))], end), Stored)
 
 
 # --- every kind of event ----------------------------------------------------------------------------
@@ -242,17 +229,23 @@ EVERY_DOCUMENT: list[Document] = [
     make_document(f"doc_{number:03}", number, content, metadata)
     for number, (content, metadata) in enumerate(_METADATA, start=1)
 ]
-EVERY_EVENT: list[DocumentEvent] = [
-    DocumentStarted("doc_001", "text", 1),
-    DocumentStarted("doc_002", "code_block", 2, KnownMetadata(language="py", questions=[_QUESTION], indent=0), "```\n"),
-    ContentDelta("doc_001", "é\u2028\0\U0001f600"),
-    ContentDelta("doc_001", "x", raw=""),
-    TerminalOutput("doc_004", "50%\r60%\n\x1b[0m"),
-    ToolCallStarted("doc_003", "grep", "call_1"),
-    ToolCallArguments("doc_003", {"a": [{}, [], None, -1, 0.1, "…"]}),
-    ToolCallEnded("doc_003", _RESULT),
-    *(DocumentEnded(document, raw="\n") for document in EVERY_DOCUMENT),
-    Reasoning("hm", opens=True),
-    Paused(envelope(), raw="\n"),
-    Done(envelope(), AgentCrashed(details="d", param="p").failure(), raw="\n"),
+EVERY_EVENT: list[document_events.DocumentEvent] = [
+    document_events.DocumentStarted("doc_001", "text", 1),
+    document_events.DocumentStarted(
+        "doc_002",
+        "code_block",
+        2,
+        document_events.KnownMetadata(language="py", questions=[_QUESTION], indent=0),
+        "```\n",
+    ),
+    document_events.ContentDelta("doc_001", "é\u2028\0\U0001f600"),
+    document_events.ContentDelta("doc_001", "x", raw=""),
+    document_events.TerminalOutput("doc_004", "50%\r60%\n\x1b[0m"),
+    document_events.ToolCallStarted("doc_003", "grep", "call_1"),
+    document_events.ToolCallArguments("doc_003", {"a": [{}, [], None, -1, 0.1, "…"]}),
+    document_events.ToolCallEnded("doc_003", _RESULT),
+    *(document_events.DocumentEnded(document, raw="\n") for document in EVERY_DOCUMENT),
+    document_events.Reasoning("hm", opens=True),
+    document_events.Paused(envelope(), raw="\n"),
+    document_events.Done(envelope(), AgentCrashed(details="d", param="p").failure(), raw="\n"),
 ]

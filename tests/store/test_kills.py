@@ -20,6 +20,7 @@ def test_a_kill_while_runs_are_appended_moved_and_recovered_takes_back_nothing(t
     assert kill_at(tmp_path, 97, 13) > 20
 
 
+@pytest.mark.timeout(1000)
 @pytest.mark.slow  # all points; the test above has some of them
 def test_a_kill_at_any_point_takes_back_nothing(tmp_path: Path) -> None:
     """At every fourth; `python -m tests.store.killed_writers FOLDER 1 1` tries them all, in a few minutes."""

@@ -4,7 +4,10 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import closing
+from itertools import count
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -170,6 +173,33 @@ def test_another_programs_database_is_refused(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE theirs (a)")
     with pytest.raises(SettingsError, match="another program's"):
         Database(tmp_path).open(NOW)
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_database_that_another_process_is_creating_is_not_another_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    path, connect, executed = tmp_path / FILE, opening.connect, count(1)
+
+    class Slow:
+        """The other process creates the tables after so many of its statements."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection = connection
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._connection, name)
+
+        def execute(self, *statement: Any) -> Any:
+            found = self._connection.execute(*statement).fetchall()
+            if next(executed) == after:
+                monkeypatch.setattr(opening, "connect", connect)
+                opening.update(path, 1)
+            return Mock(fetchone=lambda: found[0])
+
+    monkeypatch.setattr(opening, "connect", lambda *given: Slow(connect(*given)))
+    opening.update(path, 1)
+    assert pragma(path, "user_version") == len(migrations())
 
 
 def test_a_folder_that_can_be_none_is_refused(tmp_path: Path) -> None:

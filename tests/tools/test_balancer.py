@@ -76,33 +76,6 @@ def test_requests_go_to_each_front_in_turn_and_past_those_that_refuse() -> None:
         _run(test())
 
 
-def test_the_body_arrives_and_the_front_is_asked_to_close() -> None:
-    async def test() -> None:
-        async with _server(_named(b"one")) as one:
-            balancer = Balancer([one])
-            address = await balancer.start()
-            request = b"POST /x HTTP/1.1\r\nConnection: keep-alive\r\nContent-Length: 4\r\n\r\nbody"
-            answer = await _ask(address, request)
-            assert answer.endswith(b"one\nPOST /x HTTP/1.1\r\nContent-Length: 4\r\nConnection: close\r\n\r\nbody"), (
-                answer
-            )
-            await balancer.close()
-
-    _run(test())
-
-
-def test_without_a_front_it_says_so() -> None:
-    async def test() -> None:
-        balancer = Balancer([one, two])
-        answer = await _ask(await balancer.start())
-        assert answer.startswith(b"HTTP/1.1 503 ")
-        assert answer.endswith(b'"No front accepts connections; retry in a moment."}}')
-        await balancer.close()
-
-    with _refusing() as one, _refusing() as two:
-        _run(test())
-
-
 def test_it_streams_and_a_client_that_leaves_is_gone_for_the_front_as_well() -> None:
     left = asyncio.Event()
 
@@ -149,15 +122,5 @@ def test_a_front_that_dies_is_not_asked_again_and_open_streams_end_with_the_bala
             await asyncio.sleep(0.05)
             await balancer.close()
             assert await hanging == b""
-
-    _run(test())
-
-
-def test_what_is_no_request_is_closed() -> None:
-    async def test() -> None:
-        async with _server(_named(b"one")) as one:
-            balancer = Balancer([one])
-            assert await _ask(await balancer.start(), b"x" * 200_000) == b""
-            await balancer.close()
 
     _run(test())

@@ -1,13 +1,9 @@
 """What the table of faults says is so: a row is green only when its proof came, in time, and nobody is left behind."""
 
 import sys
-from datetime import date
-from io import StringIO
 
 import pytest
-from rich.console import Console
 
-from chaos.report import page, summary, table
 from chaos.running import Entry, Judged, entries, judged
 from chaos.table import GROUPS, faults_of
 from cursor_gateway.sources.processes import start_of
@@ -50,26 +46,6 @@ def test_nobody_outlives_its_fault(found: list[Judged]) -> None:
     assert start_of(int(left.partition(": ")[2].partition(" ")[0])) is None
 
 
-def test_the_terminal_shows_every_row_as_it_is(found: list[Judged]) -> None:
-    console = Console(width=160, file=StringIO())
-    console.print(table(found))
-    assert isinstance(console.file, StringIO)
-    text = console.file.getvalue()
-    for one in found:
-        assert one.verdict.outcome in text
-    assert "[2]" in text
-    assert summary(found) == "6 faults: 1 green, 4 red, 1 skipped"
-
-
-def test_the_page_has_a_row_for_each_fault(found: list[Judged]) -> None:
-    text = page(found, date(2026, 11, 16))
-    assert "16 November 2026" in text
-    assert "| it holds | By nothing. | All. | 3 \\| of 3 | ✓ green |" in text
-    assert "| – skipped |" in text
-    assert text.count("| ✗ red |") == 4
-    assert "$" not in text
-
-
 def test_every_fault_of_the_table_says_what_it_is() -> None:
     all = entries()
     assert {entry.module for entry in all} == set(GROUPS)
@@ -79,8 +55,3 @@ def test_every_fault_of_the_table_says_what_it_is() -> None:
         for sentence in (entry.fault.provoked, entry.fault.holds):
             assert sentence.endswith("."), entry.fault.name
         assert 0 < entry.fault.seconds <= 1800  # 300 damaged histories; CI runs fewer
-
-
-def test_a_word_chooses() -> None:
-    chosen = entries("2 GB")
-    assert [entry.fault.name for entry in chosen] == ["the agent writes a line of 2 GB"]

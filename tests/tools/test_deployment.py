@@ -139,6 +139,10 @@ def test_runners_are_added_while_requests_wait() -> None:
     assert objects("HorizontalPodAutoscaler").keys() == {"gateway-front"}
     scaled = objects("HorizontalPodAutoscaler", maxReplicas=9)["gateway-runner"]
     assert (scaled["minReplicas"], scaled["maxReplicas"]) == (2, 9)
+    # An upgrade leaves the number to the autoscaler: it would take away runners, and end their runs.
+    assert "replicas" not in objects("StatefulSet", maxReplicas=9)["gateway-runner"]
+    assert objects("StatefulSet")["gateway-runner"]["replicas"] == 2
+    assert "replicas" not in objects("Deployment")["gateway-front"]
     (metric,) = scaled["metrics"]
     name = metric["external"]["metric"]["name"]
     page = (DEPLOY.parent / "docs" / "cluster.md").read_text(encoding="utf-8")

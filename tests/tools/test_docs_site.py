@@ -22,21 +22,6 @@ def test_every_page_is_in_the_navigation_once() -> None:
     assert sorted(pages_of(docs)) == sorted([*expected, *OUTSIDE.values()])
 
 
-def test_the_index_of_a_folder_comes_first_and_unknown_pages_last(tmp_path: Path) -> None:
-    (tmp_path / "clients").mkdir()
-    (tmp_path / "parts").mkdir()
-    for name in ("clients/a.md", "clients/README.md", "clients/z.md", "new.md", "cli.md", "parts/piece.md"):
-        (tmp_path / name).touch()
-    outside = [page for page in OUTSIDE.values() if page != "index.md"]
-    assert navigation(tmp_path) == [
-        {"Overview": "index.md"},
-        {"Use": ["cli.md"]},
-        {"Clients": ["clients/README.md", "clients/a.md", "clients/z.md"]},
-        {"More": ["new.md"]},
-        {"Project": outside},
-    ]
-
-
 def test_links_are_those_of_the_site() -> None:
     text = "[a](docs/cli.md#start) [b](ARCHITECTURE.md) ![c](docs/images/c.png) [d](https://docs/x)"
     assert site_text(text) == "[a](cli.md#start) [b](architecture.md) ![c](images/c.png) [d](https://docs/x)"

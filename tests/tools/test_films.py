@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tools.films.film import Frame, Rows, strip, terminal_film
+from tools.films.film import Rows, terminal_film
 from tools.films.screen import PLAIN, Screen, Style
 from tools.films.terminal import _whole
 
@@ -15,34 +15,6 @@ IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
 def text(screen: Screen) -> list[str]:
     return ["".join(character for character, _ in row) for row in screen.rows()]
-
-
-def test_text_is_written_wrapped_and_scrolled() -> None:
-    screen = Screen(4, 2)
-    screen.feed("ab\r\ncdef")
-    assert text(screen) == ["ab", "cdef"]
-    screen.feed("g")
-    assert text(screen) == ["cdef", "g"]
-
-
-def test_a_live_line_replaces_itself() -> None:
-    screen = Screen(20, 5)
-    screen.feed("one\r\nworking")
-    screen.feed("\r\x1b[2K\x1b[1A\x1b[2Kdone  \x1b[?25h")
-    assert text(screen) == ["done", ""]
-
-
-def test_styles_add_up_until_they_are_reset() -> None:
-    screen = Screen(20, 1)
-    screen.feed("\x1b[1;31ma\x1b[2mb\x1b[0m\x1b[7m \x1b[0mc")
-    (row,) = screen.rows()
-    red = row[0][1].colour
-    assert row == (
-        ("a", Style(red, bold=True)),
-        ("b", Style(red, True, True)),
-        (" ", Style(reverse=True)),
-        ("c", PLAIN),
-    )
 
 
 @pytest.mark.parametrize("unknown", ["\x1b[3B", "\x1b]0;title\x07", "\x1b[0K"])
@@ -59,13 +31,6 @@ def test_a_piece_of_output_never_ends_within_a_character_or_a_sequence() -> None
         screen = Screen(20, 2)
         for _, piece in pieces:
             screen.feed(piece)
-
-
-def test_frames_follow_each_other_for_their_time() -> None:
-    svg = strip([Frame(1, "<g/>"), Frame(3, "<g/>")], width=10, height=5)
-    assert "0.000%{transform:translateY(0px)}25.000%{transform:translateY(-5px)}" in svg
-    assert "animation:film 4.00s step-end infinite" in svg
-    assert "prefers-reduced-motion" in svg
 
 
 def test_equal_rows_are_drawn_once_and_markup_is_text() -> None:

@@ -20,7 +20,6 @@ from cursor_gateway.model.documents import DocumentType
 from cursor_gateway.schema import json_schema
 from cursor_gateway.sources.cursor import tools
 from tools.reference import __main__ as reference
-from tools.reference.markdown import code, one_of, table
 from tools.reference.table_pages import error_classes
 
 PAGES = [name for name in reference.PAGES if name.endswith(".md")]
@@ -147,16 +146,6 @@ def test_every_command_is_listed_with_its_help() -> None:
 def test_the_definitions_are_what_the_command_prints() -> None:
     for option, name in ([], "schema.json"), (["--typescript"], "documents.ts"):
         assert CliRunner().invoke(cli, ["schema", *option]).stdout == text_of(name)
-
-
-def test_a_table_is_aligned_and_a_bar_does_not_split_a_cell() -> None:
-    assert table(["a", "long"], [("x|y", "1")]) == "| a    | long |\n| ---- | ---- |\n| x\\|y | 1    |"
-
-
-def test_words_are_joined_as_people_do() -> None:
-    assert one_of(["a"]) == "a"
-    assert one_of(["a", "b", "c"]) == "a, b or c"
-    assert code("a  \n\nb\n\n", "text") == "```text\na\n\nb\n```"
 
 
 GUIDE = Path(__file__).parents[2] / "docs" / "documents.md"

@@ -40,6 +40,7 @@ def test_what_is_counted(tree: Path) -> None:
     assert structure.measure(tree) == {
         "lines": 24,
         "files": 7,
+        "test_lines": 0,
         "import_percent": 4.2,
         "single_use_modules": 1,
         "runs_lines": 11,

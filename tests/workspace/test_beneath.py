@@ -72,6 +72,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     make_below(str(tmp_path), "lock")
     with pytest.raises(PathRefused):
         make_below(str(tmp_path), "lock")
+    make_below(str(tmp_path), "new/folder/kept")
     with pytest.raises(PathRefused):
         write_below(str(tmp_path), "new/folder", b"", 0o644)
-    assert list((tmp_path / "new/folder").iterdir()) == []
+    assert (tmp_path / "new/folder/kept").exists()
+    remove_below(str(tmp_path), "new/folder/kept")
+    assert read_below(str(tmp_path), "new/folder", 9) is None
+    write_below(str(tmp_path), "new/folder", b"", 0o644)  # in the place of an empty folder
+    assert read_below(str(tmp_path), "new/folder/kept", 9) is None

@@ -1,6 +1,7 @@
 """A tree of a folder knows what its files contained, without reading what git or an earlier tree knows."""
 
 import os
+import stat
 import time
 from pathlib import Path
 
@@ -105,7 +106,7 @@ def test_filters_of_a_repository_are_respected(root: Path) -> None:
     assert not any(entry.in_git for entry in scan(str(root)).entries.values())
 
 
-def test_ignored_files_secrets_and_links_are_left_out(root: Path) -> None:
+def test_ignored_files_and_secrets_are_left_out_and_links_not_followed(root: Path) -> None:
     git(root, "init", "-q")
     (root / ".gitignore").write_text("*.log\n")
     (root / ".cursorignore").write_text("private/\n")
@@ -115,8 +116,10 @@ def test_ignored_files_secrets_and_links_are_left_out(root: Path) -> None:
     (root / ".env.example").write_text("no secret\n")
     (root / "link").symlink_to("a.txt")
     (root / "folder").symlink_to("sub")
-    found = set(scan(str(root)).entries)
-    assert found == {"a.txt", "sub/b.bin", "sub/c", ".gitignore", ".cursorignore", ".env.example"}
+    found = scan(str(root))
+    links = {"link", "folder"}
+    assert {*found.entries} == {"a.txt", "sub/b.bin", "sub/c", ".gitignore", ".cursorignore", ".env.example", *links}
+    assert all(stat.S_ISLNK(found.entries[link].mode) and found.content(link) is None for link in links)
     for name in ("deep/.env", ".envrc", "production.env", ".git-credentials", "id_ecdsa"):
         assert is_secret(name)
     assert not is_secret("environment.py")

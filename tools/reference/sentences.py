@@ -60,11 +60,15 @@ def _said_in(module: ast.Module, names: Collection[str], constants: _Scope) -> I
     top = {**constants, **_assigned(module.body)}
     for node, function in _with_functions(module):
         match node:
-            case ast.Call(func=ast.Name(id=name), args=[_, *_] as arguments) if name in names:
+            case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name), args=[_, *_] as arguments) if (
+                name in names
+            ):
                 scope = _scope(top, function)
                 yield Said(name, tuple(_text(argument, scope) for argument in arguments))
-            case ast.Tuple(elts=[*_, ast.Name(id=name), ast.expr() as message]) if name in names:
-                if not isinstance(message, ast.Name) or message.id not in names:
+            case ast.Tuple(elts=[*_, ast.Name(id=name) | ast.Attribute(attr=name), ast.expr() as message]) if (
+                name in names
+            ):
+                if ast.unparse(message).rpartition(".")[2] not in names:
                     yield Said(name, (_text(message, _scope(top, function)),))
 
 

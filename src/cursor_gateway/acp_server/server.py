@@ -246,7 +246,9 @@ class AcpServer:
 
     async def _list(self, params: Any) -> SessionList:
         wanted = _read(params, ListParams)
-        skipped = int(wanted.cursor) if wanted.cursor and wanted.cursor.isdecimal() else 0
+        if wanted.cursor and not (wanted.cursor.isascii() and wanted.cursor.isdecimal()):
+            raise RpcError(_INVALID, f"There is no page {wanted.cursor[:100]!r}; list the sessions again.")
+        skipped = int((wanted.cursor or "0")[:9])
         sessions: list[SessionEntry] = []
         names, number = self._ids.by_conversation(), 0
         here = wanted.cwd if wanted.cwd and os.path.isdir(wanted.cwd) else self._folder

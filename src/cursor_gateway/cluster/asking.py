@@ -117,7 +117,7 @@ class Asking:
         """After all that are like it, except one in the queue: that may take hours."""
         while True:
             match await self._cluster.submit(command, max_active):
-                case Alike(id=id, entry=""):
+                case Alike(id=id, entry="") if id:
                     await self._wait(id, None)
                 case Submitted() | OverLimit() | Alike() | Full() as submitted:
                     return submitted

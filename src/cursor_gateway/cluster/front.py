@@ -269,7 +269,7 @@ class Front:
         if not limits.queue_ttl_seconds or self._members.level < _QUEUE_LEVEL:
             return None
         if dedupe is not None and await self.store.find_run_by_idempotency(owner, dedupe) is not None:
-            return None
+            return await self._begun(request)
         runs = await self._runs_before(request)
         active = runs[-1] if runs and runs[-1].state == "running" else None
         conversation = runs[-1].conversation_id if runs else request.conversation_id or ""
@@ -306,6 +306,8 @@ class Front:
         with self._hub.expecting(run_id):
             outcome = await self._asking.queue(command, _START_SECONDS if may_start else 0, first)
             match outcome:
+                case Alike(id=""):
+                    return await self._begun(request)
                 case Alike(entry=known):
                     return Continued(await self._joined(known, request), 0)
                 case Full():
@@ -314,6 +316,14 @@ class Front:
                     return Continued(await self._find(run_id, owner), 0)
                 case Replied() | Failed() | Returned():
                     return await self._continued(outcome, owner, run_id)
+
+    async def _begun(self, request: RunRequest) -> Continued | None:
+        """The run that the same request has started. None: only a runner can say whether there is one."""
+        key, owner = request.idempotency_key, request.owner
+        if key is None or (found := await self.store.find_run_by_idempotency(owner, key)) is None:
+            return None
+        check_body(found.body_hash, request)
+        return Continued(await self._find(found.run_id, owner), found.after)
 
     async def _joined(self, run_id: str, request: RunRequest) -> RunHandle:
         """The same request, in the queue, or begun meanwhile."""
@@ -333,15 +343,8 @@ class Front:
     ) -> Continued:
         volume, run_id = await self._volume(request), new_run_id()
         with self._hub.expecting(run_id):
-            to = Receiver(
-                request.owner,
-                waiting,
-                volume,
-                dedupe=dedupe,
-                starts=run_id,
-                needs=request.needs or (),
-                priority=request.priority or 0,
-            )
+            needs, priority = request.needs or (), request.priority or 0
+            to = Receiver(request.owner, waiting, volume, dedupe=dedupe, starts=run_id, needs=needs, priority=priority)
             outcome = await self._ask(command, to)
             if isinstance(outcome, Alike):
                 return Continued(await self._joined(outcome.entry, request), 0)
@@ -448,9 +451,6 @@ class Front:
                 raise error_of(failure)
             case Returned():
                 raise GatewayFault("A runner sent an unexpected reply; check that all processes run the same version.")
-
-    def runner_of(self, run: RunRecord) -> str:
-        return run.instance
 
     def state(self) -> ServiceState:
         runners = [member for member in self._members.known if member.is_runner]

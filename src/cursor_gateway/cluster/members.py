@@ -8,6 +8,7 @@ because it was frozen or cut off, learns this from its next beat: it ends its ag
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
+from math import inf
 from time import monotonic
 
 from msgspec import Struct
@@ -69,6 +70,7 @@ class Members:
         self._liveness = Liveness(timing.lease_seconds)
         self._database: tuple[str, int] | None = None  # as of the last look: see `_was_away`
         self._looked_at = self._turned_at = monotonic()
+        self._joined_at = -inf  # for the last time; the database has then taken a beat
         self._tasks: list[asyncio.Task[None]] = []
         self._ticking: asyncio.TimerHandle | None = None
         self._rejoining: asyncio.Task[None] | None = None
@@ -169,8 +171,9 @@ class Members:
             await self._cluster.set_member(self.own.id, is_draining=True)
 
     def _tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        silence, was_at = _SILENT * self.timing.beat_seconds + _SILENT_SECONDS, self._turned_at
         self._turned_at = monotonic()
-        is_silent = self.beat_age > _SILENT * self.timing.beat_seconds + _SILENT_SECONDS
+        is_silent = self.beat_age > silence and self._turned_at - was_at < silence  # else it was frozen itself
         if is_silent and not self._store.health.is_failing:  # a call may hang for longer
             self._store.health.failed("write", StoreUnavailable(_NO_BEATS))
         if self.beat_age > _CUT_OFF * self.timing.lease_seconds:
@@ -187,7 +190,9 @@ class Members:
         await self.removed()
         self.own = replace(self.own, beat=self.own.beat + _REJOINED)
         with suppress(StoreUnavailable):  # the next beat says so again
+            now = monotonic()
             await self._cluster.join(self.own)
+            self._joined_at = now
             if self._agents is not None:
                 self._agents.joined()
 
@@ -210,38 +215,25 @@ class Members:
         ]
         if (stored := self.stored) is None:
             return found
+        reconnected = max(0, stored.reconnections)
         return [
             *found,
             Figure("cluster_queue_age_seconds", "Age of the oldest command without a runner.", stored.queue_seconds),
             Figure("cluster_queue_length", "Requests of the whole cluster without a runner.", stored.queue_length),
             Figure("cluster_runs_running", "Runs with a running agent in the whole cluster.", stored.running),
-            Figure(
-                "cluster_notification_queue_ratio",
-                "How full PostgreSQL's notification queue is.",
-                stored.notification_queue,
-            ),
+            Figure("cluster_notification_queue_ratio", "How full the queue of hints is.", stored.notification_queue),
             Figure("cluster_commits", "Commits of events.", stored.commits, is_total=True),
             Figure("cluster_batches", "Batches of events in these commits.", stored.batches, is_total=True),
             Figure("cluster_append_seconds", "Time that these commits took.", stored.append_seconds, is_total=True),
             Figure("cluster_waiting_bytes", "Bytes of events that are not stored yet.", stored.waiting_bytes),
             Figure("cluster_rewinds", "Times that events were lost and sent again.", stored.rewinds, is_total=True),
-            Figure(
-                "cluster_listen_reconnections",
-                "Reconnects of the connection that receives hints.",
-                max(0, stored.reconnections),
-                is_total=True,
-            ),
-            Figure(
-                "cluster_hints_skipped",
-                "Notifications that this version does not know.",
-                stored.skipped_hints,
-                is_total=True,
-            ),
+            Figure("cluster_listen_reconnections", "Reconnects of the listener for hints.", reconnected, is_total=True),
+            Figure("cluster_hints_skipped", "Notifications of unknown kinds.", stored.skipped_hints, is_total=True),
         ]
 
     @property
     def beat_age(self) -> float:
-        return 0.0 if self.heartbeat is None else self.heartbeat.age
+        return 0.0 if self.heartbeat is None else min(self.heartbeat.age, monotonic() - self._joined_at)
 
     @property
     def holds_its_runs(self) -> bool:

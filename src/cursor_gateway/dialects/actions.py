@@ -8,22 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct
 
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    FileEditMetadata,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    ToolTrace,
-)
+from cursor_gateway.model import documents
 
 ActionDisplay: TypeAlias = Literal["thinking", "text", "native", "none"]  # of the Messages API
 
@@ -39,34 +24,40 @@ class ToolAction(Struct, frozen=True):
     error: str | None = None  # why it did not complete
 
 
-def action_of(document: Document) -> ToolAction | None:
+def action_of(document: documents.Document) -> ToolAction | None:
     """None for documents that are no tool's, and for tools that the caller ran."""
     match document:
-        case ToolCallDocument(metadata=metadata):
+        case documents.ToolCallDocument(metadata=metadata):
             if metadata.ran_by == "caller":
                 return None
             error = _error(metadata) or ("The tool failed." if metadata.result.status == "error" else None)
             return ToolAction(metadata.tool_name, metadata.arguments, _text(metadata.result.data), error)
-        case TerminalCommandDocument(metadata=metadata):
+        case documents.TerminalCommandDocument(metadata=metadata):
             error = _error(metadata)
             if error is None and metadata.exit_code != 0:
                 error = f"Exit status {metadata.exit_code}"
             return ToolAction("run_terminal_cmd", {"command": metadata.command}, metadata.output, error)
-        case FileEditDocument(metadata=metadata, content=content):
+        case documents.FileEditDocument(metadata=metadata, content=content):
             name = _FILE_TOOLS[metadata.operation]
             return ToolAction(name, _file_arguments(metadata, content), _changes(metadata, content), _error(metadata))
-        case PlanDocument(metadata=metadata, content=content):
+        case documents.PlanDocument(metadata=metadata, content=content):
             return ToolAction("create_plan", {"name": metadata.title, "plan": content}, content, _error(metadata))
-        case ClarificationDocument(metadata=metadata):
+        case documents.ClarificationDocument(metadata=metadata):
             answers = _text(metadata.answers) if metadata.answers else ""
             return ToolAction("ask_question", {"questions": metadata.questions}, answers, _error(metadata))
-        case TodoUpdateDocument(metadata=metadata):
+        case documents.TodoUpdateDocument(metadata=metadata):
             return ToolAction("todo_write", {"todos": metadata.todos}, "", _error(metadata))
-        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
+        case (
+            documents.TextDocument()
+            | documents.CodeBlockDocument()
+            | documents.CodeReferenceDocument()
+            | documents.ErrorDocument()
+            | documents.ThinkingDocument()
+        ):
             return None
 
 
-def _error(trace: ToolTrace) -> str | None:
+def _error(trace: documents.ToolTrace) -> str | None:
     if trace.state is UNSET:
         return None
     return trace.reason or trace.state.replace("_", " ").capitalize()
@@ -78,7 +69,7 @@ def _text(data: Any) -> str:
     return data if isinstance(data, str) else msgspec.json.encode(data).decode()
 
 
-def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str, Any]:
+def _file_arguments(metadata: documents.FileEditMetadata, content: str | None) -> dict[str, Any]:
     arguments: dict[str, Any] = {"target_file": metadata.file_path}
     if metadata.old_path:
         arguments["old_path"] = metadata.old_path
@@ -87,7 +78,7 @@ def _file_arguments(metadata: FileEditMetadata, content: str | None) -> dict[str
     return arguments if content is None else {**arguments, "contents": content}
 
 
-def _changes(metadata: FileEditMetadata, content: str | None) -> str:
+def _changes(metadata: documents.FileEditMetadata, content: str | None) -> str:
     """A unified diff, as far as the change is known."""
     path = metadata.file_path
     if metadata.diff:

@@ -13,34 +13,7 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.dialects.actions import action_of
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    is_tool,
-    reply_usage,
-    source_text,
-)
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationQuestion,
-    CodeBlockDocument,
-    Document,
-    PlanDocument,
-    RefusedCall,
-    TextDocument,
-    ThinkingDocument,
-    ToolCallDocument,
-    Usage,
-)
+from cursor_gateway.model import document_events, documents
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import one_line
@@ -70,7 +43,7 @@ def without_marked(text: str) -> str:
     return said.rstrip() if mark and said[-1:].isspace() and "\n" not in line.strip() else text
 
 
-def refusal_line(calls: Sequence[RefusedCall]) -> str:
+def refusal_line(calls: Sequence[documents.RefusedCall]) -> str:
     """What was not run, and where a person can allow it, in one line; empty if nobody can."""
     allowed = [call for call in calls if call.link]
     if not allowed:
@@ -83,19 +56,19 @@ def refusal_line(calls: Sequence[RefusedCall]) -> str:
     return marked(f"The agent was not allowed to run `{shown}`{more}. Allow it: {where}")
 
 
-def question_of(document: Document) -> str:
+def question_of(document: documents.Document) -> str:
     """What the agent asks the user, and nobody has answered; empty for anything else.
 
     A request for permission is not included: it cannot be granted by the next message.
     """
     match document:
-        case ClarificationDocument(metadata=metadata) if not metadata.answers and not metadata.permission:
+        case documents.ClarificationDocument(metadata=metadata) if not metadata.answers and not metadata.permission:
             return "\n\n".join(map(_question, metadata.questions))
         case _:
             return ""
 
 
-def _question(question: ClarificationQuestion) -> str:
+def _question(question: documents.ClarificationQuestion) -> str:
     return "\n".join([question.text, *(f"- {option.label}" for option in question.options)])
 
 
@@ -134,12 +107,12 @@ class Noted(Struct, frozen=True):
 
 
 class Ended(Struct, frozen=True):
-    usage: Usage  # of this reply; its total is the size of the conversation
-    total: Usage | None = None  # of all model calls of the run, once it has ended
+    usage: documents.Usage  # of this reply; its total is the size of the conversation
+    total: documents.Usage | None = None  # of all model calls of the run, once it has ended
     failure: Failure | None = None
     reason: FinishReason = "stop"
     refused_count: int = 0  # tool calls that were not run
-    refused: tuple[RefusedCall, ...] = ()  # the first of them
+    refused: tuple[documents.RefusedCall, ...] = ()  # the first of them
 
 
 Delta: TypeAlias = AnswerText | Thought | Called | OpenQuestion | Noted | Ended
@@ -180,45 +153,51 @@ class Translator:
         self.last_text = ""  # the latest text; set by a dialect that encodes it without `push`
         self.is_after_tool = False  # and a tool call came after it
 
-    def push(self, event: DocumentEvent) -> list[Delta]:
+    def push(self, event: document_events.DocumentEvent) -> list[Delta]:
         deltas: list[Delta] = []
-        if text := source_text(event):
+        if text := document_events.source_text(event):
             deltas.append(AnswerText(self._separated(text) if self._is_readable else text))
         match event:
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 if id == self._thinking:
                     deltas.append(self._thought(text))
-            case DocumentStarted(id=id, type=type):
+            case document_events.DocumentStarted(id=id, type=type):
                 if type == "thinking":
                     self._thinking = id
                     deltas += self._new_block()
                 elif type in ("text", "code_block", "code_reference"):
                     self._has_text = True
-                elif is_tool(event):
+                elif document_events.is_tool(event):
                     self.is_after_tool = self._is_readable
-            case Reasoning(text=text, opens=opens):
+            case document_events.Reasoning(text=text, opens=opens):
                 deltas += self._new_block() if opens else []
                 deltas.append(self._thought(text))
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 deltas += self._action(document)
                 self._question = question_of(document) or self._question
-            case ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+            case (
+                document_events.ToolCallStarted()
+                | document_events.ToolCallArguments()
+                | document_events.ToolCallEnded()
+            ):
                 pass
-            case TerminalOutput() | Paused(goes_on=True):
+            case document_events.TerminalOutput() | document_events.Paused(goes_on=True):
                 pass  # the end of the command says it
-            case Paused(envelope=envelope):
+            case document_events.Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
-                self.end = Ended(reply_usage(event), reason="tool_calls")
+                self.end = Ended(document_events.reply_usage(event), reason="tool_calls")
                 deltas.append(self.end)
-            case Done(envelope=envelope, failure=failure):
+            case document_events.Done(envelope=envelope, failure=failure):
                 refused = tuple(envelope.metadata.refused or ())
                 if self._question and not self._has_text and failure is None:
                     deltas.append(OpenQuestion(self._question))
                 elif self._has_notes and failure is None and (line := refusal_line(refused)):
                     deltas.append(Noted(line))
                 count = envelope.metadata.refused_count or 0
-                self.end = Ended(reply_usage(event), envelope.usage, failure, refused_count=count, refused=refused)
+                self.end = Ended(
+                    document_events.reply_usage(event), envelope.usage, failure, refused_count=count, refused=refused
+                )
                 deltas.append(self.end)
         return deltas if self.cutter is None else self._cut(deltas, self.cutter)
 
@@ -245,7 +224,7 @@ class Translator:
     def _new_block(self) -> list[Delta]:
         return [self._thought("\n\n" if self._mid_line else "\n")] if self._reasoned else []
 
-    def _action(self, document: Document) -> list[Delta]:
+    def _action(self, document: documents.Document) -> list[Delta]:
         """What one of the agent's own tools did."""
         match self._agent_tools:
             case "reasoning":
@@ -287,7 +266,7 @@ class Translator:
 
     def _cut_short(self, reason: FinishReason) -> Ended:
         said = estimate_tokens_by_sample("".join(self._said))
-        usage = Usage(
+        usage = documents.Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=said,
             total_tokens=self._prompt_tokens + said,
@@ -316,15 +295,15 @@ class ReplyState:
         return None if self.deltas.end is None else self.deltas.end.failure
 
 
-def action_text(document: Document) -> str | None:
+def action_text(document: documents.Document) -> str | None:
     """In one line, and a plan with its text. None for documents that are no tool's, and for tools that the caller
     ran."""
     match document:
-        case TextDocument() | ThinkingDocument() | CodeBlockDocument():
+        case documents.TextDocument() | documents.ThinkingDocument() | documents.CodeBlockDocument():
             return None
-        case ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
+        case documents.ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller":
             return None
-        case PlanDocument(content=content):
+        case documents.PlanDocument(content=content):
             return f"{one_line(document)}\n\n{content}"
         case _:
             return one_line(document)
@@ -368,7 +347,7 @@ class AnswerFold(ReplyState):
         self._calls: list[ToolCall] = []
         self._question = ""
 
-    def push(self, event: DocumentEvent, /) -> None:
+    def push(self, event: document_events.DocumentEvent, /) -> None:
         if self.is_over:
             return
         for delta in self.deltas.push(event):
@@ -394,10 +373,10 @@ class AnswerFold(ReplyState):
         return WholeAnswer("".join(self._text), "".join(self._reasoning), tuple(self._calls), end, self._question)
 
 
-def add_usage(first: Usage, second: Usage) -> Usage:
+def add_usage(first: documents.Usage, second: documents.Usage) -> documents.Usage:
     """What two runs took."""
     costs = [usage.cost for usage in (first, second) if isinstance(usage.cost, float)]
-    return Usage(
+    return documents.Usage(
         prompt_tokens=first.prompt_tokens + second.prompt_tokens,
         completion_tokens=first.completion_tokens + second.completion_tokens,
         total_tokens=first.total_tokens + second.total_tokens,
@@ -408,6 +387,6 @@ def add_usage(first: Usage, second: Usage) -> Usage:
     )
 
 
-def cached_tokens(usage: Usage) -> int:
+def cached_tokens(usage: documents.Usage) -> int:
     """Never more than the prompt has, whatever the agent reports."""
     return min(usage.cached_tokens or 0, usage.prompt_tokens)

@@ -16,41 +16,7 @@ from cursor_gateway.dialects.actions import action_of
 from cursor_gateway.dialects.base import SSE, ReplyStart, RunView
 from cursor_gateway.dialects.replies import EventEncoder, JsonReply, numbered
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    ends_reply,
-    reply_usage,
-    source_text,
-)
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationMetadata,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    Envelope,
-    ErrorDocument,
-    FileEditDocument,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    Usage,
-    document_type,
-)
+from cursor_gateway.model import document_events, documents
 
 ProseKind: TypeAlias = Literal["text", "reasoning"]
 AskKind: TypeAlias = Literal["question", "permission", "plan"]
@@ -133,8 +99,8 @@ class Ask(Struct, frozen=True):
 class MessageEnded(Struct, frozen=True):
     """The run is done, or waits for its caller."""
 
-    usage: Usage  # of this reply
-    envelope: Envelope
+    usage: documents.Usage  # of this reply
+    envelope: documents.Envelope
     failure: Failure | None = None
     is_paused: bool = False
     calls: tuple[str, ...] = ()  # the ids of those that the caller has to run
@@ -149,13 +115,13 @@ MessagePart: TypeAlias = (
 class _Open(Struct):
     """A document that has begun and not ended."""
 
-    start: DocumentStarted
+    start: document_events.DocumentStarted
     tool_name: str = ""
     call: str = ""  # the id of its call, once that was made
 
     @property
-    def known(self) -> KnownMetadata:
-        return self.start.metadata or KnownMetadata()
+    def known(self) -> document_events.KnownMetadata:
+        return self.start.metadata or document_events.KnownMetadata()
 
 
 class MessageParts:
@@ -169,32 +135,32 @@ class MessageParts:
         self._thinking = ""  # the id of the open document of thinking
         self._open: dict[str, _Open] = {}
 
-    def push(self, event: DocumentEvent) -> list[MessagePart]:
+    def push(self, event: document_events.DocumentEvent) -> list[MessagePart]:
         self._number += 1
-        parts = self._said(text) if (text := source_text(event)) else []
+        parts = self._said(text) if (text := document_events.source_text(event)) else []
         match event:
-            case ContentDelta(id=id, text=text) if id == self._thinking:
+            case document_events.ContentDelta(id=id, text=text) if id == self._thinking:
                 parts += self._write("reasoning", text)
-            case Reasoning(text=text, opens=opens):
+            case document_events.Reasoning(text=text, opens=opens):
                 parts += self._close() if opens else []
                 parts += self._write("reasoning", text)
-            case DocumentStarted():
+            case document_events.DocumentStarted():
                 parts += self._started(event)
-            case ToolCallStarted(id=id, tool_name=name):
+            case document_events.ToolCallStarted(id=id, tool_name=name):
                 if (open := self._open.get(id)) is not None:
                     open.tool_name = name
-            case ToolCallArguments(id=id, arguments=arguments):
+            case document_events.ToolCallArguments(id=id, arguments=arguments):
                 open = self._open.get(id)
                 parts += self._call(open, arguments) if open is not None and open.known.state != "waiting" else []
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 parts += self._ended(document)
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 parts.append(TransientPart("terminal_output", {"toolCallId": call_id(self._run, id), "text": text}))
-            case Paused():
-                parts += self._paused(event) if ends_reply(event) else []
-            case Done(envelope=envelope, failure=failure):
-                parts += [*self._flush(), MessageEnded(reply_usage(event), envelope, failure)]
-            case ContentDelta() | ToolCallEnded():
+            case document_events.Paused():
+                parts += self._paused(event) if document_events.ends_reply(event) else []
+            case document_events.Done(envelope=envelope, failure=failure):
+                parts += [*self._flush(), MessageEnded(document_events.reply_usage(event), envelope, failure)]
+            case document_events.ContentDelta() | document_events.ToolCallEnded():
                 pass
         return parts
 
@@ -226,7 +192,7 @@ class MessageParts:
 
     # --- documents ----------------------------------------------------------------------------------
 
-    def _started(self, event: DocumentStarted) -> list[MessagePart]:
+    def _started(self, event: document_events.DocumentStarted) -> list[MessagePart]:
         match event.type:
             case "text" | "code_block" | "code_reference" | "error":
                 return []
@@ -240,7 +206,7 @@ class MessageParts:
                 self._open[event.id] = _Open(event)
                 return [*self._close(), *self._begun(event)]
 
-    def _begun(self, event: DocumentStarted) -> list[MessagePart]:
+    def _begun(self, event: document_events.DocumentStarted) -> list[MessagePart]:
         if event.type not in _SHOWN or event.metadata is None:
             return []
         metadata = {"state": "running", **msgspec.to_builtins(event.metadata)}
@@ -253,40 +219,47 @@ class MessageParts:
         open.call = call_id(self._run, open.start.id)
         return [*self._close(), CallMade(open.call, name or open.tool_name, input, by_caller)]
 
-    def _ended(self, document: Document) -> list[MessagePart]:
+    def _ended(self, document: documents.Document) -> list[MessagePart]:
         open = self._open.pop(document.id, None)
         made = open.call if open is not None else call_id(self._run, document.id)
         match document:
-            case ThinkingDocument():
+            case documents.ThinkingDocument():
                 self._thinking = ""
                 return self._close()
-            case FileEditDocument() | TodoUpdateDocument():
+            case documents.FileEditDocument() | documents.TodoUpdateDocument():
                 return [*self._close(), self._shown(document)]
-            case PlanDocument(metadata=metadata):
+            case documents.PlanDocument(metadata=metadata):
                 answer: list[MessagePart] = []
                 if made:  # somebody was asked about it
                     is_accepted = metadata.accepted is True
                     answer = [CallReturned(made, {"accepted": is_accepted}, is_denied=not is_accepted)]
                 return [*self._close(), *answer, self._shown(document)]
-            case ClarificationDocument(metadata=metadata):
+            case documents.ClarificationDocument(metadata=metadata):
                 parts = self._call(open, *_question(metadata)) if open is not None and not made else []
                 return [*parts, _answered(metadata, made or call_id(self._run, document.id), was_asked=bool(made))]
-            case ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller" and open is None:
+            case documents.ToolCallDocument(metadata=metadata) if metadata.ran_by == "caller" and open is None:
                 return []  # who sent the result has it
-            case ToolCallDocument(metadata=metadata):
+            case documents.ToolCallDocument(metadata=metadata):
                 parts = self._call(open, metadata.arguments, metadata.tool_name) if open is not None else []
                 return [*parts, _returned(document, made or call_id(self._run, document.id))]
-            case TerminalCommandDocument():
+            case documents.TerminalCommandDocument():
                 return [_returned(document, made)]
-            case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument():
+            case (
+                documents.TextDocument()
+                | documents.CodeBlockDocument()
+                | documents.CodeReferenceDocument()
+                | documents.ErrorDocument()
+            ):
                 return []
 
-    def _shown(self, document: Document) -> Shown:
-        return Shown(document_type(document.metadata), call_id(self._run, document.id), msgspec.to_builtins(document))
+    def _shown(self, document: documents.Document) -> Shown:
+        return Shown(
+            documents.document_type(document.metadata), call_id(self._run, document.id), msgspec.to_builtins(document)
+        )
 
     # --- a pause ------------------------------------------------------------------------------------
 
-    def _paused(self, event: Paused) -> list[MessagePart]:
+    def _paused(self, event: document_events.Paused) -> list[MessagePart]:
         parts, calls, asked = self._flush(), list[str](), list[Ask]()
         for call in event.envelope.metadata.waiting_for or ():
             open = self._open.get(call.document_id)
@@ -313,7 +286,7 @@ class MessageParts:
                     parts += self._call(open, {})
                 case _:
                     pass
-        ended = MessageEnded(reply_usage(event), event.envelope, None, True, tuple(calls), tuple(asked))
+        ended = MessageEnded(document_events.reply_usage(event), event.envelope, None, True, tuple(calls), tuple(asked))
         return [*parts, ended]
 
 
@@ -328,27 +301,27 @@ def _ask(open: _Open) -> tuple[AskKind, str, dict[str, Any]]:
     return "question", text, {"questions": msgspec.to_builtins(questions)}
 
 
-def _question(metadata: ClarificationMetadata) -> tuple[dict[str, Any], str]:
+def _question(metadata: documents.ClarificationMetadata) -> tuple[dict[str, Any], str]:
     """One that nobody was asked."""
     if metadata.permission:
         return msgspec.to_builtins(metadata.permission), ASK_TOOLS["permission"]
     return {"questions": msgspec.to_builtins(metadata.questions)}, ASK_TOOLS["question"]
 
 
-def _answered(metadata: ClarificationMetadata, id: str, *, was_asked: bool) -> CallReturned:
+def _answered(metadata: documents.ClarificationMetadata, id: str, *, was_asked: bool) -> CallReturned:
     output, is_permission = {"answers": msgspec.to_builtins(metadata.answers or [])}, bool(metadata.permission)
     is_denied = is_permission and [one.selected_option_ids for one in metadata.answers or ()] == [["deny"]]
     return CallReturned(id, output, is_denied=is_denied, by_caller=was_asked and not is_permission)
 
 
-def _returned(document: ToolCallDocument | TerminalCommandDocument, id: str) -> CallReturned:
+def _returned(document: documents.ToolCallDocument | documents.TerminalCommandDocument, id: str) -> CallReturned:
     action = action_of(document)
     if action is None:  # a tool that the caller ran
-        assert isinstance(document, ToolCallDocument)
+        assert isinstance(document, documents.ToolCallDocument)
         result = document.metadata.result
         error = str(result.data) if result.status == "error" else None
         return CallReturned(id, _value(result.data), error, by_caller=asked_in(id) is None)
-    if isinstance(document, ToolCallDocument):
+    if isinstance(document, documents.ToolCallDocument):
         return CallReturned(id, document.metadata.result.data, action.error)
     output = {"exitCode": document.metadata.exit_code, "output": action.output}
     return CallReturned(id, output, action.error if document.metadata.state else None)
@@ -394,7 +367,7 @@ class PartsEncoder(EventEncoder):
         self._run_id, self._reach, self._number = run_id, reach, reach.first
         self._parts, self._has_begun = MessageParts(run_id, reach.first), False
 
-    def push(self, event: DocumentEvent, /) -> bytes:
+    def push(self, event: document_events.DocumentEvent, /) -> bytes:
         if self.is_over:
             return b""
         frames = b"" if self._has_begun else self.began()
@@ -418,7 +391,7 @@ class PartsEncoder(EventEncoder):
         ...
 
 
-def usage_counts(usage: Usage) -> dict[str, int]:
+def usage_counts(usage: documents.Usage) -> dict[str, int]:
     """As both protocols name them."""
     counts = {
         "inputTokens": usage.prompt_tokens,
@@ -458,7 +431,7 @@ class WholeStream:
     def is_over(self) -> bool:
         return self._encoder.is_over
 
-    def push(self, event: DocumentEvent, /) -> None:
+    def push(self, event: document_events.DocumentEvent, /) -> None:
         self._frames.append(self._encoder.push(event))
 
     def error_body(self, failure: Failure) -> bytes | None:

@@ -118,6 +118,11 @@ class QuotedMessages:
 # --- answers ----------------------------------------------------------------------------------------
 
 
+UNANSWERED = "A question needs an answer; send one, for example with a `text`."
+# Else the agent would be asked the last question again.
+NOTHING_NEW = "There is nothing new for the agent; add a message, a tool's result, or the answer to what the run asked."
+
+
 class UiAnswer(Struct, frozen=True):
     """What the page answers a run that waits."""
 

@@ -7,18 +7,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.errors import Failure
+from cursor_gateway.model import documents
 from cursor_gateway.model.caller_tools import CallerCall, ToolResult
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationQuestion,
-    Diff,
-    Operation,
-    PermissionRequest,
-    PlanTodo,
-    ReplayedRecording,
-    State,
-    TodoChange,
-)
 
 # --- what its tools do ------------------------------------------------------------------------------
 
@@ -26,9 +16,9 @@ from cursor_gateway.model.documents import (
 class FileEdit(Struct, frozen=True, kw_only=True):
     tool: str
     path: str
-    operation: Operation
+    operation: documents.Operation
     content: str | None = None
-    diff: Diff | None = None
+    diff: documents.Diff | None = None
     old_path: str | None = None
 
 
@@ -46,21 +36,21 @@ class Plan(Struct, frozen=True, kw_only=True):
     title: str
     overview: str
     markdown: str
-    todos: list[PlanTodo]
+    todos: list[documents.PlanTodo]
     is_accepted: bool = False  # by a person, while the run waited
 
 
 class Question(Struct, frozen=True, kw_only=True):
     tool: str
     title: str
-    questions: list[ClarificationQuestion]
-    answers: list[ClarificationAnswer] = []
-    permission: PermissionRequest | None = None  # what it asks for, if it asks for permission
+    questions: list[documents.ClarificationQuestion]
+    answers: list[documents.ClarificationAnswer] = []
+    permission: documents.PermissionRequest | None = None  # what it asks for, if it asks for permission
 
 
 class TodoUpdate(Struct, frozen=True, kw_only=True):
     tool: str
-    todos: list[TodoChange]
+    todos: list[documents.TodoChange]
     merge: bool = True
 
 
@@ -76,12 +66,12 @@ Action: TypeAlias = FileEdit | Command | Plan | Question | TodoUpdate | OtherToo
 class Outcome(Struct, frozen=True, kw_only=True):
     """How a tool call ended. `message` is the agent's, or the gateway's if the agent has none."""
 
-    state: State = "completed"
+    state: documents.State = "completed"
     code: str = ""
     message: str = ""
     details: str = ""
     duration_ms: int | None = None
-    permission: PermissionRequest | None = None  # without which it was rejected
+    permission: documents.PermissionRequest | None = None  # without which it was rejected
 
 
 RUNNING, WAITING = Outcome(state="running"), Outcome(state="waiting")  # so far
@@ -91,7 +81,7 @@ INTERRUPTED = Outcome(state="interrupted", code="INTERRUPTED", message="The run 
 class RunStarted(Struct, frozen=True):
     session_id: str
     model: str
-    recording: ReplayedRecording | UnsetType = UNSET  # no agent runs: this is replayed
+    recording: documents.ReplayedRecording | UnsetType = UNSET  # no agent runs: this is replayed
     is_warm: bool = False  # the agent was ready before the run: nothing had to be started or opened for it
 
 

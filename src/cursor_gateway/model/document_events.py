@@ -9,18 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.errors import Failure
-from cursor_gateway.model.documents import (
-    ClarificationQuestion,
-    Document,
-    DocumentType,
-    Envelope,
-    Metadata,
-    PermissionRequest,
-    PlanTodo,
-    Purpose,
-    ToolCallResult,
-    Usage,
-)
+from cursor_gateway.model import documents
 
 
 class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -31,17 +20,20 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
     end_line: Annotated[int | UnsetType, "The last line quoted."] = UNSET
     language: Annotated[str | UnsetType, "The language; `text` if unknown."] = UNSET
     purpose: Annotated[
-        Purpose | UnsetType, "`new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask."
+        documents.Purpose | UnsetType,
+        "`new_code` in the modes agent and debug, `suggestion` in plan, `example` in ask.",
     ] = UNSET
     indent: Annotated[int | UnsetType, "The indentation removed from each line."] = UNSET
     command: Annotated[str | UnsetType, "The command line."] = UNSET
     working_directory: Annotated[str | UnsetType, "Where it ran, if known."] = UNSET
     title: Annotated[str | UnsetType, "The plan's name."] = UNSET
     overview: Annotated[str | UnsetType, "The plan in a sentence."] = UNSET
-    todos: Annotated[list[PlanTodo] | UnsetType, "The plan's steps."] = UNSET
-    questions: Annotated[list[ClarificationQuestion] | UnsetType, "The questions, each with its options."] = UNSET
+    todos: Annotated[list[documents.PlanTodo] | UnsetType, "The plan's steps."] = UNSET
+    questions: Annotated[list[documents.ClarificationQuestion] | UnsetType, "The questions, each with its options."] = (
+        UNSET
+    )
     permission: Annotated[
-        PermissionRequest | UnsetType,
+        documents.PermissionRequest | UnsetType,
         "Extension: what the agent needs permission for. Send `permissions` to `/v1/chat/{id}/answer` to decide.",
     ] = UNSET
     state: Annotated[Literal["waiting"] | UnsetType, "`waiting`: the caller has to run the tool or answer."] = UNSET
@@ -51,7 +43,7 @@ class KnownMetadata(Struct, frozen=True, kw_only=True, rename="camel"):
 
 class DocumentStarted(Struct, frozen=True, tag_field="event", tag="document_start"):
     id: str
-    type: DocumentType
+    type: documents.DocumentType
     sequence: int
     metadata: KnownMetadata | None = None
     raw: str = ""
@@ -83,11 +75,11 @@ class ToolCallArguments(Struct, frozen=True, tag_field="event", tag="tool_call_a
 
 class ToolCallEnded(Struct, frozen=True, tag_field="event", tag="tool_result"):
     id: str
-    result: ToolCallResult
+    result: documents.ToolCallResult
 
 
 class DocumentEnded(Struct, frozen=True, tag_field="event", tag="document_end"):
-    document: Document
+    document: documents.Document
     raw: str = ""
 
 
@@ -101,17 +93,17 @@ class Reasoning(Struct, frozen=True, tag_field="event", tag="reasoning", gc=Fals
 class Paused(Struct, frozen=True, tag_field="event", tag="pause"):
     """The run waits for its caller: the response ends here, and continues in the response to the results."""
 
-    envelope: Envelope  # its metadata lists the calls
+    envelope: documents.Envelope  # its metadata lists the calls
     raw: str = ""
-    last_call: Usage | None = None  # of the reply, see `reply_usage`
+    last_call: documents.Usage | None = None  # of the reply, see `reply_usage`
     goes_on: bool = False  # it waits for somebody else, such as a person at the page: the response does not end here
 
 
 class Done(Struct, frozen=True, tag_field="event", tag="done"):
-    envelope: Envelope
+    envelope: documents.Envelope
     failure: Failure | None = None
     raw: str = ""
-    last_call: Usage | None = None  # of the reply, see `reply_usage`; None: the same as the envelope's
+    last_call: documents.Usage | None = None  # of the reply, see `reply_usage`; None: the same as the envelope's
 
 
 DocumentEvent: TypeAlias = (
@@ -133,7 +125,7 @@ def ends_reply(event: DocumentEvent) -> bool:
     return isinstance(event, Paused) and not event.goes_on
 
 
-def reply_usage(event: Paused | Done) -> Usage:
+def reply_usage(event: Paused | Done) -> documents.Usage:
     """What the model wrote in this reply, and in total the size of the conversation after the last model call.
 
     The envelope's usage is the sum of all model calls of the run.
@@ -151,21 +143,15 @@ def is_tool(event: DocumentStarted) -> bool:
     return event.type not in ("text", "code_block", "code_reference", "thinking", "error")
 
 
-# Quicker than `match`: a class pattern that does not match takes 0.3 µs.
-_SILENT: frozenset[type] = frozenset({ToolCallStarted, ToolCallArguments, ToolCallEnded, Reasoning, TerminalOutput})
-
-
 def source_text(event: DocumentEvent) -> str:
     """The agent's text in this event; joined over a run it is the agent's output, byte for byte."""
-    if event.__class__ in _SILENT:
-        return ""
-    match event:
+    match event:  # the most frequent ones first: a class pattern that does not match takes 0.3 µs
         case ContentDelta(text=text, raw=raw):
             return text if raw is None else raw
+        case Reasoning() | TerminalOutput() | ToolCallStarted() | ToolCallArguments() | ToolCallEnded():
+            return ""
         case DocumentStarted(raw=raw) | DocumentEnded(raw=raw) | Paused(raw=raw) | Done(raw=raw):
             return raw
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
-            return ""
 
 
 # --- as the documents dialect sends them: the encoder writes these shapes from byte templates -------
@@ -179,7 +165,7 @@ class DocumentStartPayload(_Payload, frozen=True, kw_only=True):
     """A document begins."""
 
     id: Annotated[str, "The document's id: `doc_001`, `doc_002`, …"]
-    type: Annotated[DocumentType, "The document's type."]
+    type: Annotated[documents.DocumentType, "The document's type."]
     sequence: Annotated[int, "The document's position in the answer, from 1."]
     metadata: Annotated[KnownMetadata | UnsetType, "Extension: what is known at the start, for live display."] = UNSET
 
@@ -218,7 +204,7 @@ class ToolResultPayload(_Payload, frozen=True, kw_only=True):
     """What the tool of a `tool_call` document answered."""
 
     document_id: Annotated[str, "The document's id."]
-    result: Annotated[ToolCallResult, "The result of the call."]
+    result: Annotated[documents.ToolCallResult, "The result of the call."]
 
 
 class DocumentEndPayload(_Payload, frozen=True, kw_only=True):
@@ -227,7 +213,7 @@ class DocumentEndPayload(_Payload, frozen=True, kw_only=True):
     document_id: Annotated[str, "The document's id."]
     final_content: Annotated[str | UnsetType, "The whole content; omitted if the content is null."] = UNSET
     metadata: Annotated[
-        Metadata | UnsetType, "Extension: the document's whole metadata. Always sent by this gateway."
+        documents.Metadata | UnsetType, "Extension: the document's whole metadata. Always sent by this gateway."
     ] = UNSET
 
 
@@ -285,7 +271,7 @@ class DoneEvent(_Event, frozen=True, kw_only=True, tag="done"):
     """The run is over, successfully or not, and no event follows. Or its `status` is `streaming`: the run waits for its
     caller, and continues when it gets the results."""
 
-    data: Annotated[Envelope, "The payload."]
+    data: Annotated[documents.Envelope, "The payload."]
 
 
 StreamEvent: TypeAlias = (

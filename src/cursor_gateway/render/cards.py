@@ -7,27 +7,9 @@ from msgspec import UNSET
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.text import Text
 
+from cursor_gateway.model import documents
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.document_events import Done
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    PlanDocument,
-    PlanMetadata,
-    State,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoStatus,
-    TodoUpdateDocument,
-    TodoUpdateMetadata,
-    ToolCallDocument,
-    ToolTrace,
-)
 from cursor_gateway.render.listing import (
     AgentMarkdown,
     Listing,
@@ -57,7 +39,7 @@ from cursor_gateway.stages.summary import main_argument
 # --- a plan's to-dos, in their current state ---------------------------------------------------------
 
 
-_TODO_MARKS: dict[TodoStatus, tuple[str, str, str]] = {  # the mark, its style, the text's style
+_TODO_MARKS: dict[documents.TodoStatus, tuple[str, str, str]] = {  # the mark, its style, the text's style
     "pending": ("☐", "", ""),
     "in_progress": ("◐", "yellow", "bold"),
     "completed": ("☑", "green", "dim"),
@@ -72,10 +54,10 @@ class Checklist:
         self._title = ""
         self._todos: Todos = {}
 
-    def begin(self, plan: PlanMetadata) -> None:
+    def begin(self, plan: documents.PlanMetadata) -> None:
         self._title, self._todos = plan.title, planned(plan)
 
-    def update(self, change: TodoUpdateMetadata) -> None:
+    def update(self, change: documents.TodoUpdateMetadata) -> None:
         self._todos = updated(self._todos, change)
 
     @property
@@ -105,7 +87,7 @@ _RESULT_LINES = 3
 _DETAIL_LINES = 12
 _VALUE_LENGTH = 300
 
-_STATE_STYLES: dict[State, str] = {
+_STATE_STYLES: dict[documents.State, str] = {
     "completed": "green",
     "failed": "red",
     "rejected": "yellow",
@@ -115,7 +97,7 @@ _STATE_STYLES: dict[State, str] = {
     "running": "yellow",
     "waiting": "yellow",
 }
-_MARKS: dict[State, str] = {"completed": "✓ ", "running": "● "}
+_MARKS: dict[documents.State, str] = {"completed": "✓ ", "running": "● "}
 _FOLLOWED_BY_AN_ERROR = ("failed", "timed_out")
 
 
@@ -133,30 +115,30 @@ class Headline:
         yield Text.assemble(title, self._note, no_wrap=True, overflow=options.overflow)
 
 
-def card(document: Document, checklist: Checklist) -> RenderableType:
+def card(document: documents.Document, checklist: Checklist) -> RenderableType:
     match document:
-        case TextDocument(content=content):
+        case documents.TextDocument(content=content):
             return AgentMarkdown(content)
-        case ThinkingDocument(content=content):
+        case documents.ThinkingDocument(content=content):
             return thinking(content)
-        case CodeReferenceDocument(content=content, metadata=metadata):
+        case documents.CodeReferenceDocument(content=content, metadata=metadata):
             head = reference_headline(metadata.file_path, metadata.start_line, metadata.end_line)
             return Group(head, Listing(numbered_rows(content, metadata.language, metadata.start_line)))
-        case CodeBlockDocument(content=content, metadata=metadata):
+        case documents.CodeBlockDocument(content=content, metadata=metadata):
             return Group(code_headline(metadata.language), Listing(code_rows(content, metadata.language)))
-        case FileEditDocument():
+        case documents.FileEditDocument():
             return _file_edit(document)
-        case TerminalCommandDocument():
+        case documents.TerminalCommandDocument():
             return _command(document)
-        case ToolCallDocument():
+        case documents.ToolCallDocument():
             return _tool_call(document)
-        case PlanDocument():
+        case documents.PlanDocument():
             return _plan(document, checklist)
-        case TodoUpdateDocument(metadata=metadata):
+        case documents.TodoUpdateDocument(metadata=metadata):
             return Group(Text(visible_line(checklist.heading), "bold"), checklist.picture(), *_ending(metadata))
-        case ClarificationDocument():
+        case documents.ClarificationDocument():
             return _clarification(document)
-        case ErrorDocument():
+        case documents.ErrorDocument():
             return _error(document)
 
 
@@ -183,7 +165,7 @@ def _path_line(path: Text, note: Text) -> Listing:
 # --- tools ------------------------------------------------------------------------------------------
 
 
-def _ending(trace: ToolTrace) -> list[Listing]:
+def _ending(trace: documents.ToolTrace) -> list[Listing]:
     """How a tool ended, where it did not simply complete. The error that follows says why it failed."""
     if trace.state is UNSET:
         return []
@@ -195,7 +177,7 @@ def _note(text: str, style: str) -> Listing:
     return Listing(plain_rows([text], style))
 
 
-def _file_edit(document: FileEditDocument) -> RenderableType:
+def _file_edit(document: documents.FileEditDocument) -> RenderableType:
     metadata, content = document.metadata, document.content or ""
     title = Text.assemble((f"✎ {metadata.operation} ", "bold"), (visible_line(metadata.file_path), "bold cyan"))
     rows: list[ListingRow] = []
@@ -236,7 +218,7 @@ def _beginning(content: str, language: str) -> list[ListingRow]:
     return folded([*first, *plain_rows(lines[len(first) :])], _NEW_FILE_LINES)
 
 
-def _command(document: TerminalCommandDocument) -> RenderableType:
+def _command(document: documents.TerminalCommandDocument) -> RenderableType:
     metadata = document.metadata
     output = list(plain_rows(split_lines(visible_output(metadata.output).rstrip("\n"))))
     shown = Listing(folded_in_the_middle(output, _OUTPUT_FIRST, _OUTPUT_LAST))
@@ -259,9 +241,9 @@ def tool_line(name: str, about: str = "") -> Text:
     return Text.assemble((visible_line(name), "bold"), f" {about}" if about else "")
 
 
-def _tool_call(document: ToolCallDocument) -> RenderableType:
+def _tool_call(document: documents.ToolCallDocument) -> RenderableType:
     metadata = document.metadata
-    state: State = "completed" if metadata.state is UNSET else metadata.state
+    state: documents.State = "completed" if metadata.state is UNSET else metadata.state
     style = _STATE_STYLES[state]
     title = Text.assemble(
         (_MARKS.get(state, "✗ "), style),
@@ -303,7 +285,7 @@ def _compact(value: Any) -> str:
 # --- plans, questions, errors -----------------------------------------------------------------------
 
 
-def _plan(document: PlanDocument, checklist: Checklist) -> RenderableType:
+def _plan(document: documents.PlanDocument, checklist: Checklist) -> RenderableType:
     metadata = document.metadata
     parts: list[RenderableType] = [Text(f"◆ Plan · {visible_line(metadata.title) or 'untitled'}", "bold magenta")]
     if metadata.overview:
@@ -315,7 +297,7 @@ def _plan(document: PlanDocument, checklist: Checklist) -> RenderableType:
     return Group(*parts, *_ending(metadata))
 
 
-def _clarification(document: ClarificationDocument) -> RenderableType:
+def _clarification(document: documents.ClarificationDocument) -> RenderableType:
     metadata = document.metadata
     if metadata.permission and metadata.answers:  # it is decided, so what else could have been chosen is of no use
         (question,) = metadata.questions[:1]
@@ -338,7 +320,7 @@ def _clarification(document: ClarificationDocument) -> RenderableType:
     return Group(Text(f"? {title}", "bold yellow"), Listing(rows), *_ending(metadata))
 
 
-def _error(document: ErrorDocument) -> RenderableType:
+def _error(document: documents.ErrorDocument) -> RenderableType:
     metadata = document.metadata
     message = visible(document.content).strip() or "It failed without a message."
     facts = " · ".join(visible_line(fact) for fact in (metadata.error_code, metadata.source) if fact)

@@ -15,20 +15,7 @@ from rich.text import Text
 from rich.theme import Theme
 
 from cursor_gateway.errors import AgentCrashed
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import (
     ChatResponse,
     Document,
@@ -116,7 +103,7 @@ class _Prose(Struct):
 
     id: str
     type: DocumentType
-    known: KnownMetadata
+    known: document_events.KnownMetadata
     pieces: list[str]
     size: int = 0
     look_at: int = 0  # the size at which it is worth looking for finished blocks again
@@ -231,39 +218,39 @@ class TerminalView:
             self._print_unfinished(prose)
         self._live.stop()
 
-    def push(self, event: DocumentEvent, /) -> None:
+    def push(self, event: document_events.DocumentEvent, /) -> None:
         region = self._region
         region.state = "waiting for the agent"
         match event:
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 if region.prose is not None and region.prose.id == id:
                     self._grow(region.prose, text)
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 before = region.output[1] if region.output[0] == id else ""
                 region.output = id, (before + text)[-_OUTPUT_KEPT:]
-            case Reasoning():
+            case document_events.Reasoning():
                 region.state = "thinking"
-            case DocumentStarted(id=id, type=type, metadata=known):
-                self._start(id, type, known or KnownMetadata())
-            case ToolCallStarted(id=id, tool_name=name):
+            case document_events.DocumentStarted(id=id, type=type, metadata=known):
+                self._start(id, type, known or document_events.KnownMetadata())
+            case document_events.ToolCallStarted(id=id, tool_name=name):
                 self._tool_names[id] = name
                 region.running[id] = tool_line(name)
-            case ToolCallArguments(id=id, arguments=arguments):
+            case document_events.ToolCallArguments(id=id, arguments=arguments):
                 region.running[id] = tool_line(self._tool_names[id], main_argument(arguments))
-            case ToolCallEnded():
+            case document_events.ToolCallEnded():
                 pass  # the document's end says it, too
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 self._end(document)
-            case Paused(envelope=envelope):
+            case document_events.Paused(envelope=envelope):
                 waiting = envelope.metadata.waiting_for or []
                 asks = any(call.tool_name in _ASKING for call in waiting)
                 tools = ", ".join(call.tool_name for call in waiting)
                 region.state = "waiting for you" if asks else f"waiting for the caller to run {tools}"
-            case Done():
+            case document_events.Done():
                 region.clear()
                 self._print(closing(event))
 
-    def _start(self, id: str, type: DocumentType, known: KnownMetadata) -> None:
+    def _start(self, id: str, type: DocumentType, known: document_events.KnownMetadata) -> None:
         running = self._region.running
         match type:
             case "text" | "thinking" | "code_block" | "code_reference":
@@ -351,16 +338,16 @@ def print_conversation(conversation: WholeConversation, console: Console, begun:
             console.print()
         if (response := conversation.response(run)) is not None:
             for document in response.documents:
-                view.push(DocumentEnded(document))
+                view.push(document_events.DocumentEnded(document))
         if response is None or response.status == "streaming":
             console.print(Group("", Text("● still running", "bold green")), soft_wrap=is_plain)
         else:
             view.push(_done(response))
 
 
-def _done(response: ChatResponse) -> Done:
+def _done(response: ChatResponse) -> document_events.Done:
     fields = msgspec.structs.asdict(response)
     documents = fields.pop("documents")
     errors = [document.content for document in documents if isinstance(document, ErrorDocument)]
     failure = AgentCrashed(errors[-1] if errors else "").failure() if response.status == "error" else None
-    return Done(Envelope(**fields), failure)
+    return document_events.Done(Envelope(**fields), failure)

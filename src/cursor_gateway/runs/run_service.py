@@ -24,7 +24,7 @@ from cursor_gateway.runs.conversations import ImagePlace
 from cursor_gateway.runs.handle import RunHandle
 from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
-from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, RunRecord, Store
+from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, Store
 from cursor_gateway.store.health import Figure
 from cursor_gateway.store.queue import Entry
 
@@ -281,10 +281,6 @@ class RunService(Protocol):
 
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
         """Those of the conversations whose runs wait for a person's answer."""
-        ...
-
-    def runner_of(self, run: RunRecord) -> str:
-        """The process that drives it, or did; empty if there is only one."""
         ...
 
     def state(self) -> ServiceState: ...

@@ -97,6 +97,7 @@ class LocalHost:
         """`threads` are for files of workspaces: their disks may be slow, and their folders large."""
         self._source, self._conversations, self._workspaces = parts.source, parts.conversations, parts.workspaces
         self._snapshots, self._decisions, self._locks, self._threads = parts.snapshots, decisions, locks, threads
+        self._store = parts.store
 
     async def models(self) -> list[Model]:
         return await self._source.models()
@@ -124,13 +125,13 @@ class LocalHost:
         folder = find(conversation.workspace) or ""  # then no file exists, for a list
         await self._snapshots.settled(conversation.id)
         log, until = self._snapshots.log(conversation.id), time.monotonic() + _LIST_SECONDS
+        runs = [run.id for run in await self._store.runs_of(conversation.id, conversation.owner)]
 
         def work(is_gone: IsGone) -> ReviewResult:
             from cursor_gateway.workspace.review import Review  # most gateways' lives pass without it
 
-            return Review(folder, log, conversation.title, lambda: is_gone() or time.monotonic() > until).perform(
-                request
-            )
+            review = Review(folder, log, conversation.title, runs, lambda: is_gone() or time.monotonic() > until)
+            return review.perform(request)
 
         async with self._locks.holding(("changes", conversation.id)):
             return await self._threads.run(conversation.owner, work)
@@ -525,9 +526,6 @@ class LocalRunService:
     async def waiting_for_people(self, conversation_ids: Collection[str]) -> Set[str]:
         latest = {id: self.conversations.latest(id) for id in conversation_ids}
         return {id for id, run in latest.items() if run is not None and run.is_waiting and run.caller is None}
-
-    def runner_of(self, run: RunRecord) -> str:
-        return ""
 
     def state(self) -> ServiceState:
         return ServiceState(

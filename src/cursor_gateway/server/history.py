@@ -127,8 +127,8 @@ class HistoryEndpoints:
     async def runs(self, request: Request) -> Response:
         """The newest of all conversations."""
         found = await self._service.store.recent_runs(request.state.owner, page_size(request, 50))
-        runner_of = self._service.runner_of
-        runs = [recent_of(run, title, prompt, runner_of(run)) for run, title, prompt in found]
+        in_cluster = self._service.work.is_shared
+        runs = [recent_of(run, title, prompt, run.instance if in_cluster else "") for run, title, prompt in found]
         return json_response(RunList(runs=[self._priced(run) for run in runs]))
 
     def _priced(self, run: _Run) -> _Run:

@@ -306,7 +306,12 @@ class _TracedRequests:
             "POST",
             _context_of(sent),
             SpanKind.SERVER,
-            {"http.request.method": "POST", "url.path": scope["path"], "cursor_gateway.request.id": request_id},
+            {
+                "http.request.method": "POST",
+                "url.path": scope["path"],
+                "url.scheme": scope["scheme"],
+                "cursor_gateway.request.id": request_id,
+            },
             start_time=received,
         )
         context = trace.set_span_in_context(span, contexts.Context())

@@ -27,66 +27,8 @@ from cursor_gateway.markdown.fences import (
     ReferenceTag,
     Tag,
 )
-from cursor_gateway.model.agent_events import (
-    INTERRUPTED,
-    Action,
-    AgentEvent,
-    CallerAwaited,
-    CallerToolAnswered,
-    CallerToolAsked,
-    Command,
-    CommandOutput,
-    Notice,
-    OtherTool,
-    Outcome,
-    PromptEchoed,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TitleGiven,
-    TokenCounts,
-    ToolEnded,
-    ToolStarted,
-    Unrecognized,
-)
+from cursor_gateway.model import agent_events, document_events, documents
 from cursor_gateway.model.costs import priced
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    CodeBlockMetadata,
-    CodeReferenceMetadata,
-    Document,
-    DocumentType,
-    Envelope,
-    ErrorMetadata,
-    Metadata,
-    Mode,
-    Purpose,
-    ReplayedRecording,
-    ResponseMetadata,
-    Status,
-    TextMetadata,
-    ThinkingMetadata,
-    ToolCallMetadata,
-    WaitingCall,
-    document_type,
-    make_document,
-)
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.stages import tool_documents
 from cursor_gateway.stages.tool_documents import Refusals, language_of
@@ -101,7 +43,12 @@ _SAFE_ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _LIVE_OUTPUT = 64 * 1024
 _LIVE_OUTPUTS = 256 * 1024
 
-_PURPOSE: dict[Mode, Purpose] = {"agent": "new_code", "debug": "new_code", "plan": "suggestion", "ask": "example"}
+_PURPOSE: dict[documents.Mode, documents.Purpose] = {
+    "agent": "new_code",
+    "debug": "new_code",
+    "plan": "suggestion",
+    "ask": "example",
+}
 
 
 class OpenProse(Struct):
@@ -109,7 +56,7 @@ class OpenProse(Struct):
 
     id: str
     sequence: int
-    metadata: Metadata
+    metadata: documents.Metadata
     pieces: list[str]
 
 
@@ -119,7 +66,7 @@ class OpenTool(Struct):
     id: str
     sequence: int
     call_id: str  # as clients see it
-    action: Action
+    action: agent_events.Action
     waits: bool = False  # for an answer
     by_caller: bool = False
     content: str | None = None  # sent at the start, where the call waits: a plan must be seen to be decided on
@@ -129,7 +76,7 @@ class OpenTool(Struct):
 class Assembler:
     def __init__(self, run: RunInfo) -> None:
         self._run = run
-        self._out: list[DocumentEvent] = []
+        self._out: list[document_events.DocumentEvent] = []
         self._done = False
         self._sequence = 0
         self._fences = FenceSplitter(run.fences)
@@ -144,7 +91,7 @@ class Assembler:
         self._call_ids: set[str] = set()
         self._tool_call_count = 0
         self._turns = Turns()
-        self._recording: ReplayedRecording | UnsetType = UNSET
+        self._recording: documents.ReplayedRecording | UnsetType = UNSET
         self._warm: bool | UnsetType = UNSET
         self.fallback: str | UnsetType = UNSET  # the backend that answers in place of one that failed
         self._unrecognized = 0
@@ -180,7 +127,7 @@ class Assembler:
         """The agent resumes a session of about this size. Called before anything else."""
         self._usage.known_tokens = tokens
 
-    def envelope(self) -> Envelope:
+    def envelope(self) -> documents.Envelope:
         """Of the run so far."""
         return self._envelope("streaming", None, waiting_for=self._waiting(self._tools) or UNSET)
 
@@ -193,9 +140,9 @@ class Assembler:
     def prompt(self) -> str:
         return self._usage.prompt
 
-    def push(self, event: AgentEvent, /) -> list[DocumentEvent]:
+    def push(self, event: agent_events.AgentEvent, /) -> list[document_events.DocumentEvent]:
         # Fast paths for text and thinking, nearly every event.
-        if event.__class__ is TextDelta:
+        if event.__class__ is agent_events.TextDelta:
             text, prose = event.text, self._prose
             if prose is not None and text and "\n" not in text and "\r" not in text:
                 body = text if self._fences.flowing else self._fences.begin(text) if not self._thinking else None
@@ -205,81 +152,89 @@ class Assembler:
                         self._add_prose(body)
                         return self._take()
                     prose.pieces.append(body)
-                    return [ContentDelta(prose.id, body)]
-        elif event.__class__ is ThinkingDelta and self._thinking and not self._shows_thinking and event.text:
+                    return [document_events.ContentDelta(prose.id, body)]
+        elif (
+            event.__class__ is agent_events.ThinkingDelta and self._thinking and not self._shows_thinking and event.text
+        ):
             self._model_output.append(event.text)
-            return [Reasoning(event.text)]
+            return [document_events.Reasoning(event.text)]
         if not self._done:
             self._dispatch(event)
         return self._take()
 
-    def _dispatch(self, event: AgentEvent) -> None:
+    def _dispatch(self, event: agent_events.AgentEvent) -> None:
         match event:
-            case TextDelta(text=text):
+            case agent_events.TextDelta(text=text):
                 self._add_text(text)
-            case ThinkingDelta(text=text):
+            case agent_events.ThinkingDelta(text=text):
                 self._add_thinking(text)
-            case ThinkingEnded(duration_ms=duration_ms):
+            case agent_events.ThinkingEnded(duration_ms=duration_ms):
                 self._end_thinking(duration_ms)
-            case ToolStarted(call_id=call_id, action=action, model_call=model_call, waits=waits, parent=parent):
+            case agent_events.ToolStarted(
+                call_id=call_id, action=action, model_call=model_call, waits=waits, parent=parent
+            ):
                 if call_id in self._tools:
                     self._turns.tool(model_call)  # known from a query, which did not name the model call
                 elif call_id not in self._ended_calls:
                     parent_id = self._documents.get(parent or "", UNSET)
                     self._start_tool(call_id, action, model_call, waits=waits, parent_id=parent_id)
-            case ToolEnded():
+            case agent_events.ToolEnded():
                 self._end_tool(event)
-            case CommandOutput(call_id=call_id, text=text):
+            case agent_events.CommandOutput(call_id=call_id, text=text):
                 self._show_output(self._tools.get(call_id), text)
-            case CallerToolAsked(call=call):
+            case agent_events.CallerToolAsked(call=call):
                 if call.id not in self._tools and call.id not in self._ended_calls:
-                    action = OtherTool(tool=call.name, arguments=call.arguments)
+                    action = agent_events.OtherTool(tool=call.name, arguments=call.arguments)
                     self._start_tool(call.id, action, None, waits=True, by_caller=True)
-            case CallerToolAnswered(call_id=call_id):
+            case agent_events.CallerToolAnswered(call_id=call_id):
                 if call_id in self._tools:
                     self._end_caller_tool(event)
-            case CallerAwaited(call_ids=call_ids, by_others=goes_on):
+            case agent_events.CallerAwaited(call_ids=call_ids, by_others=goes_on):
                 self._pause(call_ids, goes_on=goes_on)
-            case RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
+            case agent_events.RunStarted(session_id=session_id, model=model, recording=recording, is_warm=is_warm):
                 self._warm = is_warm or UNSET
                 self._usage.agent_started()
                 self._session = session_id
                 self._recording = recording or self._recording
                 self._model = self._model or model
-            case PromptEchoed(text=text):
+            case agent_events.PromptEchoed(text=text):
                 self._usage.prompt = self.prompt or text  # a restarted agent echoes its own prompt
-            case Unrecognized():
+            case agent_events.Unrecognized():
                 self._unrecognized += 1
-            case Notice() | TitleGiven():
+            case agent_events.Notice() | agent_events.TitleGiven():
                 pass
-            case RunFinished():
+            case agent_events.RunFinished():
                 self._end_everything()
                 self._finish("completed", event)
-            case RunFailed(failure=failure):
+            case agent_events.RunFailed(failure=failure):
                 self._fail(failure, event)
 
-    def interrupt(self, note: str) -> list[DocumentEvent]:
+    def interrupt(self, note: str) -> list[document_events.DocumentEvent]:
         """Ends what is open, and adds a document with this text. Another agent continues the run."""
         self._end_everything()
         self._add_text(note)
         self._end_everything()
         return self._take()
 
-    def flush(self) -> list[DocumentEvent]:
+    def flush(self) -> list[document_events.DocumentEvent]:
         """The end of the events. A run without an end has failed."""
-        return self.push(RunFailed(failure=AgentCrashed().failure()))
+        return self.push(agent_events.RunFailed(failure=AgentCrashed().failure()))
 
     # --- documents ----------------------------------------------------------------------------------
 
-    def _start(self, type: DocumentType, known: KnownMetadata | None, raw: str = "") -> tuple[str, int]:
+    def _start(
+        self, type: documents.DocumentType, known: document_events.KnownMetadata | None, raw: str = ""
+    ) -> tuple[str, int]:
         self._sequence += 1
         id = f"doc_{self._sequence:03d}"
-        self._out.append(DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
+        self._out.append(document_events.DocumentStarted(id, type, self._sequence, known, _drained(self._loose) + raw))
         return id, self._sequence
 
-    def _end(self, id: str, sequence: int, content: str | None, metadata: Metadata, raw: str = "") -> Document:
-        document = make_document(id, sequence, content, metadata)
-        self._out.append(DocumentEnded(document, raw))
+    def _end(
+        self, id: str, sequence: int, content: str | None, metadata: documents.Metadata, raw: str = ""
+    ) -> documents.Document:
+        document = documents.make_document(id, sequence, content, metadata)
+        self._out.append(document_events.DocumentEnded(document, raw))
         return document
 
     # --- text and thinking --------------------------------------------------------------------------
@@ -293,7 +248,7 @@ class Assembler:
         for piece in self._fences.push(text):
             self._add(piece)
 
-    def _take(self) -> list[DocumentEvent]:
+    def _take(self) -> list[document_events.DocumentEvent]:
         out, self._out = self._out, []
         return out
 
@@ -306,7 +261,9 @@ class Assembler:
             case FenceOpened(tag=tag, indent=indent, raw=raw):
                 self._end_prose()
                 metadata = self._fence_metadata(tag, indent or UNSET)
-                self._start_prose(metadata, KnownMetadata(**structs.asdict(metadata)), _drained(self._space) + raw)
+                self._start_prose(
+                    metadata, document_events.KnownMetadata(**structs.asdict(metadata)), _drained(self._space) + raw
+                )
             case FenceClosed(raw=raw):
                 self._end_prose(raw)
 
@@ -325,31 +282,35 @@ class Assembler:
         if self._prose is None:
             blank = _BLANK_LINES.match(content)
             lead = blank[0] if blank else ""
-            self._start_prose(TextMetadata(), None, lead)
+            self._start_prose(documents.TextMetadata(), None, lead)
             content = content[len(lead) :]
         self._grow(content)
         if waiting:
             self._space.append(waiting)
 
-    def _fence_metadata(self, tag: Tag, indent: int | UnsetType) -> CodeBlockMetadata | CodeReferenceMetadata:
+    def _fence_metadata(
+        self, tag: Tag, indent: int | UnsetType
+    ) -> documents.CodeBlockMetadata | documents.CodeReferenceMetadata:
         match tag:
             case CodeTag(language=language):
-                return CodeBlockMetadata(language=language, purpose=_PURPOSE[self._run.mode], indent=indent)
+                return documents.CodeBlockMetadata(language=language, purpose=_PURPOSE[self._run.mode], indent=indent)
             case ReferenceTag(start_line=start, end_line=end, path=path):
                 language = language_of(path)
-                return CodeReferenceMetadata(
+                return documents.CodeReferenceMetadata(
                     file_path=path, start_line=start, end_line=end, language=language, indent=indent
                 )
 
-    def _start_prose(self, metadata: Metadata, known: KnownMetadata | None, raw: str = "") -> None:
+    def _start_prose(
+        self, metadata: documents.Metadata, known: document_events.KnownMetadata | None, raw: str = ""
+    ) -> None:
         self._turns.output()
-        id, sequence = self._start(document_type(metadata), known, raw)
+        id, sequence = self._start(documents.document_type(metadata), known, raw)
         self._prose = OpenProse(id, sequence, metadata, [])
 
     def _grow(self, text: str, raw: str | None = None) -> None:
         if self._prose is not None and (text or raw):
             self._prose.pieces.append(text)
-            self._out.append(ContentDelta(self._prose.id, text, raw))
+            self._out.append(document_events.ContentDelta(self._prose.id, text, raw))
 
     def _end_prose(self, raw: str = "") -> None:
         prose, self._prose = self._prose, None
@@ -376,19 +337,19 @@ class Assembler:
             self._turns.output()
         self._model_output.append(text)
         if not self._shows_thinking:
-            self._out.append(Reasoning(text, opens))
+            self._out.append(document_events.Reasoning(text, opens))
             return
         if self._prose is None:
             text = text.lstrip(_SPACE)
             if text:
-                self._start_prose(ThinkingMetadata(), None)
+                self._start_prose(documents.ThinkingMetadata(), None)
         self._grow(text, raw="")
 
     def _end_thinking(self, duration_ms: int | None = None) -> None:
         if self._thinking:
             self._thinking = False
             if self._prose is not None and (duration_ms or 0) > 0:
-                self._prose.metadata = ThinkingMetadata(duration_ms=duration_ms or UNSET)
+                self._prose.metadata = documents.ThinkingMetadata(duration_ms=duration_ms or UNSET)
             self._end_prose()
 
     # --- tools --------------------------------------------------------------------------------------
@@ -396,7 +357,7 @@ class Assembler:
     def _start_tool(
         self,
         call_id: str,
-        action: Action,
+        action: agent_events.Action,
         model_call: str | None,
         *,
         waits: bool = False,
@@ -408,20 +369,20 @@ class Assembler:
         type, known = tool_documents.started(action)
         if waits:
             ran_by: Literal["caller"] | UnsetType = "caller" if by_caller else UNSET
-            known = structs.replace(known or KnownMetadata(), state="waiting", ran_by=ran_by)
+            known = structs.replace(known or document_events.KnownMetadata(), state="waiting", ran_by=ran_by)
         if parent_id:
-            known = structs.replace(known or KnownMetadata(), parent_id=parent_id)
+            known = structs.replace(known or document_events.KnownMetadata(), parent_id=parent_id)
         id, sequence = self._start(type, known)
         tool = OpenTool(id, sequence, self._own_call_id(call_id), action, waits, by_caller, parent_id=parent_id)
         self._tools[call_id], self._documents[call_id] = tool, id
         if waits and (content := tool_documents.content_of(action)):
             tool.content = content
-            self._out.append(ContentDelta(id, content, raw=""))
-        if isinstance(action, OtherTool):
+            self._out.append(document_events.ContentDelta(id, content, raw=""))
+        if isinstance(action, agent_events.OtherTool):
             self._tool_call_count += 1
-            self._out.append(ToolCallStarted(id, action.tool, tool.call_id))
+            self._out.append(document_events.ToolCallStarted(id, action.tool, tool.call_id))
             if action.arguments:
-                self._out.append(ToolCallArguments(id, action.arguments))
+                self._out.append(document_events.ToolCallArguments(id, action.arguments))
         return tool
 
     def _own_call_id(self, agents: str) -> str:
@@ -433,7 +394,7 @@ class Assembler:
         self._call_ids.add(id)
         return id
 
-    def _end_tool(self, event: ToolEnded) -> None:
+    def _end_tool(self, event: agent_events.ToolEnded) -> None:
         if event.call_id in self._ended_calls:
             return
         tool = self._tools.get(event.call_id) or self._start_tool(event.call_id, event.action, event.model_call)
@@ -443,15 +404,15 @@ class Assembler:
     def _show_output(self, tool: OpenTool | None, text: str) -> None:
         """As far as there is room for it: the end of the document has all of it. A command that is interrupted keeps
         what was shown."""
-        if tool is None or not isinstance(command := tool.action, Command):
+        if tool is None or not isinstance(command := tool.action, agent_events.Command):
             return
         text = text[: max(0, min(_LIVE_OUTPUT - len(command.output), _LIVE_OUTPUTS - self._shown))]
         if text:
             self._shown += len(text)
             tool.action = structs.replace(command, output=command.output + text)
-            self._out.append(TerminalOutput(tool.id, text))
+            self._out.append(document_events.TerminalOutput(tool.id, text))
 
-    def _end_caller_tool(self, event: CallerToolAnswered) -> None:
+    def _end_caller_tool(self, event: agent_events.CallerToolAnswered) -> None:
         tool, result = self._tools[event.call_id], event.result
         self._forget_tool(event.call_id)
         self._usage.caller_result(result.text)
@@ -463,18 +424,29 @@ class Assembler:
         self._ended_calls.add(call_id)
         self._turns.end()
 
-    def _close_tool(self, tool: OpenTool, agent_call_id: str, action: Action, outcome: Outcome, payload: Any) -> None:
+    def _close_tool(
+        self,
+        tool: OpenTool,
+        agent_call_id: str,
+        action: agent_events.Action,
+        outcome: agent_events.Outcome,
+        payload: Any,
+    ) -> None:
         if type(action) is not type(tool.action):  # a different tool than the one that started with this id
             action = tool.action
-        if isinstance(action, OtherTool) and isinstance(tool.action, OtherTool):
+        if isinstance(action, agent_events.OtherTool) and isinstance(tool.action, agent_events.OtherTool):
             # The arguments of the start win: an end without arguments is common, a start without them is not.
             arguments = tool.action.arguments or action.arguments
             if arguments and not tool.action.arguments:
-                self._out.append(ToolCallArguments(tool.id, arguments))
-            action = OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
-        if isinstance(action, Command) and isinstance(tool.action, Command) and not action.output:
+                self._out.append(document_events.ToolCallArguments(tool.id, arguments))
+            action = agent_events.OtherTool(tool=tool.action.tool, arguments=arguments, data=action.data)
+        if (
+            isinstance(action, agent_events.Command)
+            and isinstance(tool.action, agent_events.Command)
+            and not action.output
+        ):
             action = structs.replace(action, output=tool.action.output)  # an end without it, such as a timeout
-        if outcome is not INTERRUPTED:
+        if outcome is not agent_events.INTERRUPTED:
             self._usage.tool_ended(action)
         metadata = tool_documents.metadata_of(
             action,
@@ -485,11 +457,11 @@ class Assembler:
             by_caller=tool.by_caller,
             parent_id=tool.parent_id,
         )
-        if isinstance(metadata, ToolCallMetadata):
-            self._out.append(ToolCallEnded(tool.id, metadata.result))
+        if isinstance(metadata, documents.ToolCallMetadata):
+            self._out.append(document_events.ToolCallEnded(tool.id, metadata.result))
         content = tool.content or tool_documents.content_of(action)
         if content and tool.content is None:
-            self._out.append(ContentDelta(tool.id, content, raw=""))
+            self._out.append(document_events.ContentDelta(tool.id, content, raw=""))
         document = self._end(tool.id, tool.sequence, content, metadata)
         if outcome.state == "rejected":
             self._refused.push(document)
@@ -500,17 +472,17 @@ class Assembler:
         self._end_output()
         id, sequence = self._start("error", None)
         if message:
-            self._out.append(ContentDelta(id, message, raw=""))
-        self._end(id, sequence, message, ErrorMetadata(error_code=code, source=source, details=details))
+            self._out.append(document_events.ContentDelta(id, message, raw=""))
+        self._end(id, sequence, message, documents.ErrorMetadata(error_code=code, source=source, details=details))
 
     # --- a pause, and the end -----------------------------------------------------------------------
 
-    def _waiting(self, call_ids: Container[str]) -> list[WaitingCall]:
+    def _waiting(self, call_ids: Container[str]) -> list[documents.WaitingCall]:
         return [
-            WaitingCall(
+            documents.WaitingCall(
                 tool_call_id=tool.call_id,
                 tool_name=tool.action.tool,
-                arguments=tool.action.arguments if isinstance(tool.action, OtherTool) else {},
+                arguments=tool.action.arguments if isinstance(tool.action, agent_events.OtherTool) else {},
                 document_id=tool.id,
             )
             for id, tool in self._tools.items()
@@ -521,22 +493,22 @@ class Assembler:
         self._end_output()
         envelope = self._envelope("streaming", None, waiting_for=self._waiting(call_ids))
         used = self._usage.paused([tool.action for tool in self._tools.values()], ends_reply=not goes_on)
-        self._out.append(Paused(envelope, _drained(self._loose), used, goes_on))
+        self._out.append(document_events.Paused(envelope, _drained(self._loose), used, goes_on))
 
     def _end_everything(self) -> None:
         self._end_output()
         for call_id, tool in self._tools.items():
-            self._close_tool(tool, call_id, tool.action, INTERRUPTED, None)
+            self._close_tool(tool, call_id, tool.action, agent_events.INTERRUPTED, None)
         self._tools = {}
 
-    def _fail(self, failure: Failure, event: RunFailed) -> None:
+    def _fail(self, failure: Failure, event: agent_events.RunFailed) -> None:
         self._end_everything()
         self._add_error(failure.message, failure.code.upper(), failure.source, failure.details)
         self._finish("error", event)
 
-    def _finish(self, status: Status, event: RunFinished | RunFailed) -> None:
+    def _finish(self, status: documents.Status, event: agent_events.RunFinished | agent_events.RunFailed) -> None:
         self._done = True
-        differs = (isinstance(event, RunFinished) and event.text_differs) or UNSET
+        differs = (isinstance(event, agent_events.RunFinished) and event.text_differs) or UNSET
         reported = event.last_usage or event.usage
         used = self._usage.reply(reported, event.usage)
         envelope = self._envelope(
@@ -546,25 +518,27 @@ class Assembler:
             result_differs=differs,
             context_tokens=used.total_tokens if "context" in self._run.include and is_sane(reported) else UNSET,
         )
-        failure = event.failure if isinstance(event, RunFailed) else None
-        self._out.append(Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used))
+        failure = event.failure if isinstance(event, agent_events.RunFailed) else None
+        self._out.append(
+            document_events.Done(envelope, failure, _drained(self._loose), None if used == envelope.usage else used)
+        )
 
     def _envelope(
         self,
-        status: Status,
-        counts: TokenCounts | None,
+        status: documents.Status,
+        counts: agent_events.TokenCounts | None,
         *,
         duration_ms: int = 0,
-        waiting_for: list[WaitingCall] | UnsetType = UNSET,
+        waiting_for: list[documents.WaitingCall] | UnsetType = UNSET,
         result_differs: bool | UnsetType = UNSET,
         context_tokens: int | UnsetType = UNSET,
-    ) -> Envelope:
+    ) -> documents.Envelope:
         """`counts` is what the agent reported for the run; None if unknown."""
         run = self._run
         conversation_id = run.conversation_id or f"conv_{self._session or run.id.removeprefix('chat_')}"
         refused = self._refused.calls(conversation_id, run.id, run.page_url) if self._refused.count else UNSET
         usage = self._usage.total(counts)
-        return Envelope(
+        return documents.Envelope(
             id=run.id,
             conversation_id=conversation_id,
             model=self.model,
@@ -572,7 +546,7 @@ class Assembler:
             created=run.created,
             status=status,
             usage=priced(usage, run.prices, self.model) if run.prices else usage,
-            metadata=ResponseMetadata(
+            metadata=documents.ResponseMetadata(
                 duration_ms=duration_ms,
                 tool_call_count=self._tool_call_count,
                 turn_count=self._turns.count,

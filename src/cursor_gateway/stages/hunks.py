@@ -8,9 +8,12 @@ where that can be found out in time.
 All of this is about bytes: a file is restored exactly, whatever its encoding and its line ends are.
 """
 
+import zlib
+from base64 import b85encode
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from hashlib import sha1
 
 from msgspec import Struct
 
@@ -18,6 +21,7 @@ CONTEXT = 3  # lines around a change in a patch
 _MOST_EDITS = 400  # that Myers' algorithm looks for in one part
 _MOST_WORK = 2_000_000  # steps of Myers' algorithm in one comparison: a second or so
 _BINARY = 8000  # bytes in which a file that is not text has a NUL, by the rule of git
+_COUNTS = b" ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NO_END = b"\n\\ No newline at end of file\n"
 
 
@@ -102,11 +106,27 @@ def patch_of(path: str, old: FileContent | None, new: FileContent | None, contex
     if before == after:
         return b"".join(line + b"\n" for line in head) if len(head) > 1 else b""
     if is_binary(before) or is_binary(after):
-        differ = b"Binary files %s and %s differ" % (a if old is not None else b"/dev/null", b if new else b"/dev/null")
-        return b"".join(line + b"\n" for line in [*head, differ])
+        head += [b"index %s..%s" % (_git_hash(old), _git_hash(new)), b"GIT binary patch"]
+        return b"".join(line + b"\n" for line in [*head, *_literal(after), *_literal(before)])
     head += [b"--- " + (a + _tab(path) if old is not None else b"/dev/null")]
     head += [b"+++ " + (b + _tab(path) if new is not None else b"/dev/null")]
     return b"".join(line + b"\n" for line in head) + b"".join(_body(lines_of(before), lines_of(after), context))
+
+
+def _git_hash(content: FileContent | None) -> bytes:
+    if content is None:
+        return b"0" * 40
+    return sha1(b"blob %d\0%b" % (len(content.data), content.data), usedforsecurity=False).hexdigest().encode()
+
+
+def _literal(data: bytes) -> Iterator[bytes]:
+    """All of a binary file, in lines of at most 52 bytes that begin with a letter for their number."""
+    packed = zlib.compress(data)
+    yield b"literal %d" % len(data)
+    for at in range(0, len(packed), 52):
+        part = packed[at : at + 52]
+        yield _COUNTS[len(part) : len(part) + 1] + b85encode(part, pad=True)
+    yield b""
 
 
 def _body(before: list[bytes], after: list[bytes], context: int) -> Iterator[bytes]:

@@ -5,21 +5,13 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import ContentDelta, DocumentEnded, DocumentEvent, DocumentStarted, Done
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationQuestion,
-    Document,
-    PermissionRequest,
-    PlanDocument,
-    ToolTrace,
-    WaitingCall,
-)
 
 
 class PermissionAsked(Struct, frozen=True):
     document_id: str
-    request: PermissionRequest
+    request: documents.PermissionRequest
     is_past: bool = False  # the agent continued without it
 
 
@@ -32,7 +24,7 @@ class PlanAsked(Struct, frozen=True):
 
 class QuestionsAsked(Struct, frozen=True):
     document_id: str
-    questions: Sequence[ClarificationQuestion]
+    questions: Sequence[documents.ClarificationQuestion]
     is_past: bool = False
 
 
@@ -45,7 +37,7 @@ class RunQuestions:
     def __init__(self) -> None:
         self._open: dict[str, DocumentStarted] = {}
         self._texts: dict[str, str] = {}  # of open plans
-        self._ended: list[Document] = []
+        self._ended: list[documents.Document] = []
 
     def push(self, event: DocumentEvent, /) -> None:
         match event:
@@ -59,7 +51,7 @@ class RunQuestions:
             case _:
                 pass
 
-    def waiting(self, calls: Iterable[WaitingCall]) -> Iterator[RunQuestion]:
+    def waiting(self, calls: Iterable[documents.WaitingCall]) -> Iterator[RunQuestion]:
         """What these calls of a paused run ask."""
         for call in calls:
             started = self._open.get(call.document_id)
@@ -78,13 +70,13 @@ class RunQuestions:
         found: dict[str, PermissionAsked] = {}
         for document in self._ended:
             trace = document.metadata
-            if isinstance(trace, ToolTrace) and trace.needs_decision and trace.permission:
+            if isinstance(trace, documents.ToolTrace) and trace.needs_decision and trace.permission:
                 found[trace.permission.subject] = PermissionAsked(document.id, trace.permission, is_past=True)
         return list(found.values())
 
     def unanswered(self) -> Iterator[QuestionsAsked]:
         for document in self._ended:
-            if isinstance(document, ClarificationDocument):
+            if isinstance(document, documents.ClarificationDocument):
                 known = document.metadata
                 if known.state == "unanswered" and not known.permission:
                     yield QuestionsAsked(document.id, known.questions, is_past=True)
@@ -104,7 +96,7 @@ class RunQuestions:
 
     def _proposed_plan(self) -> PlanAsked | None:
         """The last one counts."""
-        plans = [one for one in self._ended if isinstance(one, PlanDocument) and not one.metadata.accepted]
+        plans = [one for one in self._ended if isinstance(one, documents.PlanDocument) and not one.metadata.accepted]
         if not plans or plans[-1].metadata.accepted is False or plans[-1].metadata.state == "rejected":
             return None
         return PlanAsked(plans[-1].id, plans[-1].metadata.title, plans[-1].content, is_past=True)

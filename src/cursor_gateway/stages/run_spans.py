@@ -10,16 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.model.document_events import (
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    ToolCallStarted,
-    is_tool,
-    says_something,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import (
     Document,
     FileEditDocument,
@@ -73,7 +64,7 @@ class RunSpans:
     def __init__(self, convention: Convention) -> None:
         self._convention = convention
         self._open: set[str] = set()
-        self._started: dict[str, tuple[int, DocumentStarted]] = {}  # tool calls whose name follows
+        self._started: dict[str, tuple[int, document_events.DocumentStarted]] = {}  # tool calls whose name follows
         self._has_content = False
 
     # --- before the first event ---------------------------------------------------------------------
@@ -95,22 +86,22 @@ class RunSpans:
 
     # --- events -------------------------------------------------------------------------------------
 
-    def push(self, event: DocumentEvent, at: int) -> list[SpanChange]:
+    def push(self, event: document_events.DocumentEvent, at: int) -> list[SpanChange]:
         changes: list[SpanChange] = self._end(_PAUSE, at)
-        if not self._has_content and says_something(event):
+        if not self._has_content and document_events.says_something(event):
             self._has_content = True
             changes += [*self._end(_AGENT_START, at), *self._end(_FIRST_CONTENT, at)]
         match event:
-            case DocumentStarted(id=id, type="tool_call"):
+            case document_events.DocumentStarted(id=id, type="tool_call"):
                 self._started[id] = at, event
-            case DocumentStarted(type=type) if is_tool(event):
+            case document_events.DocumentStarted(type=type) if document_events.is_tool(event):
                 changes.append(self._tool(event, type, {}, at))
-            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id) if id in self._started:
+            case document_events.ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id) if id in self._started:
                 began, start = self._started.pop(id)
                 changes.append(self._tool(start, name, {"gen_ai.tool.call.id": call_id}, began))
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 changes += self._end_tool(document, at)
-            case Paused():
+            case document_events.Paused():
                 names = [call.tool_name for call in event.envelope.metadata.waiting_for or ()]
                 waits_for = "person" if event.goes_on else "caller"
                 attributes = {"cursor_gateway.pause.for": waits_for, "cursor_gateway.pause.calls": names}
@@ -125,7 +116,7 @@ class RunSpans:
 
     # --- spans --------------------------------------------------------------------------------------
 
-    def _tool(self, event: DocumentStarted, name: str, more: Attributes, at: int) -> SpanStart:
+    def _tool(self, event: document_events.DocumentStarted, name: str, more: Attributes, at: int) -> SpanStart:
         known = event.metadata
         is_callers = known is not None and known.ran_by == "caller"
         parent = known.parent_id if known is not None and known.parent_id else ""
@@ -184,7 +175,7 @@ def run_attributes(run: RunInfo, owner: str, source: str, convention: Convention
     return {name: value for name, value in found.items() if value}
 
 
-def end_attributes(done: Done | None, outcome: str, convention: Convention) -> Attributes:
+def end_attributes(done: document_events.Done | None, outcome: str, convention: Convention) -> Attributes:
     """How it ended. `outcome`: completed, failed or cancelled."""
     found: dict[str, Any] = {"cursor_gateway.outcome": outcome}
     found["gen_ai.response.finish_reasons"] = [{"completed": "stop", "failed": "error"}.get(outcome, outcome)]

@@ -23,22 +23,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    ToolTrace,
-    is_tool_use,
-)
+from cursor_gateway.model import documents
 
 _LONGEST_WORD = 128  # characters; longer words are cut, in texts and in queries
 _SHORTEST_PREFIX = 2  # characters: a single letter would match nearly everything
@@ -149,10 +134,10 @@ class Words(Struct):
     _contents: list[str] = []
     _room: list[int] = msgspec.field(default_factory=lambda: [LONGEST_TEXT, LONGEST_TEXT])  # for names, for contents
 
-    def push(self, document: Document) -> None:
-        self.tool_uses += is_tool_use(document)
+    def push(self, document: documents.Document) -> None:
+        self.tool_uses += documents.is_tool_use(document)
         trace = document.metadata
-        self.needs_decision |= isinstance(trace, ToolTrace) and trace.needs_decision
+        self.needs_decision |= isinstance(trace, documents.ToolTrace) and trace.needs_decision
         names, content = _words_of(document)
         for kept, texts, place in ((self._names, names, 0), (self._contents, [content or ""], 1)):
             for text in texts:
@@ -166,28 +151,32 @@ class Words(Struct):
         return self._names + self._contents
 
 
-def _words_of(document: Document) -> tuple[list[str], str | None]:
+def _words_of(document: documents.Document) -> tuple[list[str], str | None]:
     """Commands, paths and titles; and the content. Output of tools and commands is not indexed: it is long, and
     people rarely search for it."""
     match document:
-        case TextDocument(content=content) | CodeBlockDocument(content=content) | ThinkingDocument(content=content):
+        case (
+            documents.TextDocument(content=content)
+            | documents.CodeBlockDocument(content=content)
+            | documents.ThinkingDocument(content=content)
+        ):
             return [], content
-        case ToolCallDocument(metadata=metadata):
+        case documents.ToolCallDocument(metadata=metadata):
             return [metadata.tool_name, *_strings(metadata.arguments)], None
-        case TerminalCommandDocument(metadata=metadata):
+        case documents.TerminalCommandDocument(metadata=metadata):
             return [metadata.command], None
-        case ErrorDocument(content=content, metadata=metadata):
+        case documents.ErrorDocument(content=content, metadata=metadata):
             return [metadata.error_code], content
-        case CodeReferenceDocument(content=content, metadata=metadata):
+        case documents.CodeReferenceDocument(content=content, metadata=metadata):
             return [metadata.file_path], content
-        case FileEditDocument(content=content, metadata=metadata):
+        case documents.FileEditDocument(content=content, metadata=metadata):
             return [metadata.file_path, metadata.old_path or ""], content
-        case PlanDocument(content=content, metadata=metadata):
+        case documents.PlanDocument(content=content, metadata=metadata):
             return [metadata.title, metadata.overview, *(todo.content for todo in metadata.todos)], content
-        case ClarificationDocument(content=content, metadata=metadata):
+        case documents.ClarificationDocument(content=content, metadata=metadata):
             options = [option.label for question in metadata.questions for option in question.options]
             return [*(question.text for question in metadata.questions), *options], content
-        case TodoUpdateDocument(metadata=metadata):
+        case documents.TodoUpdateDocument(metadata=metadata):
             return [todo.content or "" for todo in metadata.todos], None
 
 

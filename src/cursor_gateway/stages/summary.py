@@ -5,51 +5,42 @@ from typing import Any
 
 from msgspec import UNSET
 
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    FileEditMetadata,
-    PlanDocument,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    ToolTrace,
-)
+from cursor_gateway.model import documents
 
 _WIDTH = 200
 _MAIN_ARGUMENTS = ("target_file", "query", "pattern", "glob_pattern", "search_term", "url", "path", "target_directory")
 
 
-def one_line(document: Document) -> str | None:
+def one_line(document: documents.Document) -> str | None:
     """None for documents that are not about a tool."""
     match document:
-        case TerminalCommandDocument(metadata=metadata):
+        case documents.TerminalCommandDocument(metadata=metadata):
             verb = "Did not run" if metadata.state == "rejected" else "Ran"
             return _line(f"{verb} `{metadata.command}`", metadata, f"exit status {metadata.exit_code}")
-        case FileEditDocument(metadata=metadata, content=content):
+        case documents.FileEditDocument(metadata=metadata, content=content):
             return _line(_edited(metadata, content), metadata)
-        case ToolCallDocument(metadata=metadata):
+        case documents.ToolCallDocument(metadata=metadata):
             about = main_argument(metadata.arguments)
             return _line(f"Used {metadata.tool_name}{f': {about}' if about else ''}", metadata)
-        case PlanDocument(metadata=metadata):
+        case documents.PlanDocument(metadata=metadata):
             return _line(f"Planned {metadata.title or 'the work'}", metadata, _count(len(metadata.todos), "to-do"))
-        case ClarificationDocument(metadata=metadata):
+        case documents.ClarificationDocument(metadata=metadata):
             return _line("Asked " + " / ".join(question.text for question in metadata.questions), metadata)
-        case TodoUpdateDocument(metadata=metadata):
+        case documents.TodoUpdateDocument(metadata=metadata):
             states = Counter(todo.status.replace("_", " ") for todo in metadata.todos)
             counts = ", ".join(f"{number} {state}" for state, number in states.items())
             return _line("Updated the to-dos", metadata, counts)
-        case TextDocument() | CodeBlockDocument() | CodeReferenceDocument() | ErrorDocument() | ThinkingDocument():
+        case (
+            documents.TextDocument()
+            | documents.CodeBlockDocument()
+            | documents.CodeReferenceDocument()
+            | documents.ErrorDocument()
+            | documents.ThinkingDocument()
+        ):
             return None
 
 
-def _line(done: str, trace: ToolTrace, note: str = "") -> str:
+def _line(done: str, trace: documents.ToolTrace, note: str = "") -> str:
     if trace.state is not UNSET:
         reason = f": {trace.reason}" if trace.reason else ""
         note = f"{trace.state.replace('_', ' ')}{reason}"
@@ -59,7 +50,7 @@ def _line(done: str, trace: ToolTrace, note: str = "") -> str:
     return f"{text} ({' '.join(note.split())[:_WIDTH]})" if note else text
 
 
-def _edited(metadata: FileEditMetadata, content: str | None) -> str:
+def _edited(metadata: documents.FileEditMetadata, content: str | None) -> str:
     if metadata.state is not UNSET:
         verb = "Did not" if metadata.state == "rejected" else "Tried to"
         return f"{verb} {metadata.operation} {metadata.file_path}"

@@ -5,24 +5,10 @@ from typing import Any, Literal, TypeAlias
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.document_events import KnownMetadata
-from cursor_gateway.model.documents import (
-    ClarificationMetadata,
-    Document,
-    DocumentType,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    RefusedCall,
-    TerminalCommandMetadata,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    ToolTrace,
-    is_refused,
-)
 
 # --- the language of a file, by its path ------------------------------------------------------------
 
@@ -76,15 +62,15 @@ class Refusals(Struct):
     """Of one run."""
 
     count: int = 0
-    first: list[RefusedCall] = []  # without their links
+    first: list[documents.RefusedCall] = []  # without their links
 
-    def push(self, document: Document) -> None:
-        if not is_refused(document):
+    def push(self, document: documents.Document) -> None:
+        if not documents.is_refused(document):
             return
         self.count += 1
         trace = document.metadata
-        if isinstance(trace, ToolTrace) and len(self.first) < _MOST:
-            call = RefusedCall(
+        if isinstance(trace, documents.ToolTrace) and len(self.first) < _MOST:
+            call = documents.RefusedCall(
                 document=document.id,
                 subject=_shortened(trace.permission.subject if trace.permission else _subject(trace)),
                 rules=trace.permission.rules if trace.permission else UNSET,
@@ -95,11 +81,11 @@ class Refusals(Struct):
     def copied(self) -> "Refusals":
         return Refusals(self.count, list(self.first))
 
-    def calls(self, conversation_id: str, run_id: str, page_url: str | None) -> list[RefusedCall]:
+    def calls(self, conversation_id: str, run_id: str, page_url: str | None) -> list[documents.RefusedCall]:
         """The first of them; those that somebody can allow with their links. See `RunInfo` for `page_url`."""
         if page_url is None:
             return list(self.first)
-        found: list[RefusedCall] = []
+        found: list[documents.RefusedCall] = []
         for call in self.first:
             if call.rules is not UNSET:
                 link = page_path(conversation_id, run_id, call.document)
@@ -108,14 +94,14 @@ class Refusals(Struct):
         return found
 
 
-def _subject(trace: ToolTrace) -> str:
+def _subject(trace: documents.ToolTrace) -> str:
     match trace:
-        case TerminalCommandMetadata(command=command):
+        case documents.TerminalCommandMetadata(command=command):
             return command
-        case FileEditMetadata(file_path=path):
+        case documents.FileEditMetadata(file_path=path):
             return path
         case _:
-            return trace.tool_name if isinstance(trace, ToolCallMetadata) else ""
+            return trace.tool_name if isinstance(trace, documents.ToolCallMetadata) else ""
 
 
 def _shortened(text: str) -> str:
@@ -125,7 +111,7 @@ def _shortened(text: str) -> str:
 ToolType: TypeAlias = Literal["file_edit", "terminal_command", "plan", "clarification", "todo_update", "tool_call"]
 
 
-def started(action: Action) -> tuple[DocumentType, KnownMetadata | None]:
+def started(action: Action) -> tuple[documents.DocumentType, KnownMetadata | None]:
     """The type of an action's document, and what is known about it before it ends."""
     match action:
         case FileEdit(path=path):
@@ -195,7 +181,7 @@ def metadata_of(
     payload: Any,
     by_caller: bool = False,
     parent_id: str | UnsetType = UNSET,
-) -> Metadata:
+) -> documents.Metadata:
     """`call_id` is what clients see; the agent's own id is added where it differs. `payload` is UNSET by default."""
     plain = outcome.state == "completed"
     trace: dict[str, Any] = {"parent_id": parent_id}  # the fields of `ToolTrace` that are set
@@ -208,7 +194,7 @@ def metadata_of(
         trace |= {"state": outcome.state, "reason": outcome.message if has_ended else UNSET}
     match action:
         case FileEdit():
-            return FileEditMetadata(
+            return documents.FileEditMetadata(
                 file_path=action.path,
                 operation=action.operation,
                 language=language_of(action.path),
@@ -217,7 +203,7 @@ def metadata_of(
                 **trace,
             )
         case Command():
-            return TerminalCommandMetadata(
+            return documents.TerminalCommandMetadata(
                 command=action.command,
                 working_directory=action.working_directory or UNSET,
                 exit_code=action.exit_code,
@@ -228,20 +214,20 @@ def metadata_of(
             )
         case Plan():
             accepted = action.is_accepted or UNSET
-            return PlanMetadata(
+            return documents.PlanMetadata(
                 title=action.title, overview=action.overview, todos=action.todos, accepted=accepted, **trace
             )
         case Question():
-            return ClarificationMetadata(questions=action.questions, answers=action.answers or UNSET, **trace)
+            return documents.ClarificationMetadata(questions=action.questions, answers=action.answers or UNSET, **trace)
         case TodoUpdate():
-            return TodoUpdateMetadata(todos=action.todos, merge=UNSET if action.merge else False, **trace)
+            return documents.TodoUpdateMetadata(todos=action.todos, merge=UNSET if action.merge else False, **trace)
         case OtherTool():
             data = action.data if plain else action.data or outcome.message or None
-            return ToolCallMetadata(
+            return documents.ToolCallMetadata(
                 tool_name=action.tool,
                 tool_call_id=call_id,
                 arguments=action.arguments,
-                result=ToolCallResult(status="success" if plain else "error", data=data),
+                result=documents.ToolCallResult(status="success" if plain else "error", data=data),
                 duration_ms=outcome.duration_ms or 0,
                 agent_call_id=UNSET if agent_call_id == call_id else agent_call_id,
                 ran_by="caller" if by_caller else UNSET,

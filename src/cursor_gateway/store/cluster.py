@@ -95,7 +95,7 @@ class Submitted(Struct, frozen=True):
 class Alike(Struct, frozen=True):
     """A command with the same `dedupe` is under way; nothing was stored."""
 
-    id: str
+    id: str  # empty: it was carried out, and has started a run
     entry: str = ""  # the id of its run, if it is an entry of the queue
 
 

@@ -141,8 +141,6 @@ class Queue(Protocol):
         """Fails those whose time is over. Returns their number. Removes those that failed long ago."""
         ...
 
-    async def queue_figures(self) -> QueueFigures: ...
-
 
 class LocalQueue(Queue, Protocol):
     """The queue of a store that processes of one machine share. A cluster claims entries with its commands."""
@@ -150,6 +148,8 @@ class LocalQueue(Queue, Protocol):
     async def put(self, new: NewEntry) -> Put | Entry | Full:
         """An `Entry`: one with the same key waits already."""
         ...
+
+    async def queue_figures(self) -> QueueFigures: ...
 
     async def candidates(self) -> list[Candidate]:
         """The first of each owner whose conversation is idle."""

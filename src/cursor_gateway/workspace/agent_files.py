@@ -16,6 +16,9 @@ _FILES = {  # by what is looked for first
         ".cursor/hooks.json",
         ".cursor/mcp.json",
         ".cursor/cli.json",
+        ".cursor/permissions.json",  # lists of allowed commands and tools
+        ".cursor/sandbox.json",  # may open the sandbox, or switch it off
+        ".cursor/settings.json",  # plugins, with hooks and servers of their own
     ),
     ".claude": (  # which Cursor's runtime uses, too
         ".claude/settings.json",
@@ -106,7 +109,11 @@ def _relevant(name: str, content: dict[str, Any]) -> list[object]:
     """What starts or allows something, if it is not empty."""
     if name.startswith(".claude/"):
         return [content.get("hooks"), content.get("enabledPlugins")]
-    rest = {key: value for key, value in content.items() if key not in ("$schema", "version")}
+    if name == ".cursor/settings.json":
+        return [content.get("plugins")]
+    rest = {  # a server may have one of these names
+        key: value for key, value in content.items() if key not in ("$schema", "version") or isinstance(value, dict)
+    }
     if name == ".cursor/cli.json" and isinstance(rest.get("permissions"), dict):
         rest["permissions"] = [value for key, value in rest["permissions"].items() if key != "deny"]
     return list(rest.values())

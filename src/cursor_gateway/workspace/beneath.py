@@ -55,15 +55,19 @@ def read_below(workspace: str, path: str, largest: int) -> OnDisk | None:
         return None
     except OSError as error:
         raise PathRefused("it is a link, or cannot be read") from error
-    with open(file, "rb") as opened:
+    try:
         facts = os.fstat(file)
+        if stat.S_ISDIR(facts.st_mode):
+            return None
         if not stat.S_ISREG(facts.st_mode):
             raise PathRefused("it is not a regular file")
-        try:
+        with open(file, "rb", closefd=False) as opened:
             data = opened.read(largest + 1)
-            facts = os.fstat(file)
-        except OSError as error:
-            raise PathRefused(f"it cannot be read ({error.strerror})") from error
+        facts = os.fstat(file)
+    except OSError as error:
+        raise PathRefused(f"it cannot be read ({error.strerror})") from error
+    finally:
+        os.close(file)
     is_whole = len(data) <= largest
     size = len(data) if is_whole else facts.st_size
     return OnDisk(data if is_whole else None, size, stat.S_IMODE(facts.st_mode), facts.st_ctime_ns)
@@ -81,9 +85,11 @@ def is_there(workspace: str, path: str) -> bool:
 
 
 def write_below(workspace: str, path: str, data: bytes, mode: int) -> None:
-    """Raises `PathRefused`."""
+    """An empty folder in its place is removed. Raises `PathRefused`."""
     try:
         with _folder_of(workspace, path, makes=True) as (folder, name):
+            with suppress(OSError):
+                os.rmdir(name, dir_fd=folder)
             write_private(folder, name, data, mode & 0o777)
     except OSError as error:
         raise PathRefused(f"it cannot be written ({error.strerror})") from error
@@ -122,6 +128,8 @@ def _folder_of(workspace: str, path: str, *, makes: bool = False) -> Iterator[tu
             except FileNotFoundError:
                 raise
             except OSError as error:
+                if stat.S_ISREG(os.stat(part, dir_fd=folder, follow_symlinks=False).st_mode):
+                    raise FileNotFoundError(errno.ENOENT, "a folder on its path is a file") from error
                 raise PathRefused("a folder on its path is a link, or cannot be read") from error
             os.close(folder)
             folder = below

@@ -105,13 +105,13 @@ def _head(workspace: str) -> _Head:
     top = os.fsdecode(found)
     base, git, common = _folders(top)
     if any(os.path.lexists(f"{base}/{git}/{name}") for name in _UNFINISHED):
-        raise PathRefused("a merge or rebase is not finished")
+        raise PathRefused("a merge or rebase is not finished; finish it with git first")
     attributes = (_text(top, ".gitattributes"), _text(base, f"{common}/info/attributes"))
     if any(changes_content(text.encode()) for text in attributes):
-        raise PathRefused("the repository uses filters, which only git itself may run")
+        raise PathRefused("the repository uses filters, such as Git LFS; only git itself may run them")
     named = _BRANCH.fullmatch(_text(base, f"{git}/HEAD"))
     if named is None or ".." in named[1]:
-        raise PathRefused("no branch is checked out")
+        raise PathRefused("no branch is checked out; check one out with `git switch` first")
     hash = _commit_of(base, common, named[1])
     if hash and not _HASH.fullmatch(hash):
         raise PathRefused("its branch cannot be read")
@@ -162,7 +162,10 @@ def _packed(refs: str, ref: str) -> str:
 
 
 def _file(top: str, path: str) -> _File:
-    file = read_below(top, path, _MOST_BYTES)
+    try:
+        file = read_below(top, path, _MOST_BYTES)
+    except PathRefused as refused:
+        raise PathRefused(f"`{path}`: {refused}") from refused
     if file is None:
         return _File(path, None)
     if file.data is None:

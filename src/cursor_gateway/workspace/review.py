@@ -55,7 +55,8 @@ _MOST_PATCH = 2_000_000  # bytes of a preview
 _MOST_CONTEXT = 10_000_000  # lines: whole files
 _NOT_KNOWN = "its earlier content is not known"
 _CHANGED = "it is no longer as the agent left it"
-_NO_SUCH = "Nothing is recorded of such a change; see GET /v1/conversations/{id}/changes."
+_NOT_RESTORABLE = "Its content before or after is unknown, over 1 MB, or was a link: it cannot be restored."
+_NO_SUCH = "No file that changed is recorded for this."
 
 
 class RestoreTarget(Struct, frozen=True):
@@ -77,10 +78,18 @@ class Review:
     """The changes of one conversation. For a thread."""
 
     def __init__(
-        self, workspace: str, log: ChangeLog, title: str = "", is_over: Callable[[], bool] = lambda: False
+        self,
+        workspace: str,
+        log: ChangeLog,
+        title: str = "",
+        runs: Sequence[str] = (),
+        is_over: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`title` is the conversation's. Files that a list comes to when it `is_over` are not compared."""
+        """`title` and `runs`, in order, are the conversation's. Files that a list comes to when it `is_over` are not
+        compared.
+        """
         self._workspace, self._log, self._title, self._is_over = workspace, log, title, is_over
+        self._runs = runs
         self._steps = log.steps()
         self._read: dict[str, bytes | None] = {}  # contents of this workspace's files, by hash
 
@@ -142,7 +151,7 @@ class Review:
     def _hunks(self, file: KnownFile) -> tuple[list[Hunk], str]:
         contents = [self._content(version) for version in (file.base, file.last)]
         if any(content is None for content in contents):
-            return [], "Its content before or after the change is unknown, or larger than 1 MB: it cannot be restored."
+            return [], _NOT_RESTORABLE
         if any(is_binary(content or b"") for content in contents):
             return [], "It is a binary file."
         return hunks_between(*(lines_of(content or b"") for content in contents)), ""
@@ -197,7 +206,7 @@ class Review:
         token = _token(
             [version for one in targets for version in (one.now, one.wanted)], *(one.path for one in targets)
         )
-        may_skip = request.before is not None
+        may_skip = request.before is not None or request.token is not None  # as the preview says
         if request.preview:
             files = [self._reverted(target) for target in targets]
             return RevertedFiles(files=files, token=token, patch=self._preview(targets))
@@ -208,7 +217,8 @@ class Review:
                 raise _refusal(target.path, target.problem)
             if target.is_changed_since and not target.problem and request.token is None:
                 raise _refusal(target.path, "it does not exist any more" if target.now is None else _CHANGED)
-        usable = [target for target in targets if not target.problem]
+        # Deletions first: where a file was, there may be a folder to come.
+        usable = sorted((one for one in targets if not one.problem), key=lambda one: one.wanted is not None)
         steps = [FileStep(target.path, target.now, target.wanted) for target in usable]
         self._log.keep(
             data for target in usable for data in (target.data, self._content(target.now)) if data is not None
@@ -245,8 +255,11 @@ class Review:
         return [self._target(KnownFile(one.path, one.before, one.before, one.after), to) for one, to in wanted]
 
     def _since(self, chat_id: str) -> Sequence[ChangeStep]:
+        """Those of this run and all later ones: it may have changed nothing itself."""
+        runs = list(self._runs)
+        since = runs[runs.index(chat_id) :] if chat_id in runs else [chat_id]
         for number, step in enumerate(self._steps):
-            if isinstance(step, TurnStep) and step.chat_id == chat_id:
+            if isinstance(step, TurnStep) and step.chat_id in since:
                 return self._steps[number:]
         raise NotFound(_NO_SUCH, param="before")
 
@@ -315,6 +328,9 @@ class Review:
         for target in targets:
             now, wanted = self._version(target.now), target.wanted
             if target.problem or isinstance(now, str):
+                continue
+            if is_binary(now.data if now is not None else b"") or is_binary(target.data or b""):
+                parts.append(f"{target.path} is a binary file.\n".encode())
                 continue
             parts.append(patch_of(target.path, now, FileContent(target.data or b"", wanted.mode) if wanted else None))
         return b"".join(parts)[:_MOST_PATCH].decode("utf-8", "replace")

@@ -10,6 +10,7 @@ That of a turn which may change files is in a file as well, until the turn is re
 """
 
 import asyncio
+import stat
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -342,6 +343,9 @@ def _record(log: ChangeLog, chat_id: str, old: Tree, new: Tree, edited: Mapping[
     steps: list[FileStep] = []
     for path in paths[:_MOST_FILES]:
         before, after = (_version(tree, path) for tree in (old, new))
+        if after[0] is not None and stat.S_ISLNK(after[0].mode):  # a link is not restored, but it replaces a file
+            after = None, None
+            before = after if before[0] is not None and stat.S_ISLNK(before[0].mode) else before
         step = FileStep(path, before[0], after[0], path in named)
         if not is_same(step.before, step.after):
             log.keep(data for _, data in (before, after) if data is not None)

@@ -36,7 +36,7 @@ _SECRETS = IgnoreRules(
 
 
 class TreeEntry(Struct, frozen=True):
-    """A file. Its content is kept here or in git, or is unknown."""
+    """A file. Its content is kept here or in git, or is unknown. A symbolic link has the mode `S_IFLNK`."""
 
     facts: tuple[int, int, int, int]  # size, times of the last change of its content and of its status, inode
     mode: int
@@ -87,7 +87,7 @@ def scan(
     try:
         for name, found in walk(folder, top, is_over, _IGNORE_FILES):
             path = text_of(name)
-            if path is None or is_secret(path) or not found.is_file(follow_symlinks=False):
+            if path is None or is_secret(path) or not (found.is_symlink() or found.is_file(follow_symlinks=False)):
                 continue
             try:
                 status = found.stat(follow_symlinks=False)
@@ -97,6 +97,9 @@ def scan(
             before = old.get(path)
             if before is not None and before.facts == facts and not before.is_recent:
                 entries[path] = before
+                continue
+            if found.is_symlink():
+                entries[path] = TreeEntry(facts, stat.S_IFLNK)
                 continue
             hash = index.hash_of(name, facts)
             entries[path] = TreeEntry(facts, stat.S_IMODE(status.st_mode), in_git=hash, is_recent=hash is None)

@@ -118,6 +118,21 @@ def test_what_answers_nothing_is_refused(resumed: Any, reason: str) -> None:
         asked(HI, resume=[resumed])
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        [{"id": "a", "role": "assistant", "content": "Hi."}],
+        [{"id": "t", "role": "tool", "toolCallId": "chat_0a1b.doc_002", "content": "yes"}],
+        [{"id": "a", "role": "assistant", "content": "Hi."}, {"id": "r", "role": "reasoning", "content": "Hm."}],
+    ],
+)
+def test_an_answer_of_the_agents_is_not_asked_again(more: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match="nothing new"):
+        asked(HI, *more)
+    assert asked(HI, *more, HI).answer is None
+    assert asked({"id": "d", "role": "developer", "content": "Be brief."}).answer is None
+
+
 def test_nothing_at_all_is_refused() -> None:
     with pytest.raises(InvalidRequest):
         asked()

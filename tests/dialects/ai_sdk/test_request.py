@@ -131,8 +131,27 @@ def test_answers_to_questions_are_answers() -> None:
 def test_what_was_answered_before_is_no_answer() -> None:
     old = tool("ask_question", ASKED, output={"answers": [{"questionId": "q"}]})
     assert chat(HI, said(STEP, old, STEP, tool(output="x"))).answer is None
-    assert chat(HI, said(STEP, approval("request_permission", None))).answer is None
+    assert chat(HI, said(STEP, approval("request_permission", None)), HI).answer is None
     assert chat(HI, said(STEP, old), HI).answer is None
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [{"type": "text", "text": "Hi."}],
+        [STEP, approval("request_permission", None)],
+        [tool("ask_question", ASKED, state="input-available")],
+        [tool(output="x"), {"type": "text", "text": "It is x."}],
+    ],
+)
+def test_an_answer_of_the_agents_is_not_asked_again(parts: list[Any]) -> None:
+    with pytest.raises(InvalidRequest, match="nothing new"):
+        chat(HI, said(*parts))
+
+
+def test_a_question_that_the_page_could_not_answer_is_not_asked_again() -> None:
+    with pytest.raises(InvalidRequest, match="needs an answer"):
+        chat(HI, said(STEP, tool("ask_question", ASKED, state="output-error", errorText="No.")))
 
 
 @pytest.mark.parametrize("body", [{"messages": []}, {"messages": [{**HI, "role": "tool"}]}, {"messages": [said()]}])

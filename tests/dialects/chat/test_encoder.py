@@ -21,6 +21,7 @@ from cursor_gateway.errors import (
     AgentCrashed,
     Failure,
 )
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -33,48 +34,23 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.model.documents import (
-    ClarificationMetadata,
-    ClarificationQuestion,
-    CodeBlockMetadata,
-    CodeReferenceMetadata,
-    Diff,
-    Envelope,
-    ErrorMetadata,
-    FileEditMetadata,
-    Metadata,
-    Operation,
-    PlanMetadata,
-    RefusedCall,
-    ResponseMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ThinkingMetadata,
-    TodoChange,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-    make_document,
-)
 from cursor_gateway.reader import read_events
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.wire.sse import SseDecoder
 from tests.scenarios.golden import Scenario, scenarios
 
 HEAD = CompletionHead('chatcmpl-0123456789abcdef0123456789abcdef-"7"', 1_771_842_600, "auto é")
-CALL = TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
+CALL = documents.TerminalCommandMetadata(command="ls", exit_code=0, output="", duration_ms=1, permissions=[])
 
 
 def done(failure: Failure | None = None, raw: str = "", cached: int | None = 3) -> Done:
-    usage = Usage(
+    usage = documents.Usage(
         prompt_tokens=10,
         completion_tokens=5,
         total_tokens=15,
         cached_tokens=msgspec.UNSET if cached is None else cached,
     )
-    envelope = Envelope(
+    envelope = documents.Envelope(
         id="chat_1",
         conversation_id="conv_1",
         model="auto",
@@ -82,7 +58,7 @@ def done(failure: Failure | None = None, raw: str = "", cached: int | None = 3) 
         created="2026-02-23T10:30:00Z",
         status="error" if failure else "completed",
         usage=usage,
-        metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
+        metadata=documents.ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
     )
     return Done(envelope, failure, raw)
 
@@ -91,15 +67,18 @@ def paused(
     *calls: str, raw: str = "", prompt: int = 10, completion: int = 5, arguments: dict[str, Any] | None = None
 ) -> Paused:
     waiting = [
-        WaitingCall(tool_call_id=id, tool_name="look", arguments=arguments or {}, document_id="doc_001") for id in calls
+        documents.WaitingCall(tool_call_id=id, tool_name="look", arguments=arguments or {}, document_id="doc_001")
+        for id in calls
     ]
     envelope = msgspec.structs.replace(
         done().envelope,
         status="streaming",
-        usage=Usage(
+        usage=documents.Usage(
             prompt_tokens=prompt, completion_tokens=completion, total_tokens=prompt + completion, estimated=True
         ),
-        metadata=ResponseMetadata(duration_ms=0, tool_call_count=len(calls), turn_count=1, waiting_for=waiting),
+        metadata=documents.ResponseMetadata(
+            duration_ms=0, tool_call_count=len(calls), turn_count=1, waiting_for=waiting
+        ),
     )
     return Paused(envelope, raw)
 
@@ -110,8 +89,8 @@ def one_reply(pause: int) -> ChunkEncoder:
     return ChunkEncoder(HEAD, include_usage=True)
 
 
-def ended(metadata: Metadata, content: str | None = None, raw: str = "") -> DocumentEnded:
-    return DocumentEnded(make_document("doc_001", 1, content, metadata), raw)
+def ended(metadata: documents.Metadata, content: str | None = None, raw: str = "") -> DocumentEnded:
+    return DocumentEnded(documents.make_document("doc_001", 1, content, metadata), raw)
 
 
 def stream(events: list[DocumentEvent], agent_tools: AgentTools = "reasoning", *, usage: bool = False) -> list[Any]:
@@ -140,10 +119,10 @@ TEXT: list[DocumentEvent] = [
     DocumentStarted("doc_001", "text", 1, raw="\n"),
     ContentDelta("doc_001", "Hi "),
     ContentDelta("doc_001", 'é "\u2028'),
-    ended(TextMetadata(), "Hi é", raw="\n"),
+    ended(documents.TextMetadata(), "Hi é", raw="\n"),
     DocumentStarted("doc_002", "code_block", 2, raw="```py\n"),
     ContentDelta("doc_002", "x", raw="  x"),
-    ended(CodeBlockMetadata(language="py", purpose="example"), "x", raw="\n```"),
+    ended(documents.CodeBlockMetadata(language="py", purpose="example"), "x", raw="\n```"),
 ]
 SAID = '\nHi é "\u2028\n```py\n  x\n```'
 
@@ -184,7 +163,7 @@ def test_events_without_text_are_no_chunks() -> None:
     silent: list[DocumentEvent] = [
         ToolCallStarted("doc_001", "grep", "c"),
         ToolCallArguments("doc_001", {}),
-        ToolCallEnded("doc_001", ToolCallResult(status="success", data=None)),
+        ToolCallEnded("doc_001", documents.ToolCallResult(status="success", data=None)),
         DocumentStarted("doc_001", "plan", 1),
         ContentDelta("doc_001", "# Plan", raw=""),
     ]
@@ -382,8 +361,8 @@ def test_a_cut_answer_still_tells_of_tools_before_the_cut() -> None:
 
 
 def test_an_open_question_takes_the_place_of_text() -> None:
-    question = ClarificationQuestion(id="q", text="Which?", options=[])
-    ask = ended(ClarificationMetadata(questions=[question]))
+    question = documents.ClarificationQuestion(id="q", text="Which?", options=[])
+    ask = ended(documents.ClarificationMetadata(questions=[question]))
     assert content([ask, done()]) == "▸\u2063 Which?"
     assert content([*words("Hm."), ask, *words("This ", "one."), done()]) == "Hm.This one."
 
@@ -430,7 +409,7 @@ THOUGHTS: dict[str, tuple[list[DocumentEvent], str]] = {
         [
             DocumentStarted("doc_001", "thinking", 1),
             ContentDelta("doc_001", "a", raw=""),
-            ended(ThinkingMetadata(), "a"),
+            ended(documents.ThinkingMetadata(), "a"),
             DocumentStarted("doc_002", "thinking", 2),
             ContentDelta("doc_002", "b", raw=""),
         ],
@@ -454,38 +433,38 @@ def test_thinking_is_reasoning_content(events: list[DocumentEvent], text: str) -
 # --- the agent's own tools --------------------------------------------------------------------------
 
 
-def edit(operation: Operation) -> Metadata:
-    return FileEditMetadata(file_path="a.py", operation=operation, language="python")
+def edit(operation: documents.Operation) -> documents.Metadata:
+    return documents.FileEditMetadata(file_path="a.py", operation=operation, language="python")
 
 
-GREP = ToolCallMetadata(
+GREP = documents.ToolCallMetadata(
     tool_name="grep",
     tool_call_id="call_001",
     arguments={"pattern": "é"},
-    result=ToolCallResult(status="success", data=[]),
+    result=documents.ToolCallResult(status="success", data=[]),
     duration_ms=1,
 )
-QUESTION = ClarificationQuestion(id="q", text="Which?", options=[])
+QUESTION = documents.ClarificationQuestion(id="q", text="Which?", options=[])
 
 # metadata, content, the line in the reasoning, the call's id, name and arguments
-TOOLS: list[tuple[Metadata, str | None, str, tuple[str, dict[str, Any]]]] = [
+TOOLS: list[tuple[documents.Metadata, str | None, str, tuple[str, dict[str, Any]]]] = [
     (GREP, None, "Used grep: é\n", ("grep", {"pattern": "é"})),
     (CALL, None, "Ran `ls` (exit status 0)\n", ("run_terminal_cmd", {"command": "ls"})),
     (edit("create"), "x", "Created a.py, 1 line\n", ("write_file", {"target_file": "a.py", "contents": "x"})),
     (edit("edit"), "x", "Edited a.py\n", ("edit_file", {"target_file": "a.py", "contents": "x"})),
     (
-        FileEditMetadata(
+        documents.FileEditMetadata(
             file_path="a.py",
             operation="edit",
             language="python",
-            diff=Diff(old_string="a", new_string="b", start_line=1, end_line=1),
+            diff=documents.Diff(old_string="a", new_string="b", start_line=1, end_line=1),
         ),
         "b",
         "Edited a.py\n",
         ("edit_file", {"target_file": "a.py", "old_string": "a", "new_string": "b"}),
     ),
     (
-        FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="a.py"),
+        documents.FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="a.py"),
         None,
         "Renamed a.py to b.py\n",
         ("rename_file", {"target_file": "b.py", "old_path": "a.py"}),
@@ -493,36 +472,36 @@ TOOLS: list[tuple[Metadata, str | None, str, tuple[str, dict[str, Any]]]] = [
     (edit("delete"), None, "Deleted a.py\n", ("delete_file", {"target_file": "a.py"})),
     (edit("rename"), None, "Renamed a file to a.py\n", ("rename_file", {"target_file": "a.py"})),
     (
-        PlanMetadata(title="T", overview="", todos=[]),
+        documents.PlanMetadata(title="T", overview="", todos=[]),
         "# Plan",
         "Planned T (0 to-dos)\n\n# Plan\n",
         ("create_plan", {"name": "T", "plan": "# Plan"}),
     ),
     (
-        ClarificationMetadata(questions=[QUESTION]),
+        documents.ClarificationMetadata(questions=[QUESTION]),
         None,
         "Asked Which?\n",
         ("ask_question", {"questions": [{"id": "q", "text": "Which?", "options": []}]}),
     ),
     (
-        TodoUpdateMetadata(todos=[TodoChange(id="1", status="completed")]),
+        documents.TodoUpdateMetadata(todos=[documents.TodoChange(id="1", status="completed")]),
         None,
         "Updated the to-dos (1 completed)\n",
         ("todo_write", {"todos": [{"id": "1", "status": "completed"}]}),
     ),
 ]
-NO_TOOLS: list[tuple[Metadata, str]] = [
-    (TextMetadata(), "x"),
-    (CodeBlockMetadata(language="py", purpose="example"), "x"),
-    (CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x"),
-    (ErrorMetadata(error_code="E", source="s", details=""), "x"),
-    (ThinkingMetadata(), "x"),
+NO_TOOLS: list[tuple[documents.Metadata, str]] = [
+    (documents.TextMetadata(), "x"),
+    (documents.CodeBlockMetadata(language="py", purpose="example"), "x"),
+    (documents.CodeReferenceMetadata(file_path="a", start_line=1, end_line=2, language="text"), "x"),
+    (documents.ErrorMetadata(error_code="E", source="s", details=""), "x"),
+    (documents.ThinkingMetadata(), "x"),
 ]
 
 
 @pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
 def test_a_tool_is_one_line_of_reasoning(
-    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
+    metadata: documents.Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
 ) -> None:
     events: list[DocumentEvent] = [ended(metadata, content)]
     assert deltas(events) == [{"reasoning_content": line}]
@@ -531,7 +510,7 @@ def test_a_tool_is_one_line_of_reasoning(
 
 @pytest.mark.parametrize(("metadata", "content", "line", "call"), TOOLS)
 def test_a_tool_is_a_call_where_the_operator_says_so(
-    metadata: Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
+    metadata: documents.Metadata, content: str | None, line: str, call: tuple[str, dict[str, Any]]
 ) -> None:
     name, arguments = call
     id = "call_0123456789abcdef01234567_1"
@@ -549,7 +528,7 @@ def test_a_tool_is_a_call_where_the_operator_says_so(
 
 @pytest.mark.parametrize(("metadata", "content"), NO_TOOLS)
 @pytest.mark.parametrize("agent_tools", ["reasoning", "tool_calls"])
-def test_other_documents_are_no_tools(metadata: Metadata, content: str, agent_tools: AgentTools) -> None:
+def test_other_documents_are_no_tools(metadata: documents.Metadata, content: str, agent_tools: AgentTools) -> None:
     assert deltas([ended(metadata, content)], agent_tools) == []
 
 
@@ -560,7 +539,7 @@ def test_tools_are_not_reported_where_the_operator_says_so() -> None:
 
 
 def test_calls_are_numbered_in_the_order_of_their_ends() -> None:
-    found = deltas([ended(CALL), ended(TextMetadata(), "x"), ended(GREP)], "tool_calls")
+    found = deltas([ended(CALL), ended(documents.TextMetadata(), "x"), ended(GREP)], "tool_calls")
     assert [delta["tool_calls"][0]["index"] for delta in found] == [0, 0, 1, 1]
 
 
@@ -610,7 +589,7 @@ def test_forwarded_calls_have_ids_of_their_own_in_every_run() -> None:
     for run in ("1" * 32, "2" * 32):
         fold = CompletionFold(CompletionHead(f"chatcmpl-{run}", 1, "auto"), agent_tools="tool_calls")
         for number in (1, 2, 1000):
-            fold.push(DocumentEnded(make_document(f"doc_{number:03d}", number, None, CALL)))
+            fold.push(DocumentEnded(documents.make_document(f"doc_{number:03d}", number, None, CALL)))
         fold.push(done())
         whole = fold.completion()
         assert whole is not None
@@ -639,8 +618,8 @@ def test_what_the_caller_has_run_is_not_reported_to_it(agent_tools: AgentTools) 
     assert set(message) == {"role", "content", "refusal"}
 
 
-TEN_CALLS = Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240_500, cached_tokens=216_000)
-LAST_CALL = Usage(prompt_tokens=26_000, completion_tokens=3, total_tokens=26_003, estimated=True)
+TEN_CALLS = documents.Usage(prompt_tokens=240_000, completion_tokens=500, total_tokens=240_500, cached_tokens=216_000)
+LAST_CALL = documents.Usage(prompt_tokens=26_000, completion_tokens=3, total_tokens=26_003, estimated=True)
 
 
 @pytest.mark.parametrize(("cached", "expected"), [(23_400, 23_400), (99_999, 26_000)])
@@ -823,7 +802,7 @@ def test_silence_is_a_comment() -> None:
 
 
 def test_a_readable_text_ends_with_what_was_not_run() -> None:
-    call = RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
+    call = documents.RefusedCall(document="doc_001", subject="npm test", link="/#/c/conv_1/chat_1/doc_001")
     end = done()
     metadata = msgspec.structs.replace(end.envelope.metadata, refused_count=1, refused=[call])
     end = msgspec.structs.replace(end, envelope=msgspec.structs.replace(end.envelope, metadata=metadata))

@@ -9,6 +9,7 @@ from hypothesis import given
 from cursor_gateway.dialects.documents.encoder import SseEncoder
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import AgentCrashed, AgentOverloaded, Failure, UnusableInput
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -23,18 +24,6 @@ from cursor_gateway.model.document_events import (
     ToolCallArguments,
     ToolCallEnded,
     ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    Envelope,
-    ErrorMetadata,
-    PlanMetadata,
-    PlanTodo,
-    ResponseMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    make_document,
 )
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import read_events
@@ -115,30 +104,32 @@ def test_any_events_are_the_same_for_a_client(events: list[AgentEvent], run: Run
 
 TEXT = DocumentStarted("doc_001", "text", 1)
 CALL = DocumentStarted("doc_002", "tool_call", 2)
-PLANNED = [PlanTodo(id="1", content="x", status="pending", dependencies=[])]
+PLANNED = [documents.PlanTodo(id="1", content="x", status="pending", dependencies=[])]
 PLAN = DocumentStarted("doc_003", "plan", 3, KnownMetadata(title="T", overview="o", todos=PLANNED))
-RESULT = ToolCallResult(status="success", data={"a": [1, None]})
+RESULT = documents.ToolCallResult(status="success", data={"a": [1, None]})
 EVENTS: list[DocumentEvent] = [
     TEXT,
     ContentDelta("doc_001", "Hi"),
-    DocumentEnded(make_document("doc_001", 1, "Hi", TextMetadata())),
+    DocumentEnded(documents.make_document("doc_001", 1, "Hi", documents.TextMetadata())),
     CALL,
     ToolCallStarted("doc_002", "grep", "call_001"),
     ToolCallArguments("doc_002", {"query": "x"}),
     ToolCallEnded("doc_002", RESULT),
     DocumentEnded(
-        make_document(
+        documents.make_document(
             "doc_002",
             2,
             None,
-            ToolCallMetadata(
+            documents.ToolCallMetadata(
                 tool_name="grep", tool_call_id="call_001", arguments={"query": "x"}, result=RESULT, duration_ms=3
             ),
         )
     ),
     PLAN,
     ContentDelta("doc_003", "# T", raw=""),
-    DocumentEnded(make_document("doc_003", 3, "# T", PlanMetadata(title="T", overview="o", todos=PLANNED))),
+    DocumentEnded(
+        documents.make_document("doc_003", 3, "# T", documents.PlanMetadata(title="T", overview="o", todos=PLANNED))
+    ),
 ]
 
 
@@ -172,15 +163,15 @@ def test_live_output_is_of_an_open_document() -> None:
 def test_the_end_brings_the_envelope() -> None:
     assert decoded([SseEvent(envelope("completed"), "done", "9")]) == [
         Done(
-            Envelope(
+            documents.Envelope(
                 id="chat_1",
                 conversation_id="conv_1",
                 model="auto",
                 mode="agent",
                 created="2026-02-23T10:30:00Z",
                 status="completed",
-                usage=Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
-                metadata=ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
+                usage=documents.Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3),
+                metadata=documents.ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1),
             )
         )
     ]
@@ -209,7 +200,9 @@ def test_a_run_that_failed_says_why_as_its_last_error_does() -> None:
 
 @pytest.mark.parametrize("code", ["SOMETHING_NEWER", "TOOL_ERROR"])
 def test_a_failure_that_is_newer_than_the_reader_keeps_its_words(code: str) -> None:
-    error = make_document("doc_001", 1, "Oh.", ErrorMetadata(error_code=code, source="moon", details="d"))
+    error = documents.make_document(
+        "doc_001", 1, "Oh.", documents.ErrorMetadata(error_code=code, source="moon", details="d")
+    )
     encoder = SseEncoder()
     events: list[DocumentEvent] = [DocumentStarted("doc_001", "error", 1), DocumentEnded(error)]
     frames = SseDecoder().push(b"".join(map(encoder.push, events)))
@@ -242,7 +235,7 @@ def test_names_fields_and_types_that_are_newer_than_the_reader_are_ignored() -> 
     ]
     assert decoded(frames) == [
         DocumentStarted("doc_002", "text", 2, KnownMetadata()),
-        DocumentEnded(make_document("doc_002", 2, "", TextMetadata())),
+        DocumentEnded(documents.make_document("doc_002", 2, "", documents.TextMetadata())),
     ]
 
 

@@ -7,58 +7,49 @@ import pytest
 
 from cursor_gateway.dialects.deltas import MARK
 from cursor_gateway.dialects.messages.blocks import blocks_of, closing_text, search_of, text_of
-from cursor_gateway.model.documents import (
-    ClarificationOption,
-    ClarificationQuestion,
-    Diff,
-    Document,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    State,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    make_document,
-)
+from cursor_gateway.model import documents
 from tests import anthropic_shapes as shapes
 
 
-def document(metadata: Metadata, content: str | None = None) -> Document:
-    return make_document("doc_001", 1, content, metadata)
+def document(metadata: documents.Metadata, content: str | None = None) -> documents.Document:
+    return documents.make_document("doc_001", 1, content, metadata)
 
 
-def command(**changed: Any) -> Document:
-    metadata = TerminalCommandMetadata(command="npm test", exit_code=1, output="No.", duration_ms=5, permissions=[])
+def command(**changed: Any) -> documents.Document:
+    metadata = documents.TerminalCommandMetadata(
+        command="npm test", exit_code=1, output="No.", duration_ms=5, permissions=[]
+    )
     return document(msgspec.structs.replace(metadata, **changed))
 
 
-def edit(content: str | None = None, **fields: Any) -> Document:
+def edit(content: str | None = None, **fields: Any) -> documents.Document:
     return document(
-        FileEditMetadata(**{"file_path": "a.py", "operation": "edit", "language": "python", **fields}), content
+        documents.FileEditMetadata(**{"file_path": "a.py", "operation": "edit", "language": "python", **fields}),
+        content,
     )
 
 
-def search(data: Any, **fields: Any) -> Document:
+def search(data: Any, **fields: Any) -> documents.Document:
     status = fields.pop("status", "success")
     return document(
-        ToolCallMetadata(
+        documents.ToolCallMetadata(
             tool_name=fields.pop("tool_name", "web_search"),
             tool_call_id="t",
             arguments={"search_term": "node lts"},
-            result=ToolCallResult(status=status, data=data),
+            result=documents.ToolCallResult(status=status, data=data),
             duration_ms=1,
             **fields,
         )
     )
 
 
-QUESTION = ClarificationQuestion(
-    id="q", text="Which one?", options=[ClarificationOption(id="a", label="A"), ClarificationOption(id="b", label="B")]
+QUESTION = documents.ClarificationQuestion(
+    id="q",
+    text="Which one?",
+    options=[documents.ClarificationOption(id="a", label="A"), documents.ClarificationOption(id="b", label="B")],
 )
-PLAN = document(PlanMetadata(title="Do it", overview="", todos=[]), "1. Do it.")
-DIFF = Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
+PLAN = document(documents.PlanMetadata(title="Do it", overview="", todos=[]), "1. Do it.")
+DIFF = documents.Diff(old_string="a\nb", new_string="c", start_line=3, end_line=4)
 
 
 def shown(found: Any) -> tuple[Any, Any]:
@@ -78,7 +69,7 @@ def test_a_line_says_what_was_done_and_whose_it_is() -> None:
 
 
 def test_there_is_no_line_for_words_and_for_the_callers_own_tools() -> None:
-    assert text_of(document(TextMetadata(), "Hello")) is None
+    assert text_of(document(documents.TextMetadata(), "Hello")) is None
     assert text_of(search([], ran_by="caller")) is None
 
 
@@ -105,7 +96,7 @@ def test_a_command_is_bash_code_execution() -> None:
 @pytest.mark.parametrize(
     ("state", "code"), [("timed_out", "execution_time_exceeded"), ("rejected", "unavailable"), ("completed", None)]
 )
-def test_a_command_that_did_not_run_is_an_error(state: State, code: str | None) -> None:
+def test_a_command_that_did_not_run_is_an_error(state: documents.State, code: str | None) -> None:
     _, content = shown(blocks_of(command(state=state), "srvtoolu_1"))
     assert content.get("error_code") == code
 
@@ -138,7 +129,7 @@ def test_an_edit_that_failed_is_an_error_that_says_why() -> None:
 
 
 @pytest.mark.parametrize("other", [edit(operation="delete"), edit(), PLAN, search([], tool_name="read_file")])
-def test_what_no_server_tool_does_has_no_blocks(other: Document) -> None:
+def test_what_no_server_tool_does_has_no_blocks(other: documents.Document) -> None:
     assert blocks_of(other, "srvtoolu_1") is None
 
 
@@ -158,7 +149,7 @@ def test_a_web_search_has_its_hits() -> None:
 
 
 @pytest.mark.parametrize("failed", [search({"error": "offline"}, status="error"), search("no list")])
-def test_a_web_search_without_hits_is_an_error(failed: Document) -> None:
+def test_a_web_search_without_hits_is_an_error(failed: documents.Document) -> None:
     _, content = shown(search_of(failed, "srvtoolu_1"))
     assert content == {"type": "web_search_tool_result_error", "error_code": "unavailable"}
 

@@ -197,10 +197,11 @@ class LocalClient:
         """The result, and the conversation's folder."""
         from cursor_gateway.workspace.review import Review
 
-        _, found = await self._found(id)
+        store, found = await self._found(id)
         if found.is_running and not isinstance(request, ListRequest | PatchRequest | TraceRequest):
             raise Trouble("the agent is still working in this conversation; try again when it is done.")
-        review = Review(found.workspace, self._change_log(id), found.title)
+        runs = [run.id for run in await store.runs_of(id, self._owner)]
+        review = Review(found.workspace, self._change_log(id), found.title, runs)
         done = await asyncio.to_thread(review.perform, request)
         assert isinstance(done, result)
         return done, found.workspace

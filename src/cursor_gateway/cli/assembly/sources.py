@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
-from cursor_gateway.errors import AgentError, AgentMissing, SettingsError
+from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, WorkspaceForbidden
 from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
@@ -24,6 +24,7 @@ from cursor_gateway.sources.recorder import Recorder
 from cursor_gateway.sources.replay import Recording, ReplaySource, load
 from cursor_gateway.sources.router import SourceRouter, routed
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
+from cursor_gateway.workspace.roots import Workspaces
 
 if TYPE_CHECKING:
     from cursor_gateway.sources.agent_user import AgentUser
@@ -154,6 +155,7 @@ def _acp(basis: Basis, cli: CursorCliSource) -> Source:
         max_output_bytes=settings.max_output_bytes,
         permissions=settings.permissions,
         allow=settings.allow,
+        may_prepare=may_prepare(settings),
     )
     endpoint = ToolEndpoint(settings.progress_seconds)
     return CursorAcpSource(options, cli, folder, basis.environ, basis.ledger, endpoint)
@@ -201,12 +203,28 @@ def _cli(basis: Basis) -> CursorCliSource:
         spares=SpareOptions(
             most=settings.spare_agents, seconds=settings.spare_seconds, grace_seconds=settings.grace_seconds
         ),
+        may_prepare=may_prepare(settings),
     )
     recorder = None
     if settings.record_dir:
         recorder = Recorder(Path(settings.record_dir).expanduser(), prompts=settings.record_prompts, warn=basis.warn)
     endpoint = ToolEndpoint(settings.progress_seconds)
     return CursorCliSource(options, basis.environ, basis.ledger, monotonic, recorder, endpoint)
+
+
+def may_prepare(settings: Settings) -> Callable[[str], bool]:
+    """An agent reads the hooks and servers of its workspace as soon as it starts, and may have written them itself."""
+    allowed = [Path(folder).expanduser() for folder in settings.allow_workspace_hooks]
+    workspaces = Workspaces(Path(), [], refuse_hooks=settings.refuse_workspace_hooks, allow_hooks=allowed)
+
+    def may_work_in(workspace: str) -> bool:
+        try:
+            workspaces.check(workspace)
+        except WorkspaceForbidden:
+            return False
+        return True
+
+    return may_work_in
 
 
 def _command(settings: Settings) -> CommandOptions:

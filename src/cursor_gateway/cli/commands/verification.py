@@ -19,16 +19,9 @@ from msgspec import UNSET, Struct
 
 from cursor_gateway.client.failures import CallFailed, CannotReach
 from cursor_gateway.dialects.documents.request import PermissionAnswer
+from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Decision
 from cursor_gateway.model.document_events import ContentDelta, Paused
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationDocument,
-    Document,
-    FileEditDocument,
-    TerminalCommandDocument,
-    TextDocument,
-)
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -105,8 +98,8 @@ class Verification:
         self._client, self._source, self._folder = client, source, folder
         self._running_agents, self._recording, self._adapt, self._hooked = running_agents, recording, adapt, hooked
         self._word = f"verify-{secrets.token_hex(4)}"
-        self._first: ChatResponse | None = None
-        self.answers: dict[str, ChatResponse] = {}
+        self._first: documents.ChatResponse | None = None
+        self.answers: dict[str, documents.ChatResponse] = {}
 
     def checks(self) -> dict[str, Callable[[], Awaitable[str]]]:
         """By name. Each returns what it found, and raises `Different` or `Skipped`."""
@@ -163,7 +156,7 @@ class Verification:
         content = f"note {secrets.token_hex(4)}"
         (self._folder / "notes.txt").write_text(f"{content}\n")
         response, _ = await self._ask("read")
-        tools = [_type(one) for one in response.documents if not isinstance(one, TextDocument)]
+        tools = [_type(one) for one in response.documents if not isinstance(one, documents.TextDocument)]
         if not tools:
             raise Different("no tool call was reported")
         if content not in response.text and content not in _plain(response):
@@ -175,7 +168,7 @@ class Verification:
         file = self._folder / "made.txt"
         if not file.is_file() or self._word not in file.read_text("utf-8", "replace"):
             raise Different("the file was not created")
-        if not any(isinstance(one, FileEditDocument) for one in response.documents):
+        if not any(isinstance(one, documents.FileEditDocument) for one in response.documents):
             raise Different("the file was created, but no edit was reported")
         return "the file was created, and the edit reported"
 
@@ -183,7 +176,7 @@ class Verification:
         response, _ = await self._ask("refused command")
         if (self._folder / "refused.txt").exists():
             raise Different("the command was executed, although nothing allows it")
-        commands = [one for one in response.documents if isinstance(one, TerminalCommandDocument)]
+        commands = [one for one in response.documents if isinstance(one, documents.TerminalCommandDocument)]
         if not commands:
             raise Different(f"not executed, but no command was reported; it said {_short(response.text)}")
         return f"not executed; reported as {commands[0].metadata.state}"
@@ -241,7 +234,7 @@ class Verification:
         if self._source == "sdk":
             raise Skipped("the SDK's own questions are replaced by `ask_user`")
         response, _ = await self._ask("question")
-        asked = [one for one in response.documents if isinstance(one, ClarificationDocument)]
+        asked = [one for one in response.documents if isinstance(one, documents.ClarificationDocument)]
         if not asked:
             raise Different(f"no question was reported; it said {_short(response.text)}")
         return f"{len(asked[0].metadata.questions)} question with {len(asked[0].metadata.questions[0].options)} options"
@@ -272,7 +265,7 @@ class Verification:
         (folder / ".cursor" / "hooks.json").write_text(json.dumps({"version": 1, "hooks": {"preToolUse": [hook]}}))
         response, _ = await self._ask("hook", workspace=str(folder))
         if not calls.exists():
-            ran = any(isinstance(one, TerminalCommandDocument) for one in response.documents)
+            ran = any(isinstance(one, documents.TerminalCommandDocument) for one in response.documents)
             raise Different("the hook was not called" if ran else "the agent ran no command, so no hook was called")
         if (folder / "hooked.txt").exists():
             raise Different("the hook was called, but the command was executed")
@@ -303,7 +296,7 @@ class Verification:
 
     async def _ask(
         self, check: str, *, conversation_id: str | None = None, workspace: str | None = None
-    ) -> tuple[ChatResponse, float]:
+    ) -> tuple[documents.ChatResponse, float]:
         """The answer, and the seconds until its first text."""
         began, first = time.monotonic(), 0.0
         prompt = self._prompt(check)
@@ -316,21 +309,21 @@ class Verification:
             self.answers[check] = await stream.result()
         return self.answers[check], first
 
-    def _said(self, response: ChatResponse, word: str) -> str:
+    def _said(self, response: documents.ChatResponse, word: str) -> str:
         if response.text.strip() != word:
             raise Different(f"expected {word}, the answer was {_short(response.text)}")
         return "the text is exact"
 
 
-def _wants_permission(document: Document) -> bool:
+def _wants_permission(document: documents.Document) -> bool:
     return getattr(document.metadata, "permission", UNSET) is not UNSET
 
 
-def _type(document: Document) -> str:
+def _type(document: documents.Document) -> str:
     return str(type(document).__struct_config__.tag)
 
 
-def _plain(response: ChatResponse) -> str:
+def _plain(response: documents.ChatResponse) -> str:
     return msgspec.json.encode(response).decode()
 
 
@@ -411,7 +404,7 @@ class RawRecording:
         return None
 
 
-def _first_text(response: ChatResponse, seconds: float) -> str:
+def _first_text(response: documents.ChatResponse, seconds: float) -> str:
     return f"first text after {seconds:.2f} s ({'warm' if response.metadata.warm is True else 'cold'})"
 
 

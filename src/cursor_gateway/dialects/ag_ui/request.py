@@ -8,7 +8,9 @@ from msgspec import Meta, Struct
 from cursor_gateway.dialects.parts import asked_in
 from cursor_gateway.dialects.requests import convert_field, invalid
 from cursor_gateway.dialects.ui_requests import (
+    NOTHING_NEW,
     OPTION_HINTS,
+    UNANSWERED,
     Approval,
     PageTool,
     QuotedMessages,
@@ -146,6 +148,9 @@ def read_input(body: bytes, max_images: int = 50) -> AgUiRun:
     messages = said.all()
     if answer is None:
         check_content(messages)
+        last = [one for one in asked.messages if one.role in ("user", "assistant", "tool")][-1:]
+        if last and (last[0].role == "assistant" or asked_in(last[0].tool_call_id) is not None):
+            raise invalid("messages", NOTHING_NEW)
     is_new = bool(messages) and isinstance(messages[-1], UserMessage)
     return AgUiRun(
         input=asked,
@@ -232,7 +237,7 @@ def _answer(entries: list[ResumeEntry]) -> UiAnswer:
         run_id, document = asked
         if kind == "question":
             if entry.status == "cancelled":
-                raise invalid(f"{param}.status", "A question needs an answer; send one, for example with a `text`.")
+                raise invalid(f"{param}.status", UNANSWERED)
             given = question_answers(entry.payload, f"{param}.payload")
             continue
         approval = Approval(approved=False)

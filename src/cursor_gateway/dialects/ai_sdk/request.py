@@ -10,8 +10,11 @@ import msgspec
 from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.parts import ASK_TOOLS, asked_in
+from cursor_gateway.dialects.requests import invalid
 from cursor_gateway.dialects.ui_requests import (
+    NOTHING_NEW,
     OPTION_HINTS,
+    UNANSWERED,
     Approval,
     PageTool,
     QuotedMessages,
@@ -136,6 +139,8 @@ def read_chat(body: bytes, max_images: int = 50) -> UiChat:
     messages = said.all()
     check_content(messages)
     *before, last = chat.messages
+    if last.role == "assistant" and answer is None and not isinstance(messages[-1], ToolMessage):
+        raise invalid("messages", NOTHING_NEW)
     answers = [one.run_id for one in before if one.role == "assistant"] if last.role == "user" else []
     follows = answers[-1] if answers else None
     return UiChat(body=chat, messages=messages, images=images, answer=answer, follows=follows)
@@ -195,6 +200,8 @@ def _answer(message: UiMessage, param: str) -> UiAnswer | None:
                     permissions[document] = permission_of(Approval(approved=approved, reason=reason or ""))
             case UiPart(state="output-available") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
                 run_id, given = asked[0], question_answers(part.output, f"{param}.parts[{place}].output")
+            case UiPart(state="output-error") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
+                raise invalid(f"{param}.parts[{place}]", UNANSWERED)
             case _:
                 pass
     if given is None and not permissions:

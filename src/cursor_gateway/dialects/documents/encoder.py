@@ -8,19 +8,7 @@ import msgspec
 
 from cursor_gateway.dialects.base import NDJSON
 from cursor_gateway.dialects.replies import EventEncoder
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import ChatResponse, Document, ToolCallDocument, ToolCallResult
 from cursor_gateway.wire.sse import frame
 
@@ -59,46 +47,46 @@ class _PayloadEncoder(EventEncoder):
     def skip(self, count: int, /) -> None:
         self._number += count
 
-    def push(self, event: DocumentEvent, /) -> bytes:
+    def push(self, event: document_events.DocumentEvent, /) -> bytes:
         self._number += 1
-        is_aside = self._until_pause and isinstance(event, Paused) and event.goes_on
+        is_aside = self._until_pause and isinstance(event, document_events.Paused) and event.goes_on
         payload = None if self.is_over or is_aside else self._payload(event)
         if payload is None:
             return b""
-        self.is_over = self._until_pause and isinstance(event, Paused)
+        self.is_over = self._until_pause and isinstance(event, document_events.Paused)
         return self._framed(payload)
 
-    def _payload(self, event: DocumentEvent) -> _Payload | None:
+    def _payload(self, event: document_events.DocumentEvent) -> _Payload | None:
         """None for what the specification has no event for."""
         match event:
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 if not text:
                     return None  # only the source had something here
                 return _Payload("content_delta", id, b'{"documentId":%b,"delta":%b}' % (_encode(id), _encode(text)))
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 if not self._live:
                     return None
                 return _Payload("terminal_output", id, _encode({"documentId": id, "text": text}))
-            case DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
+            case document_events.DocumentStarted(id=id, type=type, sequence=sequence, metadata=metadata):
                 known = b',"metadata":' + _encode(metadata) if metadata else b""
                 data = b'{"id":%b,"type":%b,"sequence":%d%b}' % (_encode(id), _encode(type), sequence, known)
                 return _Payload("document_start", id, data)
-            case ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
+            case document_events.ToolCallStarted(id=id, tool_name=name, tool_call_id=call_id):
                 data = _encode({"documentId": id, "toolName": name, "toolCallId": call_id})
                 return _Payload("tool_call_start", id, data)
-            case ToolCallArguments(id=id, arguments=arguments):
+            case document_events.ToolCallArguments(id=id, arguments=arguments):
                 return _Payload("tool_call_arguments", id, _encode({"documentId": id, "arguments": arguments}))
-            case ToolCallEnded(id=id, result=result):
+            case document_events.ToolCallEnded(id=id, result=result):
                 self._result = (result, _encode(result))
                 return _Payload("tool_result", id, b'{"documentId":%b,"result":%b}' % (_encode(id), self._result[1]))
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 final = b"" if document.content is None else b',"finalContent":' + _encode(document.content)
                 encoded = self._metadata(document)
                 data = b'{"documentId":%b%b,"metadata":%b}' % (_encode(document.id), final, encoded)
                 return _Payload("document_end", document.id, data)
-            case Paused(envelope=envelope) | Done(envelope=envelope):
+            case document_events.Paused(envelope=envelope) | document_events.Done(envelope=envelope):
                 return _Payload("done", "", _encode(envelope))
-            case Reasoning():
+            case document_events.Reasoning():
                 return None
 
     def _metadata(self, document: Document) -> bytes:
@@ -119,8 +107,8 @@ class SseEncoder(_PayloadEncoder):
     _growing = ""  # the document that grew last
     _delta_head = b""  # what all its deltas begin with
 
-    def push(self, event: DocumentEvent, /) -> bytes:
-        if event.__class__ is ContentDelta and event.text and not self.is_over:  # nearly every event
+    def push(self, event: document_events.DocumentEvent, /) -> bytes:
+        if event.__class__ is document_events.ContentDelta and event.text and not self.is_over:  # nearly every event
             self._number += 1
             if event.id != self._growing:
                 self._growing = event.id

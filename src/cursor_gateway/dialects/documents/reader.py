@@ -10,24 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentCrashed, Failure, UnusableInput, errors_by_code
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    ContentDeltaPayload,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    DocumentStartPayload,
-    Done,
-    Paused,
-    TerminalOutput,
-    TerminalOutputPayload,
-    ToolCallArguments,
-    ToolCallArgumentsPayload,
-    ToolCallEnded,
-    ToolCallStarted,
-    ToolCallStartPayload,
-    ToolResultPayload,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import METADATA_TYPES, Envelope, ErrorDocument, make_document
 from cursor_gateway.wire.sse import SseEvent
 
@@ -60,55 +43,56 @@ class DocumentEventReader:
     """Push each frame; None is a frame that says nothing new, or something that only newer readers know."""
 
     def __init__(self) -> None:
-        self._open: dict[str, DocumentStartPayload | None] = {}  # None: of a type that is newer than this reader
+        # None: of a type that is newer than this reader
+        self._open: dict[str, document_events.DocumentStartPayload | None] = {}
         self._error: ErrorDocument | None = None  # the last one; of a run that failed it says why
 
-    def push(self, event: SseEvent, /) -> DocumentEvent | None:
+    def push(self, event: SseEvent, /) -> document_events.DocumentEvent | None:
         """Raises `UnusableInput` for a frame of a known name that is not as the documents dialect has it."""
         match event.event:
             case "content_delta":
-                delta = _read(event, ContentDeltaPayload)
+                delta = _read(event, document_events.ContentDeltaPayload)
                 if start := self._start_of(delta.document_id, event):
-                    return ContentDelta(start.id, delta.delta, raw=None if start.type in _PROSE else "")
+                    return document_events.ContentDelta(start.id, delta.delta, raw=None if start.type in _PROSE else "")
             case "terminal_output":
-                output = _read(event, TerminalOutputPayload)
+                output = _read(event, document_events.TerminalOutputPayload)
                 if start := self._start_of(output.document_id, event):
-                    return TerminalOutput(start.id, output.text)
+                    return document_events.TerminalOutput(start.id, output.text)
             case "document_start":
                 return self._started(event)
             case "tool_call_start":
-                call = _read(event, ToolCallStartPayload)
+                call = _read(event, document_events.ToolCallStartPayload)
                 if start := self._start_of(call.document_id, event):
-                    return ToolCallStarted(start.id, call.tool_name, call.tool_call_id)
+                    return document_events.ToolCallStarted(start.id, call.tool_name, call.tool_call_id)
             case "tool_call_arguments":
-                update = _read(event, ToolCallArgumentsPayload)
+                update = _read(event, document_events.ToolCallArgumentsPayload)
                 if start := self._start_of(update.document_id, event):
-                    return ToolCallArguments(start.id, update.arguments)
+                    return document_events.ToolCallArguments(start.id, update.arguments)
             case "tool_result":
-                ended = _read(event, ToolResultPayload)
+                ended = _read(event, document_events.ToolResultPayload)
                 if start := self._start_of(ended.document_id, event):
-                    return ToolCallEnded(start.id, ended.result)
+                    return document_events.ToolCallEnded(start.id, ended.result)
             case "document_end":
                 return self._ended(event)
             case "done":
                 envelope = _read(event, Envelope)
                 if envelope.status == "streaming":
-                    return Paused(envelope)
-                return Done(envelope, self._failure() if envelope.status == "error" else None)
+                    return document_events.Paused(envelope)
+                return document_events.Done(envelope, self._failure() if envelope.status == "error" else None)
             case _:  # the dialect may grow
                 pass
         return None
 
-    def _started(self, event: SseEvent) -> DocumentStarted | None:
+    def _started(self, event: SseEvent) -> document_events.DocumentStarted | None:
         known = _read(event, _AnyStart)
         if known.type not in METADATA_TYPES:
             self._open[known.id] = None
             return None
-        start = _read(event, DocumentStartPayload)
+        start = _read(event, document_events.DocumentStartPayload)
         self._open[start.id] = start
-        return DocumentStarted(start.id, start.type, start.sequence, start.metadata or None)
+        return document_events.DocumentStarted(start.id, start.type, start.sequence, start.metadata or None)
 
-    def _ended(self, event: SseEvent) -> DocumentEnded | None:
+    def _ended(self, event: SseEvent) -> document_events.DocumentEnded | None:
         end = _read(event, _End)
         start = self._start_of(end.document_id, event)
         del self._open[end.document_id]
@@ -118,9 +102,9 @@ class DocumentEventReader:
         document = make_document(start.id, start.sequence, end.final_content, metadata)
         if isinstance(document, ErrorDocument):
             self._error = document
-        return DocumentEnded(document)
+        return document_events.DocumentEnded(document)
 
-    def _start_of(self, id: str, event: SseEvent) -> DocumentStartPayload | None:
+    def _start_of(self, id: str, event: SseEvent) -> document_events.DocumentStartPayload | None:
         if id not in self._open:
             raise UnusableInput(
                 f"The server's `{event.event}` is about `{id[:100]}`, which is not open; read the stream from the "

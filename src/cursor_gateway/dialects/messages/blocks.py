@@ -52,15 +52,8 @@ from cursor_gateway.dialects.messages.shapes import (
     server_tool_id,
 )
 from cursor_gateway.errors import Failure
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import DocumentEnded, DocumentEvent, DocumentStarted, is_tool
-from cursor_gateway.model.documents import (
-    Diff,
-    Document,
-    FileEditDocument,
-    PlanDocument,
-    TerminalCommandDocument,
-    ToolCallDocument,
-)
 from cursor_gateway.stages.cutting import Cutter
 from cursor_gateway.stages.summary import main_argument
 from cursor_gateway.wire.payload import Fields
@@ -74,21 +67,21 @@ _SEARCH = "web_search"
 ServerToolBlocks: TypeAlias = tuple[ServerToolUseBlock, ServerToolResult]
 
 
-def text_of(document: Document) -> str | None:
+def text_of(document: documents.Document) -> str | None:
     """What was done; None for documents that are not about a tool of the agent's own."""
     line = action_text(document)
     return None if line is None else f"{MARK}{line}\n"
 
 
-def closing_text(document: Document) -> str | None:
+def closing_text(document: documents.Document) -> str | None:
     """What a reader must see of this document even if the agent says nothing; None: nothing."""
-    return document.content if isinstance(document, PlanDocument) else None
+    return document.content if isinstance(document, documents.PlanDocument) else None
 
 
-def search_of(document: Document, id: str) -> ServerToolBlocks | None:
+def search_of(document: documents.Document, id: str) -> ServerToolBlocks | None:
     """A web search; None for anything else."""
     match document:
-        case ToolCallDocument(metadata=metadata) if metadata.tool_name == _SEARCH and not metadata.ran_by:
+        case documents.ToolCallDocument(metadata=metadata) if metadata.tool_name == _SEARCH and not metadata.ran_by:
             found = metadata.result.data if metadata.result.status == "success" else None
             hits = [_hit(Fields(reference)) for reference in found] if isinstance(found, list) else WebSearchError()
             return _use(id, "web_search", {"query": main_argument(metadata.arguments)}), WebSearchResult(id, hits)
@@ -100,29 +93,29 @@ def _hit(reference: Fields) -> WebSearchHit:
     return WebSearchHit(url=reference.text("url"), title=reference.text("title"))
 
 
-def blocks_of(document: Document, id: str) -> ServerToolBlocks | None:
+def blocks_of(document: documents.Document, id: str) -> ServerToolBlocks | None:
     """As a server tool's call and result; None for what no server tool does."""
     match document:
-        case TerminalCommandDocument(metadata=metadata):
+        case documents.TerminalCommandDocument(metadata=metadata):
             use = _use(id, "bash_code_execution", {"command": metadata.command})
             if metadata.state in (UNSET, "completed"):
                 return use, BashResult(id, BashOutput(metadata.output, "", metadata.exit_code))
             is_late = metadata.state == "timed_out"
             return use, BashResult(id, BashError("execution_time_exceeded" if is_late else "unavailable"))
-        case FileEditDocument():
+        case documents.FileEditDocument():
             return _edit(document, id)
         case _:
             return search_of(document, id)
 
 
-def _edit(document: FileEditDocument, id: str) -> ServerToolBlocks | None:
+def _edit(document: documents.FileEditDocument, id: str) -> ServerToolBlocks | None:
     metadata = document.metadata
     output: CreateOutput | ReplaceOutput
     match metadata.operation, metadata.diff:
         case "create", _:
             given = {"command": "create", "path": metadata.file_path, "file_text": document.content or ""}
             output = CreateOutput(is_file_update=False)
-        case "edit", Diff() as diff:
+        case "edit", documents.Diff() as diff:
             given = {
                 "command": "str_replace",
                 "path": metadata.file_path,
@@ -138,7 +131,7 @@ def _edit(document: FileEditDocument, id: str) -> ServerToolBlocks | None:
     return use, EditorResult(id, output)
 
 
-def _replaced(diff: Diff) -> ReplaceOutput:
+def _replaced(diff: documents.Diff) -> ReplaceOutput:
     old, new = diff.old_string.splitlines(), diff.new_string.splitlines()
     return ReplaceOutput(
         lines=[*(f"-{line}" for line in old), *(f"+{line}" for line in new)],
@@ -264,7 +257,7 @@ class Composer(ReplyState):
         text = text.lstrip("\n")  # which separates it from earlier thinking, in a block of its own
         return [*self._begin("thinking"), Grew(text)] if text else []
 
-    def _acted(self, document: Document) -> list[BlockStep]:
+    def _acted(self, document: documents.Document) -> list[BlockStep]:
         self._closing_text = closing_text(document) or self._closing_text
         id = server_tool_id(self._run_id, self._server_tools + 1)
         match self._display.actions:

@@ -289,6 +289,8 @@ def _math(state: StateBlock, start: int, end: int, silent: bool) -> bool:
     closing = _CLOSES.get(_line(state, start)[:2], "\\)")
     if closing == "\\)" or state.is_code_block(start):
         return False
+    if closing in _line(state, start)[2:].rstrip()[:-2]:  # a line of text that begins with a formula
+        return False
     for last in range(start, min(end, start + _FORMULA)):
         text = _line(state, last).rstrip()
         if text.endswith(closing) and (last > start or len(text) >= 4):

@@ -134,10 +134,16 @@ export class Answer {
 		this.#showFacts();
 	}
 
-	/** Where it has changed files. */
-	offerRevert(isIdle) {
-		const mayHaveChanged = this.element.querySelector(".file_edit:not([data-state]), .terminal_command:not([data-state])");
-		for (const act of ["revert", "checkpoint"]) this.element.querySelector(`[data-turn=${act}]`).hidden = !isIdle || !mayHaveChanged;
+	/**
+	 * Undo where it may have changed files; go back to before it also where a later answer has.
+	 * @returns {boolean} whether any of these has
+	 */
+	offerRevert(isIdle, isLaterChanged) {
+		const mayHaveChanged = Boolean(this.element.querySelector(".file_edit:not([data-state]), .terminal_command:not([data-state])"));
+		const offer = (act, is) => (this.element.querySelector(`[data-turn=${act}]`).hidden = !isIdle || !is);
+		offer("revert", mayHaveChanged);
+		offer("checkpoint", mayHaveChanged || isLaterChanged);
+		return mayHaveChanged || isLaterChanged;
 	}
 
 	/** @param button one of the answer's actions */

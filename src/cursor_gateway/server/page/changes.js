@@ -16,6 +16,8 @@ const views = new Map(); // and their diffs, when these are there
 let id = null;
 let timer = null;
 let shown = "";
+let loading;
+let counted = {}; // files and lines of the gateway's list, as of a state of the answers
 let workspace = "";
 let lastRestore = null; // its id, while it can be undone
 let current = { path: null, number: -1 }; // the change that was shown last
@@ -55,6 +57,7 @@ export function showChanges(conversation) {
 	if (conversation === id) return;
 	id = conversation;
 	current = { path: null, number: -1 };
+	button.hidden = true;
 	toggle(false);
 	look();
 }
@@ -67,21 +70,30 @@ function toggle(isOpen) {
 
 function reload() {
 	shown = "";
-	if (!panel.hidden) load();
+	if (!panel.hidden || !button.hidden) loading = load();
 }
 
 const edits = () => [...turns.querySelectorAll(".file_edit:not([data-state])")];
 const commands = () => [...turns.querySelectorAll(".terminal_command:not([data-state=running])")];
 
+const isWorking = () => !byId("stop").hidden;
+const stateNow = () => `${id} ${edits().length} ${commands().length} ${isWorking()}`;
+
 function look() {
 	timer = null;
-	const files = new Set(edits().map(({ dataset }) => dataset.path)).size;
+	count();
+	if (!panel.hidden || (!button.hidden && !isWorking())) load();
+}
+
+/** As the gateway's list has it; until that is there, as the agent has reported it. */
+function count() {
 	const runs = commands().length;
 	const sum = (name) => edits().reduce((total, { dataset }) => total + Number(dataset[name]), 0);
-	button.hidden = !files && !runs;
-	const parts = [files ? `${files} file${files > 1 ? "s" : ""}` : "", !files && runs ? `${runs} command${runs > 1 ? "s" : ""}` : ""];
-	byId("changes-count").replaceChildren(parts.filter(Boolean).join(", "), " ", counts(sum("added"), sum("removed")));
-	if (!panel.hidden) load();
+	const reported = { files: new Set(edits().map(({ dataset }) => dataset.path)).size, added: sum("added"), removed: sum("removed") };
+	const { files, added, removed } = counted.state === stateNow() ? counted : reported;
+	button.hidden = !reported.files && !runs;
+	const [number, word] = files || !runs ? [files, "file"] : [runs, "command"];
+	byId("changes-count").replaceChildren(`${number} ${word}${number === 1 ? "" : "s"} `, counts(added, removed));
 }
 
 function counts(added, removed) {
@@ -93,8 +105,7 @@ function counts(added, removed) {
 // --- the list ---
 
 async function load() {
-	const isWorking = byId("stop").hidden === false;
-	const state = `${id} ${edits().length} ${commands().length} ${isWorking}`;
+	const state = stateNow();
 	if (state === shown || !id) return;
 	shown = state;
 	try {
@@ -103,9 +114,12 @@ async function load() {
 		workspace = changes.workspace;
 		lastRestore = changes.undo;
 		byId("undo-restore").hidden = !lastRestore;
-		show(changes, isWorking);
+		const sum = (name) => changes.files.reduce((total, file) => total + linesOf(file)[name], 0);
+		counted = { state, files: changes.files.length, added: sum("added"), removed: sum("removed") };
+		count();
+		if (!panel.hidden) show(changes, isWorking());
 	} catch (error) {
-		showProblem(error);
+		if (!panel.hidden) showProblem(error);
 	}
 }
 
@@ -123,11 +137,16 @@ function show({ files, notes }, isWorking) {
 	});
 }
 
-function fileDetails(file, isWorking) {
-	const { path, operation, added, removed, isKept, isEdit, diffs } = file;
+function linesOf({ added, removed, diffs }) {
 	const sum = (name) => diffs.reduce((total, diff) => total + (diff[name] ? diff[name].split("\n").length : 0), 0);
+	return { added: added ?? sum("newString"), removed: removed ?? sum("oldString") };
+}
+
+function fileDetails(file, isWorking) {
+	const { path, operation, isKept, isEdit } = file;
+	const { added, removed } = linesOf(file);
 	const notes = [{ create: "new", delete: "deleted", rename: "renamed" }[operation], isKept && "kept", !isEdit && "by a command"];
-	const summary = make("summary", {}, make("code", { title: path }, path), make("span", { class: "note" }, notes.filter(Boolean).join(", ")), counts(added ?? sum("newString"), removed ?? sum("oldString")));
+	const summary = make("summary", {}, make("code", { title: path }, path), make("span", { class: "note" }, notes.filter(Boolean).join(", ")), counts(added, removed));
 	const details = make("details", { "data-path": path }, summary);
 	details.addEventListener("toggle", () => {
 		if (details.open) openFile(details, file, isWorking).catch(showProblem);
@@ -203,6 +222,7 @@ function setSplit(isSplit) {
 
 /** To the next change, or the one before, also in another file. */
 async function step(by) {
+	await loading;
 	const files = [...list.querySelectorAll("details[data-path]")];
 	if (!files.length) return;
 	const place = Math.max(0, files.findIndex(({ dataset }) => dataset.path === current.path));

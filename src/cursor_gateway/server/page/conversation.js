@@ -199,8 +199,9 @@ export class Conversation {
 		const running = this.#running;
 		const last = this.#answers.at(-1);
 		offerReplies(this.#answers);
-		for (const answer of this.#answers) {
-			answer.offerRevert(!running);
+		let isChanged = false;
+		for (const answer of this.#answers.toReversed()) {
+			isChanged = answer.offerRevert(!running, isChanged);
 			answer.isUndecided = answer === last && Boolean(answer.element.querySelector("form[data-permission]"));
 		}
 		setTotal(this.#answers.map(({ run }) => run));

@@ -28,8 +28,12 @@ export async function drawDiagrams(element) {
 		(response) => response.ok,
 		() => (isInstalled = null),
 	);
-	if (!(await isInstalled)) return;
+	const canDraw = await isInstalled;
 	for (const figure of waiting) {
+		if (!canDraw) {
+			figure.querySelector(".language").textContent = "Mermaid diagram (source). To see it drawn: pipx install '.[diagrams]'";
+			continue;
+		}
 		figure.dataset.drawn = "later";
 		views.observe(figure);
 	}

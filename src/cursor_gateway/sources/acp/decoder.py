@@ -11,25 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from cursor_gateway.errors import AgentError, AgentFailed, Failure, RunCancelled
-from cursor_gateway.model.agent_events import (
-    Action,
-    AgentEvent,
-    Notice,
-    Outcome,
-    Plan,
-    Question,
-    RunFailed,
-    RunFinished,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TitleGiven,
-    TodoUpdate,
-    TokenCounts,
-    ToolEnded,
-    ToolStarted,
-    Unrecognized,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.sources.acp.calls import (
     AcpCall,
     also_changed,
@@ -83,7 +65,7 @@ class AcpDecoder:
         themselves. So are late updates of `last_calls`, those of the turn before."""
         self._callers_server, self._user_tool, self._last_calls = callers_server, user_tool, last_calls
         self.user_calls = 0  # of the user's tool, so far
-        self._out: list[AgentEvent] = []
+        self._out: list[agent_events.AgentEvent] = []
         self._watch = TrailerWatch()
         self._text, self._thinking = PairJoiner(), PairJoiner()
         self._is_thinking = False
@@ -98,7 +80,9 @@ class AcpDecoder:
         self._held: dict[str, tuple[str, float | None]] = {}  # calls of sub-agents that ended: status, time
         self.finished = False
 
-    def push(self, update: object, /, at_ms: float | None = None, session_id: str = "") -> list[AgentEvent]:
+    def push(
+        self, update: object, /, at_ms: float | None = None, session_id: str = ""
+    ) -> list[agent_events.AgentEvent]:
         """The `update` of one `session/update`, and when it arrived: the agent does not report durations.
 
         `session_id` is that of a sub-agent; empty: the turn's own.
@@ -116,7 +100,7 @@ class AcpDecoder:
             case "agent_thought_chunk" if subagent is None:
                 self._thought(fields.object("content"))
             case "tool_call" | "tool_call_update" | "subagent_spawned" if too_deep(update):
-                self._out.append(Unrecognized("nested too deeply"))
+                self._out.append(agent_events.Unrecognized("nested too deeply"))
             case "tool_call_update" if self._is_late(fields.text("toolCallId")):
                 pass
             case "tool_call" | "tool_call_update" if fields.text("toolCallId"):
@@ -127,13 +111,13 @@ class AcpDecoder:
                 self._subagent_changed(fields, at_ms, session_id)
             case "session_info_update":
                 if subagent is None and (title := fields.text("title")):
-                    self._out.append(TitleGiven(title))
+                    self._out.append(agent_events.TitleGiven(title))
             case "plan" if subagent is None and not self._plans:
                 # A list without ids that replaces the previous one. It may repeat what was already reported.
                 self._report_todos("", {"todos": fields.items("entries"), "merge": False})
             case name:
                 if name not in _SILENT:
-                    self._out.append(Unrecognized(f"update {name!r}"))
+                    self._out.append(agent_events.Unrecognized(f"update {name!r}"))
         return self._take()
 
     @property
@@ -148,7 +132,7 @@ class AcpDecoder:
     def _is_late(self, call_id: str) -> bool:
         return call_id in self._last_calls and call_id not in self._calls
 
-    def extension(self, method: str, params: object, /) -> list[AgentEvent]:
+    def extension(self, method: str, params: object, /) -> list[agent_events.AgentEvent]:
         """One of Cursor's own messages that needs no answer."""
         fields = Fields(params)
         call = self.call(fields.text("toolCallId"))
@@ -163,44 +147,46 @@ class AcpDecoder:
                     call.output = {"durationMs": fields.all["durationMs"]}  # so it ran
                 self._release_subagents()
             case "cursor/task" | "cursor/generate_image" | "cursor/canvas":
-                self._out.append(Notice("background"))
+                self._out.append(agent_events.Notice("background"))
             case _:
-                self._out.append(Unrecognized(f"method {method!r}"))
+                self._out.append(agent_events.Unrecognized(f"method {method!r}"))
         return self._take()
 
     def ask(
         self,
         call_id: str,
-        action: Plan | Question,
+        action: agent_events.Plan | agent_events.Question,
         payload: object,
         *,
         waits: bool = True,
         parent: str | None = None,
-    ) -> list[AgentEvent]:
+    ) -> list[agent_events.AgentEvent]:
         """A question, a plan or a permission request that waits for an answer."""
         self._boundary()
-        if isinstance(action, Plan):
+        if isinstance(action, agent_events.Plan):
             self._todos = {todo.id: (todo.content, todo.status) for todo in action.todos}
         if call_id in self._calls:
             self._calls[call_id].is_reported = True
         payload = None if too_deep(payload) else payload
-        self._out.append(ToolStarted(call_id, action, payload=payload, waits=waits, parent=parent))
+        self._out.append(agent_events.ToolStarted(call_id, action, payload=payload, waits=waits, parent=parent))
         return self._take()
 
-    def settle(self, call_id: str, action: Action, outcome: Outcome) -> list[AgentEvent]:
+    def settle(
+        self, call_id: str, action: agent_events.Action, outcome: agent_events.Outcome
+    ) -> list[agent_events.AgentEvent]:
         """A question was answered, or will not be."""
         self._settled.add(call_id)
-        self._out.append(ToolEnded(call_id, action, outcome))
+        self._out.append(agent_events.ToolEnded(call_id, action, outcome))
         return self._take()
 
-    def begin(self, call_id: str) -> list[AgentEvent]:
+    def begin(self, call_id: str) -> list[agent_events.AgentEvent]:
         """The call is allowed, so it runs now."""
         call = self._calls.get(call_id)
         if call is not None and call.is_announced and self._is_unreported(call):
             self._start(call)
         return self._take()
 
-    def deny(self, call_id: str, outcome: Outcome) -> list[AgentEvent]:
+    def deny(self, call_id: str, outcome: agent_events.Outcome) -> list[agent_events.AgentEvent]:
         """The call is not allowed, so it ends like this, whatever the agent reports."""
         call = self._calls.get(call_id)
         if call is not None and call.id not in self._settled:
@@ -209,7 +195,7 @@ class AcpDecoder:
                 self._start(call)
             action, _ = denied(call, outcome.message)
             self._settled.add(call.id)
-            self._out.append(ToolEnded(call.id, action, outcome, payload=call.payload))
+            self._out.append(agent_events.ToolEnded(call.id, action, outcome, payload=call.payload))
         return self._take()
 
     def announce(self, call: AcpCall, session_id: str = "") -> None:
@@ -240,26 +226,28 @@ class AcpDecoder:
         return self._calls.get(call_id)
 
     def finish(
-        self, response: object, usage: TokenCounts | None = None, duration_ms: int | None = None
-    ) -> list[AgentEvent]:
+        self, response: object, usage: agent_events.TokenCounts | None = None, duration_ms: int | None = None
+    ) -> list[agent_events.AgentEvent]:
         """The answer to `session/prompt`."""
         error = _STOPS.get(Fields(response).text("stopReason"))
         return self._finish(None if error is None else error.failure(), usage, duration_ms)
 
-    def flush(self, failure: Failure, duration_ms: int | None = None) -> list[AgentEvent]:
+    def flush(self, failure: Failure, duration_ms: int | None = None) -> list[agent_events.AgentEvent]:
         """The end of the connection without an answer."""
         return self._finish(failure, None, duration_ms)
 
-    def _finish(self, failure: Failure | None, usage: TokenCounts | None, duration_ms: int | None) -> list[AgentEvent]:
+    def _finish(
+        self, failure: Failure | None, usage: agent_events.TokenCounts | None, duration_ms: int | None
+    ) -> list[agent_events.AgentEvent]:
         failure = self._end() or failure
         self.finished = True
         if failure is None:
-            self._out.append(RunFinished(usage=usage, duration_ms=duration_ms))
+            self._out.append(agent_events.RunFinished(usage=usage, duration_ms=duration_ms))
         else:
-            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
+            self._out.append(agent_events.RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         return self._take()
 
-    def _take(self) -> list[AgentEvent]:
+    def _take(self) -> list[agent_events.AgentEvent]:
         out, self._out, self._at_ms = self._out, [], None
         return out
 
@@ -267,7 +255,7 @@ class AcpDecoder:
 
     def _message(self, content: Fields) -> None:
         if content.text("type") != "text":
-            self._out.append(Unrecognized(f"content {content.text('type')!r}"))
+            self._out.append(agent_events.Unrecognized(f"content {content.text('type')!r}"))
             return
         self._end_thinking()
         self._emit_text(self._watch.push(self._text.push(content.text("text"))))
@@ -277,11 +265,11 @@ class AcpDecoder:
             self._end_text()
             if not self._is_thinking:
                 self._is_thinking, self._thinking_ms = True, self._at_ms
-            self._out.append(ThinkingDelta(text))
+            self._out.append(agent_events.ThinkingDelta(text))
 
     def _emit_text(self, text: str) -> None:
         if text:
-            self._out.append(TextDelta(text))
+            self._out.append(agent_events.TextDelta(text))
 
     def _boundary(self) -> None:
         self._end_thinking()
@@ -293,11 +281,11 @@ class AcpDecoder:
     def _end_thinking(self) -> None:
         if rest := self._thinking.flush():
             self._is_thinking = True
-            self._out.append(ThinkingDelta(rest))
+            self._out.append(agent_events.ThinkingDelta(rest))
         if self._is_thinking:
             took = elapsed(self._thinking_ms, self._at_ms)
             self._is_thinking, self._thinking_ms = False, None
-            self._out.append(ThinkingEnded(took))
+            self._out.append(agent_events.ThinkingEnded(took))
 
     def _end(self) -> Failure | None:
         self._end_thinking()
@@ -362,7 +350,7 @@ class AcpDecoder:
         self._boundary()
         call.is_reported = True
         if call.id not in self._settled:
-            self._out.append(ToolStarted(call.id, started(call), payload=call.payload, parent=call.parent))
+            self._out.append(agent_events.ToolStarted(call.id, started(call), payload=call.payload, parent=call.parent))
 
     def _end_call(self, call: AcpCall, status: str, payload: object, at_ms: float | None) -> None:
         if call.id in self._settled:
@@ -375,14 +363,14 @@ class AcpDecoder:
             if outcome.state == "completed" or (has_no_output and not call.is_denied):
                 return
             self._boundary()
-        if isinstance(action, TodoUpdate) and call.parent is None:
+        if isinstance(action, agent_events.TodoUpdate) and call.parent is None:
             self._todos = _applied(self._todos, action)
-        self._out.append(ToolEnded(call.id, action, outcome, payload=payload))
+        self._out.append(agent_events.ToolEnded(call.id, action, outcome, payload=payload))
         others = also_changed(call) if outcome.state == "completed" else []
         for number, (also, its) in enumerate(others, 2):
             id = f"{call.id} {number}"
-            self._out.append(ToolStarted(id, also, payload=payload, parent=call.parent))
-            self._out.append(ToolEnded(id, also, timed(its, (call.started_ms, at_ms)), payload=payload))
+            self._out.append(agent_events.ToolStarted(id, also, payload=payload, parent=call.parent))
+            self._out.append(agent_events.ToolEnded(id, also, timed(its, (call.started_ms, at_ms)), payload=payload))
 
     # --- sub-agents ---------------------------------------------------------------------------------
 
@@ -438,10 +426,10 @@ class AcpDecoder:
 
     def _report_todos(self, call_id: str, args: dict[str, Any]) -> None:
         if too_deep(args):
-            self._out.append(Unrecognized("nested too deeply"))
+            self._out.append(agent_events.Unrecognized("nested too deeply"))
             return
         action, outcome = read_result("updateTodos", args, {"success": {}})
-        assert isinstance(action, TodoUpdate)
+        assert isinstance(action, agent_events.TodoUpdate)
         has_ids = any(Fields(todo).text("id") for todo in args["todos"])
         if has_ids and not action.merge:
             self._todo_ids = {}
@@ -462,11 +450,11 @@ class AcpDecoder:
             call_id = f"todos {self._count}"
         self._settled.add(call_id)
         self._out += [
-            ToolStarted(call_id, action, payload=args),
-            ToolEnded(call_id, action, outcome, payload=args),
+            agent_events.ToolStarted(call_id, action, payload=args),
+            agent_events.ToolEnded(call_id, action, outcome, payload=args),
         ]
 
-    def _with_known_ids(self, update: TodoUpdate, has_ids: bool) -> TodoUpdate:
+    def _with_known_ids(self, update: agent_events.TodoUpdate, has_ids: bool) -> agent_events.TodoUpdate:
         """With the ids that readers know. A plan's entries have none: those of the same words get the same id."""
         if has_ids:
             return structs.replace(
@@ -496,17 +484,17 @@ def _same_page(call: AcpCall, other: AcpCall) -> bool:
     return is_alike and _subject(call) != "" and _subject(call) == _subject(other)
 
 
-def counted(response: object) -> TokenCounts | None:
+def counted(response: object) -> agent_events.TokenCounts | None:
     """The session's usage so far, in builds that report it."""
     usage = Fields(response).object("usage")
     read, written = usage.integer("cachedReadTokens") or 0, usage.integer("cachedWriteTokens") or 0
     given, taken = usage.integer("inputTokens"), usage.integer("outputTokens")
     if given is None or taken is None:
         return None
-    return TokenCounts(prompt=given + read + written, completion=taken, cached=read)
+    return agent_events.TokenCounts(prompt=given + read + written, completion=taken, cached=read)
 
 
-def _applied(known: dict[str, tuple[str, str]], update: TodoUpdate) -> dict[str, tuple[str, str]]:
+def _applied(known: dict[str, tuple[str, str]], update: agent_events.TodoUpdate) -> dict[str, tuple[str, str]]:
     todos = dict(known) if update.merge else {}
     for todo in update.todos:
         content = todo.content if isinstance(todo.content, str) else todos.get(todo.id, ("", ""))[0]

@@ -118,7 +118,7 @@ class LineTransport:
 
 METHOD_NOT_FOUND = -32601
 CANCEL = "$/cancel_request"
-_INTERNAL_ERROR = -32603
+_INTERNAL_ERROR, _CANCELLED = -32603, -32800
 
 OnRequest = Callable[[str, Any], Coroutine[Any, Any, Any]]
 OnNotification = Callable[[str, Any], None]
@@ -138,12 +138,12 @@ class Rpc:
     def __init__(
         self, transport: Transport, on_request: OnRequest, on_notification: OnNotification, *, withdraws: bool = False
     ) -> None:
-        """`withdraws`: the other side is told when it need not answer a request any more."""
+        """`withdraws`: each side tells the other when it need not answer a request any more."""
         self._transport, self._on_request, self._on_notification = transport, on_request, on_notification
         self._withdraws = withdraws
         self._ids = count()
         self._open: dict[object, asyncio.Future[Any]] = {}  # our requests
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: dict[asyncio.Task[None], int | str] = {}  # the ids of the other side's requests
         self._is_over = False
         self._loop = asyncio.get_running_loop()
         self._reading = self._loop.create_task(self._read(), name="acp reader")
@@ -184,9 +184,12 @@ class Rpc:
                 match message:
                     case {"method": method, "id": int() | str() as id}:
                         task = self._loop.create_task(self._answer(id, method, message.get("params")))
-                        self._answering.add(task)
-                        task.add_done_callback(self._answering.discard)
+                        self._answering[task] = id
+                        task.add_done_callback(self._answering.pop)
                         await asyncio.sleep(0)  # it begins before the next message is handled
+                    case {"method": method, "params": {"requestId": id}} if method == CANCEL and self._withdraws:
+                        for task in [task for task, asked in self._answering.items() if asked == id]:
+                            task.cancel()
                     case {"method": method}:
                         self._notified(method, message.get("params"))
                     case _:
@@ -200,6 +203,10 @@ class Rpc:
     async def _answer(self, id: int | str, method: str, params: Any) -> None:
         try:
             self._send({"id": id, "result": await self._on_request(method, params)})
+        except asyncio.CancelledError:
+            if self._withdraws:
+                self._send({"id": id, "error": {"code": _CANCELLED, "message": "Request cancelled"}})
+            raise
         except RpcError as error:
             self._send({"id": id, "error": {"code": error.code, "message": str(error)}})
         except Exception as error:  # noqa: BLE001 -- the agent waits for an answer

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from mimetypes import guess_type
@@ -15,15 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentMisconfigured,
-    AgentTimedOut,
-    GatewayError,
-    SessionLost,
-    unknown_model,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, PreparedSession, Session, no_acp
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
@@ -81,6 +73,7 @@ class AcpOptions(Struct, frozen=True, kw_only=True):
     max_output_bytes: int = 256 * 1024 * 1024  # per turn
     permissions: Literal["deny", "ask"] = "deny"  # for what no rule allows
     allow: Sequence[str] = ()  # rules as in the CLI's configuration
+    may_prepare: Callable[[str], bool] = lambda workspace: True  # whether a session may be opened there in advance
 
 
 class CursorAcpSource(Source):
@@ -157,7 +150,7 @@ class CursorAcpSource(Source):
         """Errors before the first event are raised, so that another source may take the turn."""
         try:
             place, session, is_warm = await self._open_turn(turn)
-        except SessionLost as error:
+        except errors.SessionLost as error:
             self._lost.append(turn.session_id or "")
             yield [RunFailed(failure=error.failure())]
             return
@@ -197,9 +190,11 @@ class CursorAcpSource(Source):
                     note_session(Path(turn.folder), data_of(turn.folder), noted)
                 return place, session, is_warm and place.connection.pid in pids
             except BaseException as error:
-                is_stuck = None if isinstance(error, asyncio.CancelledError) else isinstance(error, AgentTimedOut)
+                is_stuck = (
+                    None if isinstance(error, asyncio.CancelledError) else isinstance(error, errors.AgentTimedOut)
+                )
                 await asyncio.wait([self._pool.run_in_background(place.release(is_stuck))])
-                if is_last or not isinstance(error, AgentCrashed):
+                if is_last or not isinstance(error, errors.AgentCrashed):
                     raise
         raise AssertionError("the last attempt raises or returns")
 
@@ -255,19 +250,19 @@ class CursorAcpSource(Source):
             self._ledger.add(process.pid)
             await connection.initialize(self._options.start_seconds)
         except BaseException as error:
-            if isinstance(error, AgentMisconfigured):
+            if isinstance(error, errors.AgentMisconfigured):
                 self._failed = program, asyncio.get_running_loop().time(), str(error)
             await asyncio.wait([self._pool.run_in_background(connection.end())])
             raise
         return connection
 
-    def _recent_failure(self, program: Program) -> AgentError | None:
+    def _recent_failure(self, program: Program) -> errors.AgentError | None:
         """An agent that does not understand ACP will not a moment later; another source can answer at once."""
         if self._failed is None:
             return None
         failed, at, message = self._failed
         is_recent = asyncio.get_running_loop().time() - at < self._options.retry_seconds
-        return AgentMisconfigured(message) if is_recent and failed == program else None
+        return errors.AgentMisconfigured(message) if is_recent and failed == program else None
 
     async def _probe(self) -> Program:
         self._program = await self._agent.probe()
@@ -315,7 +310,8 @@ class CursorAcpSource(Source):
 
     async def _open_prepared(self, connection: AgentConnection, turn: Turn) -> None:
         files = await asyncio.to_thread(agent_files, self._environ, turn.workspace)
-        if files is None or connection.is_gone:
+        may_prepare = await asyncio.to_thread(self._options.may_prepare, turn.workspace)
+        if files is None or not may_prepare or connection.is_gone:
             return
 
         async def open_session() -> Session:
@@ -368,7 +364,7 @@ class CursorAcpSource(Source):
             loaded = await connection.request("session/load", params, self._options.session_seconds)
         except AgentRefused as refused:
             if refused.is_invalid or "not found" in str(refused):
-                raise SessionLost(
+                raise errors.SessionLost(
                     "The agent no longer has this session; start a new conversation.", details=str(refused)
                 ) from refused
             raise
@@ -382,7 +378,7 @@ class CursorAcpSource(Source):
             return None, []
         try:
             await self._tool_servers.open()
-        except GatewayError as error:  # the agent can work without it
+        except errors.GatewayError as error:  # the agent can work without it
             _log.warning("the agent cannot ask questions: %s", error)
             return None, []
         tool = UserTool(f"user_{token_hex(6)}")
@@ -417,7 +413,7 @@ class CursorAcpSource(Source):
                 settings = None
             if settings is not None:
                 return
-        raise unknown_model(wanted, nearest_variants(wanted, models))
+        raise errors.unknown_model(wanted, nearest_variants(wanted, models))
 
     async def _choose(self, connection: AgentConnection, session: Session, option: str, value: str) -> None:
         seconds, id = self._options.session_seconds, session.id

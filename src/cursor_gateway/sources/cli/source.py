@@ -78,6 +78,7 @@ class CliOptions(Struct, frozen=True, kw_only=True):
     models_seconds: float = 600.0
     hooks: "HookOptions | None" = None  # None: the agent decides by its own rules, and nobody is asked
     spares: SpareOptions = SpareOptions()
+    may_prepare: Callable[[str], bool] = lambda workspace: True  # whether an agent may be started there in advance
 
 
 class _Offered(Struct, frozen=True):
@@ -340,8 +341,8 @@ class CursorCliSource(Source):
         return has_spoken
 
     async def _inputs(self, turn: Turn) -> Inputs | None:
-        """All that an agent for this turn gets before its prompt. None: it cannot be started without the prompt, or has
-        tools or hooks whose address is this turn's own."""
+        """All that an agent for this turn gets before its prompt. None: it cannot or must not be started without the
+        prompt, or has tools or hooks whose address is this turn's own."""
         if turn.offered is not None or turn.person is not None or self._options.hooks is not None:
             return None
         program = await self.probe()
@@ -351,6 +352,8 @@ class CursorCliSource(Source):
         """Has the agent's configuration written to another folder, always the same one, to compare it."""
         data = str(self._ledger.folder.absolute())
         folder = f"{data}/compared"
+        if not self._options.may_prepare(turn.workspace):
+            return None
         with self._comparing, configuration_errors():
             try:
                 launch = self._launch(turn, program, (folder, data))

@@ -8,22 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import SequenceMatcher
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentFailed,
-    AgentMisconfigured,
-    AgentOutputTooLarge,
-    AgentOverloaded,
-    AgentQuotaExhausted,
-    AgentUnauthenticated,
-    AgentUnreachable,
-    ModelUnavailable,
-    RunCancelled,
-    SessionLost,
-    WorkspaceUntrusted,
-    unknown_model,
-)
+from cursor_gateway import errors
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _BREAKS = re.compile(r"[^a-z0-9]+")
@@ -56,86 +41,89 @@ ACCOUNT_SENTENCES = frozenset(
     }
 )
 
-_TABLE: list[tuple[str, type[AgentError], str]] = [
-    (r"Authentication required|Not logged in", AgentUnauthenticated, NOT_LOGGED_IN),
-    (r"API key is invalid", AgentUnauthenticated, KEY_REJECTED),
-    (r"\bPlease sign in to continue|\[unauthenticated\]", AgentUnauthenticated, LOGIN_REJECTED),
-    (r"\b(?:Upgrade your plan|Add a payment method) to continue", AgentQuotaExhausted, ACCOUNT_REFUSED),
-    (r"\bCheck your settings to continue", AgentMisconfigured, ACCOUNT_REFUSED),
+_TABLE: list[tuple[str, type[errors.AgentError], str]] = [
+    (r"Authentication required|Not logged in", errors.AgentUnauthenticated, NOT_LOGGED_IN),
+    (r"API key is invalid", errors.AgentUnauthenticated, KEY_REJECTED),
+    (r"\bPlease sign in to continue|\[unauthenticated\]", errors.AgentUnauthenticated, LOGIN_REJECTED),
+    (r"\b(?:Upgrade your plan|Add a payment method) to continue", errors.AgentQuotaExhausted, ACCOUNT_REFUSED),
+    (r"\bCheck your settings to continue", errors.AgentMisconfigured, ACCOUNT_REFUSED),
     (
         r"Workspace Trust Required",
-        WorkspaceUntrusted,
+        errors.WorkspaceUntrusted,
         "The agent does not trust this folder; run `cursor-agent` there once and accept, or set `trust`.",
     ),
     (
         r"Cannot use this model",
-        ModelUnavailable,
+        errors.ModelUnavailable,
         "The agent does not know this model; choose one that `cursor-agent --list-models` shows.",
     ),
     (
         r"Named models unavailable",
-        ModelUnavailable,
+        errors.ModelUnavailable,
         "This Cursor plan can only use the model `auto`; choose it, or upgrade the plan.",
     ),
-    (r"You've (?:hit|reached) your usage limit", AgentQuotaExhausted, USAGE_LIMIT),
-    (r"resource_exhausted", AgentOverloaded, NO_CAPACITY),
+    (r"You've (?:hit|reached) your usage limit", errors.AgentQuotaExhausted, USAGE_LIMIT),
+    (r"resource_exhausted", errors.AgentOverloaded, NO_CAPACITY),
     (
         r"Failed to claim persistent session|Failed to resume chat",
-        SessionLost,
+        errors.SessionLost,
         "The agent cannot resume this chat; start a new conversation.",
     ),
-    (r"No prompt provided", AgentMisconfigured, "The prompt is empty; send a message."),
+    (r"No prompt provided", errors.AgentMisconfigured, "The prompt is empty; send a message."),
     (
         r"administrator has disabled the 'Run Everything'",
-        AgentMisconfigured,
+        errors.AgentMisconfigured,
         "The team's administrator does not allow `--force`; run without it.",
     ),
     (
         r"Sandbox mode is enabled but not available",
-        AgentMisconfigured,
+        errors.AgentMisconfigured,
         "The agent's sandbox does not work on this system; turn it off in the agent's configuration.",
     ),
     (
         r"Session ID \"[^\"]*\" is already in use|error: unknown option|\[invalid_argument\]",
-        AgentMisconfigured,
+        errors.AgentMisconfigured,
         BAD_OPTION,
     ),
-    (r"Aborting operation|Operation cancelled|\bCancelledError(?:: |$)", RunCancelled, CANCELLED),
+    (r"Aborting operation|Operation cancelled|\bCancelledError(?:: |$)", errors.RunCancelled, CANCELLED),
     (
         r"\[(?:unavailable|canceled|deadline_exceeded)\]|ENOTFOUND|ECONN(?:REFUSED|RESET)|PING timed out",
-        AgentUnreachable,
+        errors.AgentUnreachable,
         CONNECTION_LOST,
     ),
     (
         r"\[internal\] |exceeded max retries",
-        AgentUnreachable,
+        errors.AgentUnreachable,
         "Cursor's service failed several times in a row; wait a while, then ask again.",
     ),
-    (r"\bActionRequiredError: ", AgentMisconfigured, ACCOUNT_REFUSED),
-    (r"^(?:Error: )?(?:\w\w?: )?\[permission_denied\]", AgentMisconfigured, ACCOUNT_REFUSED),
+    (r"\bActionRequiredError: ", errors.AgentMisconfigured, ACCOUNT_REFUSED),
+    (r"^(?:Error: )?(?:\w\w?: )?\[permission_denied\]", errors.AgentMisconfigured, ACCOUNT_REFUSED),
     (
         r"\bNonRetriableError(?:: |$)|"
         r"^(?:Error: )?(?:\w\w?: )?\[(?:already_exists|failed_precondition|not_found|out_of_range|unimplemented)\]",
-        AgentMisconfigured,
+        errors.AgentMisconfigured,
         "Cursor's service rejected the request; change it, because trying again would not help.",
     ),
 ]
 
 _PATTERNS = [(re.compile(pattern, re.IGNORECASE | re.MULTILINE), error, message) for pattern, error, message in _TABLE]
-QUOTED = (AgentQuotaExhausted, AgentMisconfigured)  # the remedy depends on the agent's exact words, so quote them
+QUOTED = (
+    errors.AgentQuotaExhausted,
+    errors.AgentMisconfigured,
+)  # the remedy depends on the agent's exact words, so quote them
 
 
-def known_failure(text: str) -> AgentError | None:
+def known_failure(text: str) -> errors.AgentError | None:
     """None when the text matches no known failure."""
     text = plain(text)
     for pattern, error, message in _PATTERNS:
         if found := pattern.search(text):
             first = text.rfind("\n", 0, found.start()) + 1
             details = text if len(text) <= _LONGEST_DETAILS else text[first:]
-            if error is ModelUnavailable and (named := _MODEL.search(text)):
+            if error is errors.ModelUnavailable and (named := _MODEL.search(text)):
                 id, available = named[1], (named[2] or "").split(", ")
                 near = nearest_names(id, {name.strip(): () for name in available if name.strip()})
-                unknown = unknown_model(id[:_LONGEST_NAME], near)
+                unknown = errors.unknown_model(id[:_LONGEST_NAME], near)
                 unknown.details = details
                 return unknown
             if error in QUOTED:
@@ -173,27 +161,27 @@ def _comparable(name: str) -> str:
     return _BREAKS.sub("-", name.casefold()).strip("-")
 
 
-def failure_of(text: str, ending: str | None = None) -> AgentError:
+def failure_of(text: str, ending: str | None = None) -> errors.AgentError:
     """The error for a run that ended without a result. `ending` is how its process ended; empty: it still runs."""
     how = "" if ending is None else ending or "it closed its output and did not end"
-    return known_failure(text) or AgentCrashed(details=f"{how}\n{plain(text)}".strip())
+    return known_failure(text) or errors.AgentCrashed(details=f"{how}\n{plain(text)}".strip())
 
 
-def output_too_large(limit: int) -> AgentOutputTooLarge:
-    return AgentOutputTooLarge(
+def output_too_large(limit: int) -> errors.AgentOutputTooLarge:
+    return errors.AgentOutputTooLarge(
         f"The agent wrote more than {limit} bytes; ask for less at a time, or raise `max_output_bytes`."
     )
 
 
-def line_too_long(limit: int) -> AgentOutputTooLarge:
-    return AgentOutputTooLarge(f"The agent wrote a line of more than {limit} bytes; ask for less at a time.")
+def line_too_long(limit: int) -> errors.AgentOutputTooLarge:
+    return errors.AgentOutputTooLarge(f"The agent wrote a line of more than {limit} bytes; ask for less at a time.")
 
 
-def reported_failure(text: str) -> AgentError:
+def reported_failure(text: str) -> errors.AgentError:
     """The error for a result that reports a failed run."""
     reason = " ".join(plain(text).split())[:_LONGEST_QUOTE] or "no reason"
     said = reason if reason.endswith((".", "!", "?")) else f"{reason}."
-    return known_failure(text) or AgentFailed(
+    return known_failure(text) or errors.AgentFailed(
         f"The agent gave up: {said} Try again, or rephrase the request.", details=plain(text)
     )
 
@@ -243,7 +231,7 @@ class TrailerWatch:
         held, self._held = self._held, ""
         return held
 
-    def finish(self) -> AgentError | None:
+    def finish(self) -> errors.AgentError | None:
         """The end of the turn. Returns the failure."""
         held = self.release()
         return reported_failure(held.strip().removeprefix(_MARK.strip()).strip()) if held else None

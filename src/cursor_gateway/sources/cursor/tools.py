@@ -12,17 +12,8 @@ from typing import Any, NamedTuple
 from msgspec import UNSET, Struct, structs
 from msgspec.structs import replace
 
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome, Plan, Question, TodoUpdate
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationOption,
-    ClarificationQuestion,
-    Diff,
-    PlanTodo,
-    State,
-    TodoChange,
-    TodoStatus,
-)
 from cursor_gateway.stages.diffs import line_diff, patch_diff
 from cursor_gateway.wire.payload import Fields, clamped
 
@@ -41,7 +32,7 @@ class CursorCall(Struct, frozen=True):
     args: Fields
     value: Fields
     result: Fields
-    state: State
+    state: documents.State
 
 
 def read_call(tool: str, args: object) -> Action:
@@ -114,7 +105,7 @@ def _edit(call: CursorCall) -> Action:
     return FileEdit(tool="edit_file", path=path, operation="edit", content=written if after is None else after)
 
 
-def _replacement(args: Fields) -> Diff | None:
+def _replacement(args: Fields) -> documents.Diff | None:
     """An edit as builds of 2025 and the editor report it: old and new text, without a position."""
     edits = [args.object("strReplace"), *args.object("multiStrReplace").objects("edits"), args]
     texts = [
@@ -126,7 +117,7 @@ def _replacement(args: Fields) -> Diff | None:
         return None
     old_text, new_text = "\n".join(old for old, _ in pairs), "\n".join(new for _, new in pairs)
     end_line = 1 + old_text.removesuffix("\n").count("\n")
-    return Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=end_line)
+    return documents.Diff(old_string=old_text, new_string=new_text, start_line=1, end_line=end_line)
 
 
 def _write(call: CursorCall) -> Action:
@@ -171,20 +162,20 @@ def _permissions(policy: Fields) -> list[str]:
     return [name for name, is_granted in granted.items() if is_granted]
 
 
-_TODO_STATUS: dict[str, TodoStatus] = {
+_TODO_STATUS: dict[str, documents.TodoStatus] = {
     "IN_PROGRESS": "in_progress", "COMPLETED": "completed", "CANCELLED": "cancelled",
     "2": "in_progress", "3": "completed", "4": "cancelled",
 }  # fmt: skip
 
 
-def _todo_status(todo: Fields) -> TodoStatus:
+def _todo_status(todo: Fields) -> documents.TodoStatus:
     name = str(todo.all.get("status")).upper().removeprefix("TODO_STATUS_")
     return _TODO_STATUS.get(name, "pending")
 
 
-def _plan_todos(todos: list[Fields]) -> list[PlanTodo]:
+def _plan_todos(todos: list[Fields]) -> list[documents.PlanTodo]:
     return [
-        PlanTodo(
+        documents.PlanTodo(
             id=todo.text("id") or str(number),
             content=todo.text("content"),
             status=_todo_status(todo),
@@ -199,7 +190,7 @@ def _update_todos(call: CursorCall) -> Action:
     return TodoUpdate(
         tool="todo_write",
         todos=[
-            TodoChange(
+            documents.TodoChange(
                 id=todo.text("id") or str(number),
                 status=_todo_status(todo),
                 content=todo.text("content") or UNSET,
@@ -230,11 +221,11 @@ def _ask_question(call: CursorCall) -> Action:
         tool="ask_question",
         title=call.args.text("title"),
         questions=[
-            ClarificationQuestion(
+            documents.ClarificationQuestion(
                 id=question.text("id") or f"q{number}",
                 text=question.text("prompt", "text"),
                 options=[
-                    ClarificationOption(id=option.text("id") or str(position), label=option.text("label"))
+                    documents.ClarificationOption(id=option.text("id") or str(position), label=option.text("label"))
                     for position, option in enumerate(question.objects("options"), 1)
                 ],
                 allow_multiple=question.flag("allowMultiple") or UNSET,
@@ -242,7 +233,7 @@ def _ask_question(call: CursorCall) -> Action:
             for number, question in enumerate(call.args.objects("questions"), 1)
         ],
         answers=[
-            ClarificationAnswer(
+            documents.ClarificationAnswer(
                 question_id=answer.text("questionId"),
                 selected_option_ids=answer.texts("selectedOptionIds"),
                 text=answer.text("text", "freeText") or UNSET,
@@ -395,7 +386,7 @@ _BESIDE_THE_OUTCOME = {"isBackground", "sandboxPolicy", "terminalsFolder", "pid"
 class Ending(NamedTuple):
     code: str
     message: str = ""  # if the agent has none
-    state: State = "failed"
+    state: documents.State = "failed"
 
 
 _NO_FILE = Ending("FILE_NOT_FOUND", "The file does not exist.")

@@ -24,15 +24,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentError,
-    AgentMissing,
-    AgentTimedOut,
-    GatewayError,
-    GatewayFault,
-    ShuttingDown,
-)
+from cursor_gateway import errors
 from cursor_gateway.sources.cursor.command import environment_for, proxy_in
 from cursor_gateway.sources.cursor.configuration import HOOKS, without_proxy
 from cursor_gateway.sources.cursor.failures import quoting
@@ -108,9 +100,9 @@ class Bridge:
         """How it ended, if it has, and the end of its stderr."""
         return f"{self._process.ending}\n{stderr_tail(self._process)}".strip()
 
-    def crash(self) -> AgentError:
+    def crash(self) -> errors.AgentError:
         """Why it is gone."""
-        stopped = AgentCrashed("The SDK's bridge has stopped. Retry.", details=self.stderr_tail)
+        stopped = errors.AgentCrashed("The SDK's bridge has stopped. Retry.", details=self.stderr_tail)
         return self._process.system_error or stopped
 
     @property
@@ -132,12 +124,12 @@ class Bridge:
             async with asyncio.timeout(self._options.ping_seconds):
                 await self.client.ping()
         except TimeoutError as error:
-            raise AgentCrashed("The SDK's bridge is not responding. Retry.") from error
+            raise errors.AgentCrashed("The SDK's bridge is not responding. Retry.") from error
         except Exception as error:
             report = reported(error)
             if report.may_be_the_bridge:
-                raise GatewayFault("The SDK's bridge rejects the gateway's token. Retry.") from error
-            raise AgentCrashed("The SDK's bridge has stopped. Retry.", details=report.message) from error
+                raise errors.GatewayFault("The SDK's bridge rejects the gateway's token. Retry.") from error
+            raise errors.AgentCrashed("The SDK's bridge has stopped. Retry.", details=report.message) from error
 
     def kill(self) -> None:
         """Kills the process. From now on it counts as gone."""
@@ -176,7 +168,7 @@ class Bridges:
     async def get(self) -> Bridge:
         """Raises a `GatewayError` if it cannot be started. Concurrent callers wait for the same start."""
         if self._is_closed:
-            raise ShuttingDown("The gateway is shutting down; retry when it is back.")
+            raise errors.ShuttingDown("The gateway is shutting down; retry when it is back.")
         if (full := self.current) is not None and full.descriptors >= self._options.max_descriptors:
             self._retire(full)
         if self._start is None or (self._start.done() and self.current is None):
@@ -194,17 +186,17 @@ class Bridges:
         starting = start(self._options, self._environ, self._ledger, self._prepare)
         return asyncio.get_running_loop().create_task(starting, name="start of the bridge")
 
-    async def replace_broken(self, bridge: Bridge) -> GatewayError | None:
+    async def replace_broken(self, bridge: Bridge) -> errors.GatewayError | None:
         """After a call without an answer: ends the bridge unless it answers a ping. Returns the error; None: it is
         fine."""
         if not bridge.is_gone:
             await bridge.settle()
         if bridge.is_gone:
-            error: GatewayError = bridge.crash()
+            error: errors.GatewayError = bridge.crash()
         else:
             try:
                 await bridge.check()
-            except GatewayError as found:
+            except errors.GatewayError as found:
                 error = found
             else:
                 return None
@@ -288,9 +280,9 @@ async def _wait_until_ready(process: AgentProcess, seconds: float) -> Ready:
         if await process.wait(_LOOK_SECONDS):
             stderr = stderr_tail(process)
             message = f"The SDK's bridge ended before it was ready, with status {process.status}. Retry."
-            raise AgentCrashed(quoting(message, stderr), details=stderr)
+            raise errors.AgentCrashed(quoting(message, stderr), details=stderr)
         if asyncio.get_running_loop().time() > deadline:
-            raise AgentTimedOut(
+            raise errors.AgentTimedOut(
                 f"The SDK's bridge was not ready within {seconds:g} s. Retry.", details=stderr_tail(process)
             )
     return ready
@@ -354,8 +346,8 @@ async def load() -> ModuleType:
     return await asyncio.to_thread(importlib.import_module, MODULE)
 
 
-def missing_sdk() -> AgentMissing:
-    return AgentMissing(
+def missing_sdk() -> errors.AgentMissing:
+    return errors.AgentMissing(
         "Cursor's SDK is not installed; install it with `pipx install --force '.[sdk]'` in cursor-gateway's folder."
     )
 
@@ -369,7 +361,7 @@ def bundled_command(sdk: ModuleType, *, http1: bool = False, has_proxy: bool = F
     folder = Path(os.path.dirname(str(sdk.__file__))) / "_vendor" / "bridge"
     node, script = folder / "bin" / "node", folder / "dist" / "bin" / "cursor-sdk-bridge.js"
     if not node.is_file() or not script.is_file():
-        raise AgentMissing(
+        raise errors.AgentMissing(
             "Cursor's SDK is installed without its bridge; install it again with `pipx install --force '.[sdk]'` in "
             "cursor-gateway's folder.",
             details=str(folder),

@@ -12,23 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from cursor_gateway.errors import AgentCrashed, Failure
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    CommandOutput,
-    Notice,
-    PromptEchoed,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ThinkingDelta,
-    ThinkingEnded,
-    TokenCounts,
-    ToolEnded,
-    ToolStarted,
-    Unrecognized,
-    merge_deltas,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.sources.cursor.tools import CODES, read_call, read_result, snake, timed
 from cursor_gateway.sources.sdk.failures import run_failure
 from cursor_gateway.wire.payload import Fields, too_deep
@@ -84,14 +68,14 @@ class SdkDecoder:
         self.user_calls = 0  # of the user's tool, so far
         self.finished = False  # whether the end of the run has been decoded
         self._started = False
-        self._out: list[AgentEvent] = []
+        self._out: list[agent_events.AgentEvent] = []
         self._emitted: list[str] = []
         self._text, self._thought = PairJoiner(), PairJoiner()
         self._calls: dict[str, _Call] = {}
         self._status = ""
         self._reason = ""  # from the status
-        self._reported: TokenCounts | None = None  # from messages
-        self._counted: TokenCounts | None = None  # from the ends of turns
+        self._reported: agent_events.TokenCounts | None = None  # from messages
+        self._counted: agent_events.TokenCounts | None = None  # from the ends of turns
 
     def push(self, kind: str, body: Mapping[str, Any], at_ms: float) -> None:
         """One event of the stream, with the SDK's names, and when it arrived; `take` returns the result."""
@@ -104,21 +88,21 @@ class SdkDecoder:
                 self._result(Fields(dict(body)))
             case _:
                 if kind not in _QUIET_KINDS:
-                    self._out.append(Unrecognized(f"kind {kind!r}"))
+                    self._out.append(agent_events.Unrecognized(f"kind {kind!r}"))
 
-    def take(self) -> list[AgentEvent]:
+    def take(self) -> list[agent_events.AgentEvent]:
         """The events since the last call. Adjacent deltas are merged."""
         out, self._out = self._out, []
-        return merge_deltas(out)
+        return agent_events.merge_deltas(out)
 
-    def flush(self, failure: Failure | None = None) -> list[AgentEvent]:
+    def flush(self, failure: Failure | None = None) -> list[agent_events.AgentEvent]:
         """The end of the stream. Without a result the run has failed: see `failure`, or else the status."""
         if not self.finished:
             self._settle()
             if failure is None and self._status in ("error", "cancelled", "expired"):
                 failure = run_failure(self._status, "", self._reason)
             failure = failure or AgentCrashed().failure()
-            self._out.append(RunFailed(failure=failure, usage=self._usage()))
+            self._out.append(agent_events.RunFailed(failure=failure, usage=self._usage()))
             self.finished = True
         return self.take()
 
@@ -137,7 +121,7 @@ class SdkDecoder:
             case {"type": "thinking-completed"}:
                 self._start()
                 self._settle()
-                self._out.append(ThinkingEnded(Fields(dict(update)).integer("thinking_duration_ms")))
+                self._out.append(agent_events.ThinkingEnded(Fields(dict(update)).integer("thinking_duration_ms")))
             case {
                 "type": "tool-call-started" | "tool-call-completed" as name,
                 "call_id": str(call_id),
@@ -146,7 +130,7 @@ class SdkDecoder:
                 self._start()
                 self._settle()
                 if too_deep(call):
-                    self._out.append(Unrecognized("nested too deeply"))
+                    self._out.append(agent_events.Unrecognized("nested too deeply"))
                     return
                 report = self._tool_started if name == "tool-call-started" else self._tool_ended
                 model_call = repair_json(Fields(dict(update)).text("model_call_id")) or None
@@ -158,16 +142,16 @@ class SdkDecoder:
             case _:
                 name = Fields(dict(update)).text("type")
                 if name not in _QUIET_UPDATES:
-                    self._out.append(Unrecognized(f"update {name!r}"))
+                    self._out.append(agent_events.Unrecognized(f"update {name!r}"))
 
     def _emit_text(self, text: str) -> None:
         if text:
             self._emitted.append(text)
-            self._out.append(TextDelta(text))
+            self._out.append(agent_events.TextDelta(text))
 
     def _emit_thinking(self, text: str) -> None:
         if text:
-            self._out.append(ThinkingDelta(text))
+            self._out.append(agent_events.ThinkingDelta(text))
 
     def _settle(self) -> None:
         self._emit_thinking(self._thought.flush())
@@ -176,7 +160,10 @@ class SdkDecoder:
     def _start(self) -> None:
         if not self._started:
             self._started = True
-            self._out += [RunStarted(self._agent_id, self._model, is_warm=self._is_warm), PromptEchoed(self._prompt)]
+            self._out += [
+                agent_events.RunStarted(self._agent_id, self._model, is_warm=self._is_warm),
+                agent_events.PromptEchoed(self._prompt),
+            ]
 
     # --- tools --------------------------------------------------------------------------------------
 
@@ -191,7 +178,7 @@ class SdkDecoder:
         if self._is_users(tool, args):
             self.user_calls += 1
         elif not self._is_callers(tool, args):
-            self._out.append(ToolStarted(call_id, read_call(tool, args), model_call, call))
+            self._out.append(agent_events.ToolStarted(call_id, read_call(tool, args), model_call, call))
 
     def _tool_ended(self, call_id: str, call: dict[str, Any], model_call: str | None, at_ms: float) -> None:
         started = self._calls.pop(call_id, None)
@@ -203,13 +190,13 @@ class SdkDecoder:
         if outcome.state != "rejected" and self._is_users(tool, args):
             return
         outcome = timed(outcome, (started.started_ms if started else None, at_ms))
-        self._out.append(ToolEnded(call_id, action, outcome, model_call, call))
+        self._out.append(agent_events.ToolEnded(call_id, action, outcome, model_call, call))
 
     def _command_output(self, event: Fields) -> None:
         """It does not say which command it is of."""
         if event.text("case") in ("stdout", "stderr") and (text := event.object("value").text("data")):
             for call_id in [id for id, call in self._calls.items() if call.has_output]:
-                self._out.append(CommandOutput(call_id, repair_json(text)))
+                self._out.append(agent_events.CommandOutput(call_id, repair_json(text)))
 
     def _is_callers(self, tool: str, args: object) -> bool:
         """An agent with the caller's tools has no other server, so an unnamed server is this one."""
@@ -231,11 +218,11 @@ class SdkDecoder:
             case {"type": "usage"}:
                 self._reported = _added(self._reported, message.get("usage"))
             case {"type": "task"}:
-                self._out.append(Notice("background"))
+                self._out.append(agent_events.Notice("background"))
             case _:
                 name = Fields(dict(message)).text("type")
                 if name not in _QUIET_MESSAGES:
-                    self._out.append(Unrecognized(f"message {name!r}"))
+                    self._out.append(agent_events.Unrecognized(f"message {name!r}"))
 
     def _result(self, result: Fields) -> None:
         status = result.text("status").removeprefix("RUN_LIFECYCLE_STATUS_").lower()
@@ -247,11 +234,11 @@ class SdkDecoder:
         if status == "finished":
             self._start()
             differs = self._complete(result.text("result"))
-            self._out.append(RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
+            self._out.append(agent_events.RunFinished(usage=usage, duration_ms=duration_ms, text_differs=differs))
         else:
             message = repair_json(result.text("errorMessage")) or self._reason
             failure = run_failure(status, result.text("errorCode"), message)
-            self._out.append(RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
+            self._out.append(agent_events.RunFailed(failure=failure, usage=usage, duration_ms=duration_ms))
         self.finished = True
 
     def _complete(self, result: str) -> bool:
@@ -265,12 +252,12 @@ class SdkDecoder:
             return False
         return True
 
-    def _usage(self) -> TokenCounts | None:
+    def _usage(self) -> agent_events.TokenCounts | None:
         """Both are the same figures."""
         return self._reported or self._counted
 
 
-def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
+def _added(before: agent_events.TokenCounts | None, usage: object) -> agent_events.TokenCounts | None:
     """Adds a turn. As with the CLI, cached tokens are counted apart."""
     fields = Fields(usage)
     figures = [
@@ -279,9 +266,9 @@ def _added(before: TokenCounts | None, usage: object) -> TokenCounts | None:
     ]
     if all(figure is None for figure in figures):
         return before
-    before = before or TokenCounts(prompt=0, completion=0)
+    before = before or agent_events.TokenCounts(prompt=0, completion=0)
     fresh, completion, cached, written, reasoning = (figure or 0 for figure in figures)
-    return TokenCounts(
+    return agent_events.TokenCounts(
         prompt=before.prompt + fresh + cached + written,
         completion=before.completion + completion,
         cached=before.cached + cached,

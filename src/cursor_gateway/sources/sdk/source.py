@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from cursor_gateway.errors import (
-    AgentOutOfMemory,
-    AgentUnauthenticated,
-    Failure,
-    GatewayError,
-    SessionLost,
-    readable_details,
-    unknown_model,
-)
+from cursor_gateway import errors
 from cursor_gateway.model.agent_events import AgentEvent, RunFailed
 from cursor_gateway.sources.base import Model, Source, SourceState, Turn
 from cursor_gateway.sources.cursor.approvals import Approvals
@@ -81,12 +73,12 @@ class SdkOptions(Struct, frozen=True, kw_only=True):
     cancel_seconds: float = 5.0  # for each call to the bridge when a run ends
 
 
-def unavailable(environ: Mapping[str, str]) -> GatewayError | None:
+def unavailable(environ: Mapping[str, str]) -> errors.GatewayError | None:
     """Why this source cannot be used here; None if it can."""
     if find_spec(MODULE) is None:
         return missing_sdk()
     if not environ.get("CURSOR_API_KEY"):
-        return AgentUnauthenticated(
+        return errors.AgentUnauthenticated(
             "Cursor's SDK needs an API key; set CURSOR_API_KEY (cursor.com/dashboard, Integrations)."
         )
     return None
@@ -153,10 +145,10 @@ class CursorSdkSource(Source):
         try:
             bridge = await self._bridges.get()
             for session in sessions:
-                with suppress(SessionLost):  # already gone
+                with suppress(errors.SessionLost):  # already gone
                     options = {"cwd": session.workspace, "apiKey": self._key()}
                     await self._call(bridge, bridge.client.agents.delete(session.id, options))
-        except GatewayError:
+        except errors.GatewayError:
             return False
         for session in sessions:
             if session.workspace.startswith(f"{folder}/"):  # of this conversation alone: what was deleted is erased
@@ -187,7 +179,7 @@ class CursorSdkSource(Source):
         runner = turn.offered.runner if turn.offered is not None else questions.tool if questions is not None else None
         held = HeldCalls(runner) if runner is not None else None
         opened = await self._opened(turn, held, key)
-        if isinstance(opened, Failure):
+        if isinstance(opened, errors.Failure):
             yield [RunFailed(failure=opened)]
             return
         clock, agent = asyncio.get_running_loop().time, opened.agent
@@ -237,7 +229,7 @@ class CursorSdkSource(Source):
 
     # --- opening and closing an agent -----------------------------------------------------------------
 
-    async def _opened(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | Failure":
+    async def _opened(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | errors.Failure":
         """If this is cancelled, the agent is opened all the same, and then closed."""
         opening = asyncio.get_running_loop().create_task(self._open(turn, held, key), name=f"opening {turn.run_id}")
         try:
@@ -246,7 +238,7 @@ class CursorSdkSource(Source):
             self._run_in_background(self._abandon(opening))
             raise
 
-    async def _open(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | Failure":
+    async def _open(self, turn: Turn, held: HeldCalls | None, key: str) -> "_Opened | errors.Failure":
         """A new agent, or the one that the turn resumes. Raises a `GatewayError` if there is no bridge.
 
         A bridge that died while idle may only be noticed here, so there is one retry.
@@ -264,7 +256,7 @@ class CursorSdkSource(Source):
                 report, failure = reported(error), await self._failure(bridge, error, turn.model)
                 if bridge.is_gone and report.is_transport and not report.is_slow and not is_last:
                     continue
-                if failure.code == SessionLost.code and turn.session_id is not None:
+                if failure.code == errors.SessionLost.code and turn.session_id is not None:
                     self._forget(turn.session_id)
                 return failure
             # The SDK keeps its agents in its own store, outside the conversation's folder.
@@ -295,12 +287,12 @@ class CursorSdkSource(Source):
         person = turn.approver if self._options.permissions == "ask" else None
         return Approvals(policy, os.path.realpath(folder), person)
 
-    async def _abandon(self, opening: "asyncio.Task[_Opened | Failure]") -> None:
+    async def _abandon(self, opening: "asyncio.Task[_Opened | errors.Failure]") -> None:
         """Closes an agent whose turn was cancelled while it opened."""
         await asyncio.wait([opening])
         if opening.cancelled() or opening.exception() is not None:
             return
-        if not isinstance(opened := opening.result(), Failure):
+        if not isinstance(opened := opening.result(), errors.Failure):
             await self._bounded(opened, opened.agent.close())
             self._bridges.release(opened.bridge)
 
@@ -367,21 +359,21 @@ class CursorSdkSource(Source):
 
     # --- failures -------------------------------------------------------------------------------------
 
-    async def _failure(self, bridge: Bridge, error: Exception, model: str) -> Failure:
+    async def _failure(self, bridge: Bridge, error: Exception, model: str) -> errors.Failure:
         report = reported(error)
         failure = failure_of(report)
         found = await self._of_the_bridge(bridge, error)
-        if found is not None and (not report.is_transport or isinstance(found, AgentOutOfMemory)):
+        if found is not None and (not report.is_transport or isinstance(found, errors.AgentOutOfMemory)):
             return found.failure()
         if found is not None and bridge.stderr_tail:
-            return replace(failure, details=readable_details(f"{failure.details}\n{bridge.stderr_tail}"))
+            return replace(failure, details=errors.readable_details(f"{failure.details}\n{bridge.stderr_tail}"))
         if report.sdk_code == "invalid_model":
-            unknown = unknown_model(model, nearest(model, self._models.peek() or []))
+            unknown = errors.unknown_model(model, nearest(model, self._models.peek() or []))
             unknown.details = failure.details
             return unknown.failure()
         return failure
 
-    async def _of_the_bridge(self, bridge: Bridge, error: Exception) -> GatewayError | None:
+    async def _of_the_bridge(self, bridge: Bridge, error: Exception) -> errors.GatewayError | None:
         """The error if the bridge itself failed, and not just this call."""
         report = reported(error)
         if report.is_transport or report.may_be_the_bridge:

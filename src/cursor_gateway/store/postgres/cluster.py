@@ -99,6 +99,21 @@ _ABSENT = f"""
     ) AS named WHERE NOT EXISTS (SELECT FROM members WHERE members.id = named.id)
 """
 _SERVER = "extract(epoch FROM pg_postmaster_start_time())::text"
+# Whether an entry waits for a runner, and not for its conversation.
+_IS_NEXT = """
+    NOT EXISTS (
+        SELECT FROM conversations JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running'
+        WHERE conversations.owner = commands.owner AND conversations.id = commands.conversation
+    )
+    AND NOT EXISTS (
+        SELECT FROM commands AS other
+        WHERE commands.conversation <> '' AND other.owner = commands.owner
+            AND other.conversation = commands.conversation AND other.due IS NOT NULL
+            AND (other.state = 'claimed' OR (
+                other.state = 'waiting' AND (other.due, other.key) < (commands.due, commands.key)
+            ))
+    )
+"""
 _FIGURES = f"""
     SELECT (SELECT id FROM cluster) AS cluster_id,
         (SELECT coalesce(array_agg(name), '{{}}') FROM volumes) AS volumes,
@@ -108,11 +123,11 @@ _FIGURES = f"""
             AS max_connections,
         coalesce((
             SELECT extract(epoch FROM now() - min(coalesce(due, created))) FROM commands
-            WHERE state = 'queued' OR (state = 'waiting' AND due <= now())
+            WHERE state = 'queued' OR (state = 'waiting' AND due <= now() AND {_IS_NEXT})
         ), 0)::double precision AS queue_seconds,
         (
             SELECT count(*) FROM commands
-            WHERE state = 'queued' AND takes_place OR state = 'waiting' AND due <= now()
+            WHERE state = 'queued' AND takes_place OR (state = 'waiting' AND due <= now() AND {_IS_NEXT})
         ) AS queue_length,
         (SELECT count(*) FROM runs WHERE state = 'running' AND NOT waiting) AS running,
         pg_notification_queue_usage() AS notification_queue,
@@ -172,6 +187,12 @@ _ALIKE = """
     WHERE id = %(id)s OR (owner = %(owner)s AND dedupe = %(dedupe)s AND state <> 'done')
     ORDER BY id <> %(id)s LIMIT 1
 """
+# An entry whose request has started a run by an earlier try, whose answer was lost. No command like it is under way.
+_REPEATED = """
+    DELETE FROM commands USING idempotency JOIN runs ON runs.key = idempotency.run
+    WHERE commands.id = %(id)s AND idempotency.owner = %(owner)s AND idempotency.key = %(dedupe)s
+        AND runs.id <> commands.run_id
+"""
 # Whether the owner of an entry may have one more active run.
 _MAY_START = """
     (%(max_active)s = 0 AND NOT EXISTS (SELECT FROM api_keys WHERE name = commands.owner AND max_runs IS NOT NULL)
@@ -209,20 +230,7 @@ _CLAIM = f"""
         SELECT DISTINCT ON (owner) key FROM commands
         WHERE state = 'waiting' AND due <= now() AND expires > now() AND %(has_room)s AND NOT %(is_draining)s
             AND (volume IS NULL OR volume = ANY(%(volumes)s)) AND needs <@ %(labels)s::text[]
-            AND NOT EXISTS (
-                SELECT FROM conversations
-                    JOIN runs ON runs.conversation = conversations.key AND runs.state = 'running'
-                WHERE conversations.owner = commands.owner AND conversations.id = commands.conversation
-            )
-            AND NOT EXISTS (
-                SELECT FROM commands AS other
-                WHERE commands.conversation <> '' AND other.owner = commands.owner
-                    AND other.conversation = commands.conversation AND other.due IS NOT NULL
-                    AND (other.state = 'claimed' OR (
-                        other.state = 'waiting' AND (other.due, other.key) < (commands.due, commands.key)
-                    ))
-            )
-            AND {_MAY_START}
+            AND {_IS_NEXT} AND {_MAY_START}
         ORDER BY owner, priority DESC, due, key
     ), mine AS (
         SELECT key FROM commands LEFT JOIN held USING (owner)
@@ -389,11 +397,14 @@ class PostgresCluster:
             submit = _SUBMIT if entry is None else _QUEUE
             while not (await connection.execute(submit, values)).rowcount:
                 found = await (await connection.execute(_ALIKE, values)).fetchone()
-                if found is not None:  # with its own id: the answer to the first try was lost
-                    return Submitted() if found[0] == new.id else Alike(*found)
+                if found is not None and found[0] == new.id:  # the answer to the first try was lost
+                    break
+                if found is not None:
+                    return Alike(*found)
                 if entry is not None:
                     return Full()
-            return Submitted()
+            is_repeated = entry is not None and (await connection.execute(_REPEATED, values)).rowcount
+            return Alike("") if is_repeated else Submitted()
 
         async def work_alone(connection: PostgresConnection) -> Submitted | Alike | OverLimit | Full:
             """One at a time per owner: the count must not change until the row is inserted."""

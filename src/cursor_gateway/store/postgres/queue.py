@@ -9,7 +9,6 @@ from cursor_gateway.store.queue import (
     KEPT_SECONDS,
     Candidate,
     Entry,
-    QueueFigures,
     about_of,
     encode_failure,
     failure_of,
@@ -77,13 +76,6 @@ class PostgresQueue:
         waiting = [Candidate(**row) for row in await self._connections.select(_DUE)]
         held = {row["owner"]: row["places"] for row in await self._connections.select(_HELD)} if waiting else {}
         return order(waiting, held)
-
-    async def queue_figures(self) -> QueueFigures:
-        (row,) = await self._connections.select(
-            "SELECT count(*) AS length, coalesce(extract(epoch FROM now() - min(due)), 0)::double precision AS age"
-            " FROM commands WHERE state = 'waiting' AND due <= now()"
-        )
-        return QueueFigures(row["length"], row["age"])
 
     async def cancel(self, run_id: str, owner: str, why: Failure) -> bool:
         values = {"id": run_id, "owner": owner, "failure": encode_failure(why)}

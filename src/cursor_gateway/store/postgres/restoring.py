@@ -8,22 +8,13 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from typing import Any, Literal, TypeAlias
 
+from cursor_gateway.store import sql
 from cursor_gateway.store.postgres import schema, searching
 from cursor_gateway.store.postgres.connections import PostgresConnection
-from cursor_gateway.store.sql import (
-    CONVERSATION_COLUMNS,
-    MESSAGE_COLUMNS,
-    REPLY_COLUMNS,
-    REQUEST_COLUMNS,
-    RUN_COLUMNS,
-    ArchivedConversation,
-    ArchivedRun,
-    Row,
-)
 
 Restored: TypeAlias = Literal["copied", "known", "running"]
 
-_OWNER = CONVERSATION_COLUMNS.index("owner")
+_OWNER = sql.CONVERSATION_COLUMNS.index("owner")
 _FLAGS = ("pinned", "estimated", "needs_decision")  # SQLite has numbers for them
 _SEQUENCE = "pg_get_serial_sequence('runs', 'key')"
 _RESERVE = f"SELECT setval({_SEQUENCE}, nextval({_SEQUENCE}) + %s) - %s"
@@ -60,16 +51,16 @@ class Restorer:
     def __init__(self, connection: PostgresConnection, offset: int) -> None:
         self._connection, self._offset = connection, offset
 
-    async def restore(self, conversation: ArchivedConversation, owner: str) -> Restored:
+    async def restore(self, conversation: sql.ArchivedConversation, owner: str) -> Restored:
         """As a conversation of this owner."""
         if conversation.is_running:
             return "running"
         row = [*conversation.row]
         row[_OWNER] = owner
         async with self._connection.transaction():
+            insert = _insert("conversations", sql.CONVERSATION_COLUMNS)
             found = await self._connection.execute(
-                f"{_insert('conversations', CONVERSATION_COLUMNS)} ON CONFLICT (owner, id) DO NOTHING RETURNING key",
-                _values(CONVERSATION_COLUMNS, row),
+                f"{insert} ON CONFLICT (owner, id) DO NOTHING RETURNING key", _values(sql.CONVERSATION_COLUMNS, row)
             )
             if (added := await found.fetchone()) is None:
                 return "known"
@@ -77,12 +68,12 @@ class Restorer:
                 await self._add_run(added[0], owner, run)
             await self._connection.execute(_USE, {"owner": owner, "conversation": added[0]})
             messages = [self._message(added[0], message) for message in conversation.messages]
-            await _copy(self._connection, "messages", ("conversation", *MESSAGE_COLUMNS), messages)
+            await _copy(self._connection, "messages", ("conversation", *sql.MESSAGE_COLUMNS), messages)
             return "copied"
 
-    async def _add_run(self, conversation: int, owner: str, run: ArchivedRun) -> None:
+    async def _add_run(self, conversation: int, owner: str, run: sql.ArchivedRun) -> None:
         key, connection = run.key + self._offset, self._connection
-        columns = ("key", "conversation", *RUN_COLUMNS)
+        columns = ("key", "conversation", *sql.RUN_COLUMNS)
         await connection.execute(
             _insert("runs", columns, "OVERRIDING SYSTEM VALUE"), _values(columns, [key, conversation, *run.row])
         )
@@ -90,14 +81,14 @@ class Restorer:
         await _copy(connection, "events", ("run", "first", "count", "data", "epoch"), batches)
         await connection.execute(_COUNT, {"run": key})
         for _, *reply in run.replies:
-            insert = _insert("idempotency", ("run", *REPLY_COLUMNS))
+            insert = _insert("idempotency", ("run", *sql.REPLY_COLUMNS))
             await connection.execute(f"{insert} ON CONFLICT DO NOTHING", [key, owner, *reply])
-        await _copy(connection, "requests", ("run", *REQUEST_COLUMNS), ((key, *row) for row in run.requests))
+        await _copy(connection, "requests", ("run", *sql.REQUEST_COLUMNS), ((key, *row) for row in run.requests))
         entry = await searching.entry_of([run.text])
         indexed = f"WITH run AS (SELECT %(key)s::bigint AS key) {searching.ADD}"
         await connection.execute(indexed, {"key": key, **entry.values(owner)})
 
-    def _message(self, conversation: int, message: Row) -> Row:
+    def _message(self, conversation: int, message: sql.Row) -> sql.Row:
         number, role, text, run, *others = message
         return (conversation, number, role, text, run + self._offset, *others)
 
@@ -107,13 +98,13 @@ def _insert(table: str, columns: Iterable[str], overriding: str = "") -> str:
     return f"INSERT INTO {table} ({', '.join(names)}) {overriding} VALUES ({', '.join(['%s'] * len(names))})"
 
 
-def _values(columns: Iterable[str], row: Row) -> list[Any]:
+def _values(columns: Iterable[str], row: sql.Row) -> list[Any]:
     return [
         bool(value) if name in _FLAGS and value is not None else value for name, value in zip(columns, row, strict=True)
     ]
 
 
-async def _copy(connection: PostgresConnection, table: str, columns: Iterable[str], rows: Iterable[Row]) -> None:
+async def _copy(connection: PostgresConnection, table: str, columns: Iterable[str], rows: Iterable[sql.Row]) -> None:
     async with connection.cursor() as cursor, cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
         for row in rows:
             await copy.write_row(row)

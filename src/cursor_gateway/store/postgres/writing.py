@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cursor_gateway.model.document_events import DocumentEvent, Paused
-from cursor_gateway.store import batches
+from cursor_gateway.store import batches, sql
 from cursor_gateway.store.base import (
     CONTINUATION,
     FIRST_EPOCH,
@@ -32,17 +32,6 @@ from cursor_gateway.store.postgres import events as event_rows
 from cursor_gateway.store.postgres import searching
 from cursor_gateway.store.postgres.connections import PostgresConnection, named
 from cursor_gateway.store.postgres.searching import SearchEntry
-from cursor_gateway.store.sql import (
-    RunPosition,
-    add_notice,
-    begin_values,
-    check_lease,
-    end_news,
-    end_values,
-    notice_values,
-    open_calls,
-    waiting_news,
-)
 
 # Until the run has begun, the command cannot be taken over.
 _HELD = "SELECT FROM commands WHERE id = %s AND epoch = %s AND state = 'claimed' FOR SHARE"
@@ -199,7 +188,7 @@ _ADD_CALL = """
 
 _OWNER = "SELECT owner FROM conversations WHERE key = %s"
 NOW_MS = "(extract(epoch FROM now()) * 1000)::bigint"
-_ADD_NOTICE = named(add_notice(NOW_MS))
+_ADD_NOTICE = named(sql.add_notice(NOW_MS))
 
 
 class _WhyNot(NamedTuple):
@@ -256,7 +245,7 @@ def _known(new: NewRun, found: _WhyNot) -> Lease | Refused | None:
 
 def _begin_values(new: NewRun, entry: SearchEntry) -> dict[str, Any]:
     return {
-        **begin_values(new),
+        **sql.begin_values(new),
         "command": None if new.claim is None else new.claim.command_id,
         "epoch": 0 if new.claim is None else new.claim.epoch,
         "resumption": b"" if new.claim is None else new.claim.resumption,
@@ -290,7 +279,7 @@ async def append(
     if make_notices is not None and Paused in map(type, rest):
         row = await (await connection.execute(_OWNER, [place.conversation])).fetchone()
         assert row is not None
-        await _add_notices(connection, notice_values(make_notices, waiting_news(row[0], place.last + 1, rest)))
+        await _add_notices(connection, sql.notice_values(make_notices, sql.waiting_news(row[0], place.last + 1, rest)))
     return Stored(size)
 
 
@@ -311,7 +300,7 @@ async def end(
         given = {"first": first, "count": len(rest), "data": data}
         if (await connection.execute(_END, {**values, **given})).rowcount:
             if make_notices is not None:
-                await _add_notices(connection, notice_values(make_notices, [end_news(owner, end)]))
+                await _add_notices(connection, sql.notice_values(make_notices, [sql.end_news(owner, end)]))
             return Stored(len(data))
         found = await _rest(connection, lease, first_number, events)
         if isinstance(found, Fenced | Behind):
@@ -324,7 +313,7 @@ async def end(
 
 def _end_values(lease: Lease, end: RunEnd, owner: str, entry: SearchEntry) -> dict[str, Any]:
     return {
-        **end_values(end),
+        **sql.end_values(end),
         "id": lease.run_id,
         "epoch": lease.epoch,
         "roles": ["assistant"] if end.answer else [],
@@ -336,10 +325,10 @@ def _end_values(lease: Lease, end: RunEnd, owner: str, entry: SearchEntry) -> di
 
 async def _rest(
     connection: PostgresConnection, lease: Lease, first_number: int, events: Sequence[DocumentEvent]
-) -> tuple[RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
+) -> tuple[sql.RunPosition, Sequence[DocumentEvent]] | Fenced | Behind:
     """Where the run is, and the events that are not stored yet."""
     row = await (await connection.execute(_PLACE, [lease.run_id])).fetchone()
-    checked = check_lease(lease, row, first_number, events)
+    checked = sql.check_lease(lease, row, first_number, events)
     if isinstance(checked, Fenced | Behind):
         return checked
     place, known = checked
@@ -350,7 +339,7 @@ async def _rest(
     return place, events[len(known) :]
 
 
-async def _add_events(connection: PostgresConnection, place: RunPosition, events: Sequence[DocumentEvent]) -> int:
+async def _add_events(connection: PostgresConnection, place: sql.RunPosition, events: Sequence[DocumentEvent]) -> int:
     if not events:
         return 0
     data = batches.encode(events)
@@ -364,6 +353,6 @@ async def _add_notices(connection: PostgresConnection, notices: Sequence[Mapping
         await connection.execute(_ADD_NOTICE, values)
 
 
-async def _add_calls(connection: PostgresConnection, place: RunPosition, events: Sequence[DocumentEvent]) -> None:
-    for id in open_calls(events):
+async def _add_calls(connection: PostgresConnection, place: sql.RunPosition, events: Sequence[DocumentEvent]) -> None:
+    for id in sql.open_calls(events):
         await connection.execute(_ADD_CALL, [id, place.run, place.conversation])

@@ -21,23 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 from cursor_gateway.model.document_events import Done
-from cursor_gateway.store import batches
-from cursor_gateway.store.sql import (
-    CONVERSATION_COLUMNS,
-    MESSAGE_COLUMNS,
-    REPLY_COLUMNS,
-    REQUEST_COLUMNS,
-    RUN_COLUMNS,
-    UNREADABLE,
-    ArchivedBatch,
-    ArchivedConversation,
-    ArchivedRun,
-    Row,
-    conversation_of,
-    message_of,
-    migrations_of,
-    run_of,
-)
+from cursor_gateway.store import batches, sql
 from cursor_gateway.store.sqlite.connections import Connections
 from cursor_gateway.store.sqlite.indexing import Indexer
 from cursor_gateway.store.sqlite.moving import RunFiles
@@ -70,30 +54,30 @@ class SqliteArchive:
         (key,) = self._connection.execute("SELECT coalesce(max(key), 0) FROM runs").fetchone()
         return int(key)
 
-    def conversations(self) -> Iterator[ArchivedConversation]:
-        columns = ", ".join(CONVERSATION_COLUMNS)
+    def conversations(self) -> Iterator[sql.ArchivedConversation]:
+        columns = ", ".join(sql.CONVERSATION_COLUMNS)
         select = f"SELECT key, {columns} FROM conversations WHERE owner IS NOT NULL ORDER BY key"
         for key, *row in self._connection.execute(select):
-            messages = self._rows("messages", MESSAGE_COLUMNS, "conversation", key, "number")
-            yield ArchivedConversation(row, messages, list(self._runs(key)))
+            messages = self._rows("messages", sql.MESSAGE_COLUMNS, "conversation", key, "number")
+            yield sql.ArchivedConversation(row, messages, list(self._runs(key)))
 
-    def _runs(self, conversation: int) -> Iterator[ArchivedRun]:
-        for key, *row in self._rows("runs", ("key", *RUN_COLUMNS), "conversation", conversation, "key"):
+    def _runs(self, conversation: int) -> Iterator[sql.ArchivedRun]:
+        for key, *row in self._rows("runs", ("key", *sql.RUN_COLUMNS), "conversation", conversation, "key"):
             found = self._connection.execute("SELECT text FROM search WHERE rowid = -?", (key,)).fetchone()
-            yield ArchivedRun(
+            yield sql.ArchivedRun(
                 key,
                 row,
                 found[0] if found else "",
-                self._rows("idempotency", REPLY_COLUMNS, "run", key, "key"),
-                self._rows("requests", REQUEST_COLUMNS, "run", key, "after"),
+                self._rows("idempotency", sql.REPLY_COLUMNS, "run", key, "key"),
+                self._rows("requests", sql.REQUEST_COLUMNS, "run", key, "after"),
                 partial(self._batches, key),
             )
 
-    def _batches(self, run: int) -> Iterator[ArchivedBatch]:
+    def _batches(self, run: int) -> Iterator[sql.ArchivedBatch]:
         for first, count, data in self._connection.execute(_BATCHES, (run, run)):
             yield first, count, batches.decompress(data)
 
-    def _rows(self, table: str, columns: Sequence[str], of: str, key: int, order: str) -> list[Row]:
+    def _rows(self, table: str, columns: Sequence[str], of: str, key: int, order: str) -> list[sql.Row]:
         select = f"SELECT {', '.join(columns)} FROM {table} WHERE {of} = ? ORDER BY {order}"
         return self._connection.execute(select, (key,)).fetchall()
 
@@ -127,7 +111,7 @@ _BESIDE = {  # tables that are of no conversation
     "notices": ("webhook", "id", "owner", "run", "number", "body", "attempts", "due_ms"),
 }
 
-_Error = (*SQL_ERRORS, *UNREADABLE, MemoryError, OverflowError)
+_Error = (*SQL_ERRORS, *sql.UNREADABLE, MemoryError, OverflowError)
 
 
 class Salvaged(Struct):
@@ -200,7 +184,7 @@ def _repair(header: bytearray, pages: int) -> None:
     header[:24] = _MAGIC + struct.pack(">HBBBBBB", _PAGE, 2, 2, 0, 64, 32, 32)
     struct.pack_into(">III", header, 28, pages, 0, 0)  # without free pages
     struct.pack_into(">I", header, 44, 4)
-    struct.pack_into(">IIIIII", header, 52, 1, 1, len(migrations_of(__package__)), 1, APPLICATION_ID, 0)
+    struct.pack_into(">IIIIII", header, 52, 1, 1, len(sql.migrations_of(__package__)), 1, APPLICATION_ID, 0)
     header[76:92] = bytes(16)
     header[92:96] = changes
 
@@ -216,7 +200,7 @@ def _has_tables(path: Path) -> bool:
 def _new_database() -> bytes:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        for migration in migrations_of(__package__):
+        for migration in sql.migrations_of(__package__):
             connection.executescript(migration.script)
         return connection.serialize()
 
@@ -250,14 +234,14 @@ def _opened(path: Path) -> sqlite3.Connection:
 def _copy_all(source: sqlite3.Connection, target: sqlite3.Connection, result: Salvaged) -> None:
     runs = defaultdict[int, list[dict[str, Any]]](list)
     for key in _keys(source, "runs").tried:
-        for row in _read(source, "runs", ("key", "conversation", *RUN_COLUMNS), "key = ?", key):
+        for row in _read(source, "runs", ("key", "conversation", *sql.RUN_COLUMNS), "key = ?", key):
             runs[row["conversation"]].append(row)
     keys = _keys(source, "conversations")
     for key in keys.tried:
-        found = _read(source, "conversations", CONVERSATION_COLUMNS, "key = ?", key)
+        found = _read(source, "conversations", sql.CONVERSATION_COLUMNS, "key = ?", key)
         if found and found[0]["owner"] is None:
             continue  # deleted
-        if not found or not _is_readable(conversation_of, {**found[0], "is_running": 0, "needs_decision": 0}):
+        if not found or not _is_readable(sql.conversation_of, {**found[0], "is_running": 0, "needs_decision": 0}):
             result.lost += key in keys.found
             continue
         try:
@@ -291,7 +275,7 @@ def _copy(
     for run in runs:
         record = {name: value for name, value in run.items() if name not in ("key", "conversation")}
         of = {"conversation_id": conversation["id"], "owner": conversation["owner"]}
-        if not _is_readable(run_of, {**record, **of, "event_count": 0}):
+        if not _is_readable(sql.run_of, {**record, **of, "event_count": 0}):
             cut += 1
             continue
         stored, is_complete = _events(source, run["key"])
@@ -302,16 +286,16 @@ def _copy(
         _insert(target, "runs", run)
         kept.add(run["key"])
         target.executemany("INSERT INTO events (place, count, data) VALUES (?, ?, ?)", stored)
-        for reply in _read(source, "idempotency", REPLY_COLUMNS, "run = ?", run["key"]):
+        for reply in _read(source, "idempotency", sql.REPLY_COLUMNS, "run = ?", run["key"]):
             with suppress(sqlite3.IntegrityError):
                 _insert(target, "idempotency", {**reply, "run": run["key"]})
-        for request in _read(source, "requests", REQUEST_COLUMNS, "run = ?", run["key"]):
+        for request in _read(source, "requests", sql.REQUEST_COLUMNS, "run = ?", run["key"]):
             with suppress(sqlite3.IntegrityError):
                 _insert(target, "requests", {**request, "run": run["key"]})
         if run["state"] != "running":
             target.execute("INSERT INTO unindexed (run) VALUES (?)", (run["key"],))
-    for message in _read(source, "messages", MESSAGE_COLUMNS, "conversation = ?", key):
-        if message["run"] in kept and _is_readable(message_of, {**message, "run_id": ""}):
+    for message in _read(source, "messages", sql.MESSAGE_COLUMNS, "conversation = ?", key):
+        if message["run"] in kept and _is_readable(sql.message_of, {**message, "run_id": ""}):
             with suppress(sqlite3.IntegrityError):
                 _insert(target, "messages", {"conversation": key, **message})
     return cut
@@ -372,7 +356,7 @@ def _read(
 def _is_readable(read: Callable[[dict[str, Any]], object], row: dict[str, Any]) -> bool:
     try:
         read(dict(row))
-    except UNREADABLE:
+    except sql.UNREADABLE:
         return False
     return True
 

@@ -428,11 +428,16 @@ def migrations() -> Sequence[Migration]:
     return migrations_of(__package__)
 
 
+# In one statement: another process may be creating the tables at this moment.
+_HEADER = """
+    SELECT user_version, application_id, (SELECT count(*) FROM sqlite_schema)
+    FROM pragma_user_version, pragma_application_id
+"""
+
+
 def _version(connection: sqlite3.Connection, path: Path) -> int:
     """The version of the schema; 0 for a new file."""
-    (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
-    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    version, application, tables = connection.execute(_HEADER).fetchone()
     if application != APPLICATION_ID and tables:
         _raise_if_ours(connection, "its application id is wrong")
         raise SettingsError(
