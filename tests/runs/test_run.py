@@ -577,6 +577,26 @@ def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
     asyncio.run(live())
 
 
+def test_a_reader_waits_as_long_as_it_is_told_however_long_it_waited_before() -> None:
+    """One timer serves many waits."""
+
+    async def live() -> None:
+        loop, run = asyncio.get_running_loop(), new_run()
+        begin(run, ScriptedSource([forever()]))
+        with run.reader() as reader:
+            loop.call_soon(run.log.wake_readers)
+            assert await reader.next(600) == []
+            assert await reader.next(0.02) == []  # although the timer was set for later
+            loop.call_soon(run.log.wake_readers)
+            assert await reader.next(0.02) == []
+            began = loop.time()
+            assert await reader.next(0.1) == []  # although it fires earlier
+            assert loop.time() >= began + 0.09
+        await run.abandon()
+
+    asyncio.run(asyncio.wait_for(live(), 60))
+
+
 def test_a_reader_that_leaves_while_events_arrive_misses_none_that_were_there() -> None:
     async def live() -> None:
         speaks = asyncio.Event()
