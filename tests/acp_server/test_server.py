@@ -414,7 +414,8 @@ def test_neither_closing_nor_answering_ties_a_run_of_somebody_else_to_the_editor
     session = asked["conversationId"]
     with acp_editor(gateway.workspace, environment_of(gateway)) as editor:
         editor.request("session/load", sessionId=session, cwd=str(gateway.workspace), mcpServers=[])
-        eventually(lambda: len(editor.asked) == 2)  # both are allowed
+        eventually(lambda: len(editor.asked) == 2)
+        eventually(lambda: "waitingFor" not in http.get(f"/v1/chat/{asked['id']}").json()["metadata"])  # both allowed
         editor.request("session/close", sessionId=session)
     gate.touch()
     assert eventually(lambda: http.get(f"/v1/chat/{asked['id']}").json()["status"] != "streaming")
