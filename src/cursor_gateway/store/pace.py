@@ -1,4 +1,4 @@
-"""When something may be done again: at once after a quiet time, then once in an interval on average.
+"""When something may be done again: at once after a quiet time, then once in an interval.
 
 What came in between is done together. Of a stream of events, each statement, notification and wake-up costs more than
 the events that it brings, and nobody sees a delay of a twenty-fifth of a second.
@@ -26,8 +26,6 @@ class Pace:
             finally:
                 timer.cancel()
         due.clear()
-        now = loop.time()
-        # A turn that came late does not delay all later ones: the next may come sooner.
-        self._next = min(max(self._next, now - _SECONDS), now) + _SECONDS
+        self._next = loop.time() + _SECONDS
         if self._is_common:
             self._next = round(self._next / _SECONDS) * _SECONDS
