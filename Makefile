@@ -20,7 +20,7 @@ run: $(VENV)/.run ## set up and start the gateway
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
 
-test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in about three minutes on two cores
+test: $(VENV)/.dev $(VENV)/axe/.axe ## set up and run the tests, in five to six minutes on two cores
 	$(BIN)/pytest -n auto --dist worksteal --ignore tests/clients -m "not slow"
 
 test-all: $(VENV)/.dev $(VENV)/axe/.axe ## all tests, including slow ones and more examples, with coverage
