@@ -1,7 +1,7 @@
 """Events and times in; spans that start and end, each of them once."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -62,8 +62,8 @@ def ended(id: str, metadata: documents.Metadata, content: str | None = None) -> 
     return DocumentEnded(documents.make_document(id, 1, content, metadata))
 
 
-def called(status: str = "success", **more: Any) -> documents.ToolCallMetadata:
-    result = documents.ToolCallResult(status=status, data={"found": 1})  # type: ignore[arg-type]
+def called(status: Literal["success", "error"] = "success", **more: Any) -> documents.ToolCallMetadata:
+    result = documents.ToolCallResult(status=status, data={"found": 1})
     return documents.ToolCallMetadata(
         tool_name="grep", tool_call_id="c1", arguments={"q": "x"}, result=result, duration_ms=1, **more
     )

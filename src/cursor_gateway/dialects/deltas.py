@@ -182,7 +182,7 @@ class Translator:
             ):
                 pass
             case document_events.TerminalOutput() | document_events.Paused(goes_on=True):
-                pass  # the end of the command says it
+                pass  # a command's output comes with its end
             case document_events.Paused(envelope=envelope):
                 for index, call in enumerate(envelope.metadata.waiting_for or (), self._calls):
                     deltas.append(Called(index, _call(call.tool_call_id, call.tool_name, call.arguments)))
