@@ -97,10 +97,18 @@ def module_server(name: str, agent: Path, home: Path) -> Iterator[Server]:
 
 @contextmanager
 def gateway(
-    agent: Path, home: Path, *, data: Path | None = None, settings: Mapping[str, str] | None = None
+    agent: Path,
+    home: Path,
+    *,
+    data: Path | None = None,
+    settings: Mapping[str, str | None] | None = None,
+    checkout: Path | None = None,
 ) -> Iterator[Server]:
-    """With everything on: a key, the history, metrics, and its log in a file."""
-    with _started(serve_command(), gateway_environment(agent, home, data, settings, key := new_key()), home) as server:
+    """With everything on: a key, the history, metrics, and its log in a file. `checkout` is another version."""
+    environment = gateway_environment(agent, home, data, settings, key := new_key())
+    if checkout is not None:
+        environment["PYTHONPATH"] = str(checkout.resolve() / "src")
+    with _started(serve_command(), environment, home) as server:
         yield msgspec.structs.replace(server, key=key)
 
 
@@ -109,8 +117,9 @@ def serve_command() -> list[str]:
 
 
 def gateway_environment(
-    agent: Path, home: Path, data: Path | None, settings: Mapping[str, str] | None, key: str
+    agent: Path, home: Path, data: Path | None, settings: Mapping[str, str | None] | None, key: str
 ) -> dict[str, str]:
+    """A setting that is None is left out: an older version may not have it."""
     work = home / "work"
     work.mkdir(parents=True, exist_ok=True)
     given = {
@@ -128,7 +137,7 @@ def gateway_environment(
         "PATH": "/usr/bin:/bin",
         "HOME": str(home),
         "PYTHONUNBUFFERED": "1",
-        **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items()},
+        **{f"CURSOR_GATEWAY_{name.upper()}": value for name, value in given.items() if value is not None},
     }
 
 

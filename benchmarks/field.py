@@ -54,8 +54,16 @@ class Field:
     def plain(self) -> Contender:
         return Contender(self._module("plain"), PLAIN)
 
-    def new_gateway(self, name: str, data: Path | None = None, settings: Mapping[str, str] | None = None) -> Server:
-        return self._stack.enter_context(gateway(self.agent, self.folder / name, data=data, settings=settings))
+    def new_gateway(
+        self,
+        name: str,
+        data: Path | None = None,
+        settings: Mapping[str, str | None] | None = None,
+        checkout: Path | None = None,
+    ) -> Server:
+        return self._stack.enter_context(
+            gateway(self.agent, self.folder / name, data=data, settings=settings, checkout=checkout)
+        )
 
     def _module(self, name: str) -> Server:
         return self._stack.enter_context(module_server(name, self.agent, self.folder / name))
