@@ -45,6 +45,7 @@ _RUN = """\
 make bench                                    # measures, compares, and fails if a row is red
 make bench WRITE=1                            # also updates this page and its picture
 .venv/bin/python -m benchmarks long many      # only some parts; see --help; --short takes fewer rounds
+.venv/bin/python -m benchmarks.versus ../other # compare with the work tree of another version, in alternating rounds
 ```
 
 You need Linux, a C compiler and an otherwise idle machine.
