@@ -8,41 +8,16 @@ import msgspec
 import pytest
 
 from cursor_gateway import errors
-from cursor_gateway.errors import (
-    AgentError,
-    AgentFailed,
-    ConversationBusy,
-    Failure,
-    GatewayError,
-    GatewayFault,
-    GatewayRestarted,
-    HistoryDamaged,
-    HostExhausted,
-    NoRunner,
-    QueueExpired,
-    QueueFull,
-    RequestError,
-    RequestTooSlow,
-    RunnerLost,
-    ShuttingDown,
-    StoreUnavailable,
-    TooManyConnections,
-    TooManyRequests,
-    TooManyRuns,
-    error_of,
-    host_exhausted,
-    unknown_model,
-)
 
 
-def descendants(of: type[GatewayError]) -> Iterator[type[GatewayError]]:
+def descendants(of: type[errors.GatewayError]) -> Iterator[type[errors.GatewayError]]:
     for child in of.__subclasses__():
         if child.__module__ == errors.__name__:
             yield child
             yield from descendants(child)
 
 
-EVERY = list(descendants(GatewayError))
+EVERY = list(descendants(errors.GatewayError))
 CONCRETE = [error for error in EVERY if "code" in vars(error)]
 
 
@@ -52,38 +27,38 @@ def test_exactly_the_errors_that_are_raised_have_a_code() -> None:
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_an_error_that_says_when_to_retry_is_worth_retrying(error: type[GatewayError]) -> None:
+def test_an_error_that_says_when_to_retry_is_worth_retrying(error: type[errors.GatewayError]) -> None:
     assert error.retryable or error.retry_after is None
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_an_error_is_somebodys_fault(error: type[GatewayError]) -> None:
+def test_an_error_is_somebodys_fault(error: type[errors.GatewayError]) -> None:
     """The caller's, the agent's, or our own."""
-    assert issubclass(error, RequestError | AgentError) or error in (
-        GatewayFault,
-        GatewayRestarted,
-        HistoryDamaged,
-        HostExhausted,
-        NoRunner,
-        QueueExpired,
-        RunnerLost,
-        ShuttingDown,
-        StoreUnavailable,
-        TooManyConnections,
+    assert issubclass(error, errors.RequestError | errors.AgentError) or error in (
+        errors.GatewayFault,
+        errors.GatewayRestarted,
+        errors.HistoryDamaged,
+        errors.HostExhausted,
+        errors.NoRunner,
+        errors.QueueExpired,
+        errors.RunnerLost,
+        errors.ShuttingDown,
+        errors.StoreUnavailable,
+        errors.TooManyConnections,
     )
-    assert error.source == ("agent" if issubclass(error, AgentError) else "gateway")
+    assert error.source == ("agent" if issubclass(error, errors.AgentError) else "gateway")
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_the_status_says_whose_fault_it_is(error: type[GatewayError]) -> None:
-    if issubclass(error, RequestError):
+def test_the_status_says_whose_fault_it_is(error: type[errors.GatewayError]) -> None:
+    if issubclass(error, errors.RequestError):
         assert error.status < 500
-    elif not issubclass(error, AgentError) and error is not HistoryDamaged:  # which no retry changes
+    elif not issubclass(error, errors.AgentError) and error is not errors.HistoryDamaged:  # which no retry changes
         assert error.status >= 500
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_a_code_is_a_word_for_programs_and_a_status_is_an_http_error(error: type[GatewayError]) -> None:
+def test_a_code_is_a_word_for_programs_and_a_status_is_an_http_error(error: type[errors.GatewayError]) -> None:
     assert re.fullmatch(r"[a-z]+(_[a-z]+)*", error.code)
     assert 400 <= error.status <= 599
 
@@ -95,12 +70,18 @@ def test_no_two_errors_share_a_code() -> None:
 
 def test_of_the_callers_errors_only_those_of_the_moment_are_worth_another_try() -> None:
     """The same request may do later; what is wrong with the others is in the request itself."""
-    worth_it = {error for error in CONCRETE if issubclass(error, RequestError) and error.retryable}
-    assert worth_it == {RequestTooSlow, ConversationBusy, TooManyRuns, TooManyRequests, QueueFull}
+    worth_it = {error for error in CONCRETE if issubclass(error, errors.RequestError) and error.retryable}
+    assert worth_it == {
+        errors.RequestTooSlow,
+        errors.ConversationBusy,
+        errors.TooManyRuns,
+        errors.TooManyRequests,
+        errors.QueueFull,
+    }
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_the_time_to_try_again_is_in_the_future(error: type[GatewayError]) -> None:
+def test_the_time_to_try_again_is_in_the_future(error: type[errors.GatewayError]) -> None:
     if error.retry_after is not None:
         assert error.retryable
         assert error.retry_after >= 1
@@ -115,15 +96,15 @@ def test_too_many_and_not_now_say_when_to_try_again() -> None:
 
 
 @pytest.mark.parametrize("error", CONCRETE)
-def test_a_failure_carries_the_facts_of_its_error(error: type[GatewayError]) -> None:
+def test_a_failure_carries_the_facts_of_its_error(error: type[errors.GatewayError]) -> None:
     raised = error("do this", details="because of that", param="model")
     assert str(raised) == "do this"
-    assert raised.failure() == Failure(
+    assert raised.failure() == errors.Failure(
         code=error.code,
         message="do this",
         status=error.status,
         retryable=error.retryable,
-        details="" if issubclass(error, StoreUnavailable) else "because of that",  # for the operator alone
+        details="" if issubclass(error, errors.StoreUnavailable) else "because of that",  # for the operator alone
         source=error.source,
         param="model",
         retry_after=error.retry_after,
@@ -134,12 +115,12 @@ def test_a_failure_carries_the_facts_of_its_error(error: type[GatewayError]) -> 
 
 def test_every_error_is_caught_by_its_branch() -> None:
     for error in CONCRETE:
-        with pytest.raises(GatewayError, match=r"^why$"):
+        with pytest.raises(errors.GatewayError, match=r"^why$"):
             raise error("why")
 
 
 def test_an_unknown_model_is_refused_with_the_nearest_or_where_to_look() -> None:
-    near, far = unknown_model("opsu", ["opus", "opus-fast"]), unknown_model("x\n", [])
+    near, far = errors.unknown_model("opsu", ["opus", "opus-fast"]), errors.unknown_model("x\n", [])
     assert "'opsu'" in str(near)
     assert "did you mean opus, opus-fast?" in str(near)
     assert "`cursor-gateway models` lists" in str(far)
@@ -172,7 +153,7 @@ def test_which_failures_another_way_to_the_agent_may_mend() -> None:
     ],
 )
 def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) -> None:
-    result = host_exhausted(error)
+    result = errors.host_exhausted(error)
     assert result is not None
     assert str(error.args[-1]) in str(result)
     assert result.failure().is_transient
@@ -180,32 +161,35 @@ def test_what_the_system_refuses_for_now_is_worth_another_try(error: Exception) 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOENT, "None"), OSError("odd"), RuntimeError("odd"), ValueError()])
 def test_what_will_be_the_same_the_next_time_is_not_the_systems_lack(error: Exception) -> None:
-    assert host_exhausted(error) is None
+    assert errors.host_exhausted(error) is None
 
 
 def test_a_model_is_never_suggested_in_its_own_place() -> None:
-    assert "did you mean mock-2, mock-10?" in str(unknown_model("mock-1", ["mock-2", "mock-10"]))
-    assert "did you mean mock-1?" in str(unknown_model("Mock-1", ["mock-1"]))
-    assert str(unknown_model("mock-1", [])) == "Unknown model 'mock-1'; `cursor-gateway models` lists the known ones."
-    refused = str(unknown_model("mock-1", ["mock-1", "mock-2"]))
+    assert "did you mean mock-2, mock-10?" in str(errors.unknown_model("mock-1", ["mock-2", "mock-10"]))
+    assert "did you mean mock-1?" in str(errors.unknown_model("Mock-1", ["mock-1"]))
+    assert (
+        str(errors.unknown_model("mock-1", []))
+        == "Unknown model 'mock-1'; `cursor-gateway models` lists the known ones."
+    )
+    refused = str(errors.unknown_model("mock-1", ["mock-1", "mock-2"]))
     assert "lists the model 'mock-1' but rejects it" in refused
     assert "did you mean" not in refused
 
 
 def test_details_keep_their_lines_and_no_control_character_stays_hidden() -> None:
-    said = AgentFailed("why", details="one\r\n\ttwo\x1b[2J\x00 \u202ethree").failure()
+    said = errors.AgentFailed("why", details="one\r\n\ttwo\x1b[2J\x00 \u202ethree").failure()
     assert said.details == "one\n\ttwo\\x1b[2J\\x00 \\u202ethree"
-    assert AgentFailed("one\ntwo").failure().message == "one\\ntwo"
+    assert errors.AgentFailed("one\ntwo").failure().message == "one\\ntwo"
 
 
 def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
     words = " ".join(f"word{number:04}" for number in range(2000))
-    details = AgentFailed("why", details=words).failure().details
+    details = errors.AgentFailed("why", details=words).failure().details
     assert 1800 < len(details) <= 2003
     head, _, tail = details.partition(" … ")
     assert words.startswith(f"{head} ")
     assert words.endswith(f" {tail}")
-    unbroken = AgentFailed("x" * 5000).failure().message
+    unbroken = errors.AgentFailed("x" * 5000).failure().message
     assert unbroken == "x" * 500 + " … " + "x" * 500
 
 
@@ -219,25 +203,27 @@ def test_a_long_text_loses_its_middle_but_no_word_is_cut_in_two() -> None:
     ],
 )
 def test_credentials_are_redacted(said: str, expected: str) -> None:
-    failure = AgentFailed(said, details=said).failure()
+    failure = errors.AgentFailed(said, details=said).failure()
     assert (failure.message, failure.details) == (expected, expected)
 
 
-@pytest.mark.parametrize("error", [AgentFailed("why", details="d"), StoreUnavailable("away"), GatewayFault("bug")])
-def test_an_error_is_made_again_of_its_failure(error: GatewayError) -> None:
+@pytest.mark.parametrize(
+    "error", [errors.AgentFailed("why", details="d"), errors.StoreUnavailable("away"), errors.GatewayFault("bug")]
+)
+def test_an_error_is_made_again_of_its_failure(error: errors.GatewayError) -> None:
     failure = error.failure()
-    again = error_of(failure)
+    again = errors.error_of(failure)
     assert type(again) is type(error)
     assert again.failure() == failure
 
 
 def test_a_failure_that_is_not_known_is_the_gateways_fault() -> None:
-    failure = msgspec.structs.replace(AgentFailed("why").failure(), code="of another version")
-    assert isinstance(error_of(failure), GatewayFault)
+    failure = msgspec.structs.replace(errors.AgentFailed("why").failure(), code="of another version")
+    assert isinstance(errors.error_of(failure), errors.GatewayFault)
 
 
 def test_what_has_begun_is_not_to_be_retried() -> None:
-    failure = StoreUnavailable("away").failure()
+    failure = errors.StoreUnavailable("away").failure()
     assert failure.retryable
     assert (failure.final().retryable, failure.final().retry_after) == (False, None)
     assert failure.final().message == failure.message

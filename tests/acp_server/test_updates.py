@@ -9,6 +9,7 @@ from hypothesis import given
 
 from cursor_gateway import read_events
 from cursor_gateway.acp_server.updates import RunUpdates, SessionTodos
+from cursor_gateway.model import documents
 from cursor_gateway.model.agent_events import AgentEvent
 from cursor_gateway.model.document_events import (
     ContentDelta,
@@ -24,33 +25,6 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    CodeBlockMetadata,
-    Diff,
-    DocumentType,
-    Envelope,
-    ErrorMetadata,
-    FileEditMetadata,
-    Metadata,
-    PermissionRequest,
-    PlanMetadata,
-    PlanTodo,
-    ReplayedRecording,
-    ResponseMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    TodoChange,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    document_type,
-    make_document,
-)
 from cursor_gateway.model.requests import RunInfo
 from tests.acp_server.editor import Update, checked, folded
 from tests.laws.agent import Recording
@@ -58,11 +32,11 @@ from tests.laws.laws import assemble, read, response_of
 from tests.laws.strategies import agent_events, examples, recordings, runs
 from tests.scenarios.golden import Scenario, scenarios
 
-QUESTION = ClarificationQuestion(
-    id="file", text="Which file?", options=[ClarificationOption(id="a", label="notes.txt")]
+QUESTION = documents.ClarificationQuestion(
+    id="file", text="Which file?", options=[documents.ClarificationOption(id="a", label="notes.txt")]
 )
-ASKED = ClarificationQuestion(id="p", text="May it?", options=[])
-RULE = PermissionRequest(subject="make", rules=["Shell(make)"])
+ASKED = documents.ClarificationQuestion(id="p", text="May it?", options=[])
+RULE = documents.PermissionRequest(subject="make", rules=["Shell(make)"])
 
 
 def shown(*events: DocumentEvent) -> list[Update]:
@@ -75,12 +49,12 @@ def shown(*events: DocumentEvent) -> list[Update]:
 
 
 def whole(
-    metadata: Metadata, content: str | None = None, known: KnownMetadata | None = None, id: str = "doc_001"
+    metadata: documents.Metadata, content: str | None = None, known: KnownMetadata | None = None, id: str = "doc_001"
 ) -> list[DocumentEvent]:
     """A document from start to end."""
-    started = DocumentStarted(id=id, type=document_type(metadata), sequence=1, metadata=known)
+    started = DocumentStarted(id=id, type=documents.document_type(metadata), sequence=1, metadata=known)
     grown = [ContentDelta(id=id, text=content)] if content else []
-    return [started, *grown, DocumentEnded(make_document(id, 1, content, metadata))]
+    return [started, *grown, DocumentEnded(documents.make_document(id, 1, content, metadata))]
 
 
 def call_of(*events: DocumentEvent) -> dict[str, Any]:
@@ -91,10 +65,10 @@ def call_of(*events: DocumentEvent) -> dict[str, Any]:
 
 
 def done(model: str, **metadata: Any) -> Done:
-    usage = Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2)
-    figures = ResponseMetadata(duration_ms=1, tool_call_count=0, turn_count=1, **metadata)
+    usage = documents.Usage(prompt_tokens=1, completion_tokens=1, total_tokens=2)
+    figures = documents.ResponseMetadata(duration_ms=1, tool_call_count=0, turn_count=1, **metadata)
     return Done(
-        Envelope(
+        documents.Envelope(
             id="chat_1",
             conversation_id="conv_1",
             model=model,
@@ -139,8 +113,8 @@ def test_the_chunks_of_any_events_are_their_text(events: list[AgentEvent], run: 
 
 
 def test_an_empty_line_is_between_two_documents() -> None:
-    code = CodeBlockMetadata(language="py", purpose="example")
-    events = [*whole(TextMetadata(), "One."), *whole(code, "x = 1", id="doc_002")]
+    code = documents.CodeBlockMetadata(language="py", purpose="example")
+    events = [*whole(documents.TextMetadata(), "One."), *whole(code, "x = 1", id="doc_002")]
     assert [update["content"]["text"] for update in shown(*events)] == ["One.", "\n\n```py\nx = 1\n```"]
 
 
@@ -155,8 +129,8 @@ def test_thinking_is_a_thought() -> None:
 
 
 def test_a_tool_has_a_kind_a_title_and_the_file_that_it_reads() -> None:
-    result = ToolCallResult(status="success", data="alpha\n")
-    metadata = ToolCallMetadata(
+    result = documents.ToolCallResult(status="success", data="alpha\n")
+    metadata = documents.ToolCallMetadata(
         tool_name="read_file",
         tool_call_id="call_1",
         arguments={"target_file": "src/a.py"},
@@ -168,7 +142,7 @@ def test_a_tool_has_a_kind_a_title_and_the_file_that_it_reads() -> None:
         ToolCallStarted(id="doc_001", tool_name="read_file", tool_call_id="call_1"),
         ToolCallArguments(id="doc_001", arguments={"target_file": "/project/src/a.py"}),
         ToolCallEnded(id="doc_001", result=result),
-        DocumentEnded(make_document("doc_001", 1, None, metadata)),
+        DocumentEnded(documents.make_document("doc_001", 1, None, metadata)),
     ) == {
         "title": "read_file: src/a.py",
         "kind": "read",
@@ -182,13 +156,15 @@ def test_a_tool_has_a_kind_a_title_and_the_file_that_it_reads() -> None:
 
 @pytest.mark.parametrize(("data", "content"), [(None, None), ({"a": 1}, '```\n{"a":1}\n```')])
 def test_any_result_of_an_unknown_tool_is_shown(data: Any, content: str | None) -> None:
-    result = ToolCallResult(status="error", data=data)
-    metadata = ToolCallMetadata(tool_name="deploy", tool_call_id="c", arguments={}, result=result, duration_ms=1)
+    result = documents.ToolCallResult(status="error", data=data)
+    metadata = documents.ToolCallMetadata(
+        tool_name="deploy", tool_call_id="c", arguments={}, result=result, duration_ms=1
+    )
     call = call_of(
         DocumentStarted(id="doc_001", type="tool_call", sequence=1),
         ToolCallStarted(id="doc_001", tool_name="deploy", tool_call_id="c"),
         ToolCallArguments(id="doc_001", arguments={"number": 7}),
-        DocumentEnded(make_document("doc_001", 1, None, metadata)),
+        DocumentEnded(documents.make_document("doc_001", 1, None, metadata)),
     )
     assert (call["title"], call["kind"], call["status"]) == ("deploy", "other", "failed")
     assert call.get("content") == ([text(content)] if content else None)
@@ -199,7 +175,7 @@ def text(text: str) -> dict[str, Any]:
 
 
 def test_a_command_shows_its_output_while_it_runs_and_how_it_ended() -> None:
-    metadata = TerminalCommandMetadata(
+    metadata = documents.TerminalCommandMetadata(
         command="make", exit_code=2, output="one\ntwo\n", duration_ms=1, permissions=[], state="failed", reason="No."
     )
     known = KnownMetadata(command="make", working_directory="/project")
@@ -216,7 +192,7 @@ def test_a_command_shows_its_output_while_it_runs_and_how_it_ended() -> None:
 
 
 def test_a_long_output_is_cut_and_cannot_end_its_block() -> None:
-    metadata = TerminalCommandMetadata(
+    metadata = documents.TerminalCommandMetadata(
         command="", exit_code=0, output="```\n" + "x" * 20_000, duration_ms=1, permissions=[]
     )
     call = call_of(*whole(metadata))
@@ -229,13 +205,15 @@ def test_a_long_output_is_cut_and_cannot_end_its_block() -> None:
 # --- edits -------------------------------------------------------------------------------------------
 
 
-def edited(metadata: FileEditMetadata, content: str | None = None) -> dict[str, Any]:
+def edited(metadata: documents.FileEditMetadata, content: str | None = None) -> dict[str, Any]:
     return call_of(*whole(metadata, content, KnownMetadata(file_path=metadata.file_path)))
 
 
 def test_an_edit_is_a_diff_at_its_line() -> None:
-    diff = Diff(old_string="a\n", new_string="b\n", start_line=3, end_line=3)
-    call = edited(FileEditMetadata(file_path="src/a.py", operation="edit", language="python", diff=diff), "b\n")
+    diff = documents.Diff(old_string="a\n", new_string="b\n", start_line=3, end_line=3)
+    call = edited(
+        documents.FileEditMetadata(file_path="src/a.py", operation="edit", language="python", diff=diff), "b\n"
+    )
     assert call == {
         "title": "Edit src/a.py",
         "kind": "edit",
@@ -246,31 +224,33 @@ def test_an_edit_is_a_diff_at_its_line() -> None:
 
 
 def test_a_new_file_has_no_old_text() -> None:
-    call = edited(FileEditMetadata(file_path="/project/b.py", operation="create", language="python"), "x\n")
+    call = edited(documents.FileEditMetadata(file_path="/project/b.py", operation="create", language="python"), "x\n")
     assert call["title"] == "Create b.py"
     assert call["content"] == [{"type": "diff", "path": "/project/b.py", "oldText": None, "newText": "x\n"}]
 
 
 def test_a_file_is_deleted_renamed_or_not_changed() -> None:
-    deleted = edited(FileEditMetadata(file_path="b.py", operation="delete", language="python"))
+    deleted = edited(documents.FileEditMetadata(file_path="b.py", operation="delete", language="python"))
     assert (deleted["kind"], deleted["title"]) == ("delete", "Delete b.py")
     renamed = edited(
-        FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="/project/a.py")
+        documents.FileEditMetadata(file_path="b.py", operation="rename", language="python", old_path="/project/a.py")
     )
     assert (renamed["kind"], renamed["title"]) == ("move", "Rename a.py to b.py")
-    failed = call_of(*whole(FileEditMetadata(file_path="b.py", operation="edit", language="python", state="rejected")))
+    failed = call_of(
+        *whole(documents.FileEditMetadata(file_path="b.py", operation="edit", language="python", state="rejected"))
+    )
     assert (failed["status"], failed["title"]) == ("failed", "Edit b.py")
 
 
 # --- plans and to-dos --------------------------------------------------------------------------------
 
 
-TODOS = [PlanTodo(id="1", content="Dump", status="pending", dependencies=[])]
+TODOS = [documents.PlanTodo(id="1", content="Dump", status="pending", dependencies=[])]
 
 
 def test_a_plan_is_a_call_with_its_text_and_its_steps() -> None:
     known = KnownMetadata(title="Move", todos=TODOS)
-    metadata = PlanMetadata(title="Move", overview="", todos=TODOS, accepted=True)
+    metadata = documents.PlanMetadata(title="Move", overview="", todos=TODOS, accepted=True)
     updates = shown(*whole(metadata, "# Move", known))
     call = folded(updates)["chat_1/doc_001"]
     assert (call["title"], call["kind"], call["status"]) == ("Plan: Move", "think", "completed")
@@ -280,19 +260,23 @@ def test_a_plan_is_a_call_with_its_text_and_its_steps() -> None:
 
 
 def test_a_rejected_plan_without_steps() -> None:
-    metadata = PlanMetadata(title="", overview="", todos=[], accepted=False)
+    metadata = documents.PlanMetadata(title="", overview="", todos=[], accepted=False)
     call = call_of(*whole(metadata))
     assert (call["title"], call["status"]) == ("Plan", "failed")
 
 
 def test_to_dos_are_listed_in_full_and_cancelled_ones_are_left_out() -> None:
-    first = TodoUpdateMetadata(
-        todos=[TodoChange(id="1", status="pending", content="Dump"), TodoChange(id="2", status="pending")]
+    first = documents.TodoUpdateMetadata(
+        todos=[
+            documents.TodoChange(id="1", status="pending", content="Dump"),
+            documents.TodoChange(id="2", status="pending"),
+        ]
     )
-    second = TodoUpdateMetadata(
-        todos=[TodoChange(id="1", status="completed"), TodoChange(id="2", status="cancelled")], merge=True
+    second = documents.TodoUpdateMetadata(
+        todos=[documents.TodoChange(id="1", status="completed"), documents.TodoChange(id="2", status="cancelled")],
+        merge=True,
     )
-    third = TodoUpdateMetadata(todos=[TodoChange(id="1", status="in_progress")], merge=False)
+    third = documents.TodoUpdateMetadata(todos=[documents.TodoChange(id="1", status="in_progress")], merge=False)
     entries = [update["entries"] for update in shown(*whole(first), *whole(second), *whole(third))]
     assert [[(one["content"], one["status"]) for one in listed] for listed in entries] == [
         [("Dump", "pending"), ("2", "pending")],
@@ -307,29 +291,32 @@ def test_to_dos_are_listed_in_full_and_cancelled_ones_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (ClarificationAnswer(question_id="file", selected_option_ids=["a"]), "Which file? notes.txt"),
-        (ClarificationAnswer(question_id="file", selected_option_ids=["b"], text="Both."), "Which file? b, Both."),
+        (documents.ClarificationAnswer(question_id="file", selected_option_ids=["a"]), "Which file? notes.txt"),
+        (
+            documents.ClarificationAnswer(question_id="file", selected_option_ids=["b"], text="Both."),
+            "Which file? b, Both.",
+        ),
         (None, "Which file? (no answer)"),
     ],
 )
-def test_a_question_and_its_answer(answer: ClarificationAnswer | None, said: str) -> None:
-    metadata = ClarificationMetadata(questions=[QUESTION], answers=[answer] if answer else msgspec.UNSET)
+def test_a_question_and_its_answer(answer: documents.ClarificationAnswer | None, said: str) -> None:
+    metadata = documents.ClarificationMetadata(questions=[QUESTION], answers=[answer] if answer else msgspec.UNSET)
     call = call_of(*whole(metadata, known=KnownMetadata(questions=[QUESTION])))
     assert (call["title"], call["kind"], call["status"]) == ("Which file?", "other", "completed")
     assert call["content"] == [text(said)]
 
 
 def test_a_question_that_is_not_known_yet() -> None:
-    assert call_of(*whole(ClarificationMetadata(questions=[])))["title"] == "A question"
+    assert call_of(*whole(documents.ClarificationMetadata(questions=[])))["title"] == "A question"
 
 
 def permission(*chosen: str, id: str = "doc_001", **trace: Any) -> list[DocumentEvent]:
-    answers = [ClarificationAnswer(question_id="p", selected_option_ids=list(chosen))]
-    metadata = ClarificationMetadata(questions=[ASKED], answers=answers, permission=RULE, **trace)
+    answers = [documents.ClarificationAnswer(question_id="p", selected_option_ids=list(chosen))]
+    metadata = documents.ClarificationMetadata(questions=[ASKED], answers=answers, permission=RULE, **trace)
     return whole(metadata, known=KnownMetadata(questions=[ASKED], permission=RULE), id=id)
 
 
-COMMAND = TerminalCommandMetadata(command="make", exit_code=0, output="", duration_ms=1, permissions=[])
+COMMAND = documents.TerminalCommandMetadata(command="make", exit_code=0, output="", duration_ms=1, permissions=[])
 
 
 def test_a_command_continues_the_call_that_asked_for_it() -> None:
@@ -349,8 +336,8 @@ def test_a_command_that_is_asked_for_twice_leaves_no_call_open() -> None:
 
 
 def test_a_permission_for_another_tool_ends_before_its_call() -> None:
-    rule = PermissionRequest(subject="https://example.com", rules=["WebFetch(example.com)"])
-    metadata = ClarificationMetadata(questions=[ASKED], permission=rule)
+    rule = documents.PermissionRequest(subject="https://example.com", rules=["WebFetch(example.com)"])
+    metadata = documents.ClarificationMetadata(questions=[ASKED], permission=rule)
     known = KnownMetadata(questions=[ASKED], permission=rule)
     assert call_of(*whole(metadata, known=known))["status"] == "completed"
 
@@ -371,7 +358,7 @@ def test_what_was_not_allowed_has_failed(events: list[DocumentEvent]) -> None:
     [("agent", "AGENT_FAILED", 1), ("gateway", "CANCELLED", 0), ("run_terminal_cmd", "COMMAND_FAILED", 0)],
 )
 def test_an_error_of_the_run_is_shown_once(source: str, code: str, number: int) -> None:
-    metadata = ErrorMetadata(error_code=code, source=source, details="")
+    metadata = documents.ErrorMetadata(error_code=code, source=source, details="")
     updates = shown(*whole(metadata, "The agent failed. " + "Try again. " * 30))
     assert len(updates) == number
     for update in updates:
@@ -386,7 +373,7 @@ def test_the_context_is_shown_if_its_size_is_known() -> None:
 
 
 def test_a_recording_is_said_to_be_one() -> None:
-    (update,) = shown(done("auto", recording=ReplayedRecording(name="tour", reason="default")))
+    (update,) = shown(done("auto", recording=documents.ReplayedRecording(name="tour", reason="default")))
     assert update["title"].startswith("DEMO: ")
 
 
@@ -395,6 +382,6 @@ def test_a_pause_shows_nothing() -> None:
 
 
 @pytest.mark.parametrize("kind", ["code_block", "error"])
-def test_what_grows_and_is_shown_at_its_end_is_not_shown_before(kind: DocumentType) -> None:
+def test_what_grows_and_is_shown_at_its_end_is_not_shown_before(kind: documents.DocumentType) -> None:
     started = DocumentStarted(id="doc_001", type=kind, sequence=1)
     assert shown(started, ContentDelta(id="doc_001", text="x"), ContentDelta(id="doc_009", text="y")) == []

@@ -17,23 +17,8 @@ from cursor_gateway.dialects.replies import TextEncoder
 from cursor_gateway.dialects.responses.encoder import ResponseStream
 from cursor_gateway.dialects.responses.output import ResponseHead
 from cursor_gateway.dialects.responses.request import KeptRequest
+from cursor_gateway.model import document_events
 from cursor_gateway.model.agent_events import AgentEvent
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-    ends_reply,
-    is_tool,
-    source_text,
-)
 from cursor_gateway.model.documents import (
     ChatResponse,
     Document,
@@ -57,21 +42,21 @@ MESSAGES = MessagesReply(model="auto", display=Display(thinking=True, actions="t
 Seen: TypeAlias = list[tuple[object, ...]]
 
 
-def read(data: bytes, run: RunInfo = RUN) -> list[DocumentEvent]:
+def read(data: bytes, run: RunInfo = RUN) -> list[document_events.DocumentEvent]:
     return list(read_events([data], run))
 
 
-def assemble(events: Iterable[AgentEvent], run: RunInfo = RUN) -> list[DocumentEvent]:
+def assemble(events: Iterable[AgentEvent], run: RunInfo = RUN) -> list[document_events.DocumentEvent]:
     assembler = Assembler(run)
     out = [out for event in events for out in assembler.push(event)]
     return [*out, *assembler.flush()]
 
 
-def text_of(events: Iterable[DocumentEvent]) -> str:
-    return "".join([source_text(event) for event in events])
+def text_of(events: Iterable[document_events.DocumentEvent]) -> str:
+    return "".join([document_events.source_text(event) for event in events])
 
 
-def response_so_far(events: Iterable[DocumentEvent], run: RunInfo, prompt: str = "") -> ChatResponse:
+def response_so_far(events: Iterable[document_events.DocumentEvent], run: RunInfo, prompt: str = "") -> ChatResponse:
     """As a reader gets it that asks before the end."""
     state, transcript = RunState(), Transcript()
     for event in events:
@@ -80,7 +65,7 @@ def response_so_far(events: Iterable[DocumentEvent], run: RunInfo, prompt: str =
     return state.response(transcript.documents, run, prompt)
 
 
-def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
+def response_of(events: Iterable[document_events.DocumentEvent]) -> ChatResponse:
     transcript = Transcript()
     for event in events:
         transcript.push(event)
@@ -92,32 +77,32 @@ def response_of(events: Iterable[DocumentEvent]) -> ChatResponse:
 class Reply(NamedTuple):
     """A run's events up to a pause of it or to its end."""
 
-    events: list[DocumentEvent]
+    events: list[document_events.DocumentEvent]
     after: int  # the number of the event before it
 
 
-def replies(events: list[DocumentEvent]) -> list[Reply]:
+def replies(events: list[document_events.DocumentEvent]) -> list[Reply]:
     found: list[Reply] = []
     start = 0
     for number, event in enumerate(events, 1):
-        if ends_reply(event):
+        if document_events.ends_reply(event):
             found.append(Reply(events[start:number], start))
             start = number
     return [*found, Reply(events[start:], start)]
 
 
-def joined(events: Iterable[DocumentEvent]) -> Seen:
+def joined(events: Iterable[document_events.DocumentEvent]) -> Seen:
     """The events with adjacent deltas of one document, and of one thought, made one."""
     seen: Seen = []
     for event in events:
         match event:
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 if seen and seen[-1][:2] == ("delta", id):
                     *_, before, source = seen.pop()
-                    seen.append(("delta", id, f"{before}{text}", f"{source}{source_text(event)}"))
+                    seen.append(("delta", id, f"{before}{text}", f"{source}{document_events.source_text(event)}"))
                 else:
-                    seen.append(("delta", id, text, source_text(event)))
-            case Reasoning(text=text, opens=opens):
+                    seen.append(("delta", id, text, document_events.source_text(event)))
+            case document_events.Reasoning(text=text, opens=opens):
                 if not opens and seen and seen[-1][0] == "reasoning":
                     _, opened, before = seen.pop()
                     seen.append(("reasoning", opened, f"{before}{text}"))
@@ -142,7 +127,7 @@ def assert_chunking_does_not_matter(data: bytes, run: RunInfo = RUN) -> None:
 # --- 2 ----------------------------------------------------------------------------------------------
 
 
-def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
+def assert_says_exactly(text: str, events: list[document_events.DocumentEvent]) -> None:
     """In each dialect, byte for byte."""
     assert text_of(events) == text
     plain = TextEncoder()
@@ -158,14 +143,14 @@ def assert_says_exactly(text: str, events: list[DocumentEvent]) -> None:
         written += anthropic_shapes.text_sent(message)
     assert said == text
     assert responded == text
-    has_failed = isinstance(done := events[-1], Done) and done.failure is not None
+    has_failed = isinstance(done := events[-1], document_events.Done) and done.failure is not None
     assert (written.rstrip() == text.rstrip()) if has_failed else (written == text)
 
 
 # --- 3 ----------------------------------------------------------------------------------------------
 
 
-def assert_well_formed(events: list[DocumentEvent]) -> None:
+def assert_well_formed(events: list[document_events.DocumentEvent]) -> None:
     """Each document starts once, grows while it is open, ends once; `Done` is said once, last. The run may pause
     before, never within prose, for calls that have begun and not ended."""
     contents: dict[str, str] = {}  # of the open documents
@@ -174,52 +159,52 @@ def assert_well_formed(events: list[DocumentEvent]) -> None:
     call_ids: set[str] = set()
     prose: set[str] = set()
     *body, done = events
-    assert isinstance(done, Done)
+    assert isinstance(done, document_events.Done)
     for event in body:
         match event:
-            case DocumentStarted(id=id, type=type, sequence=sequence):
+            case document_events.DocumentStarted(id=id, type=type, sequence=sequence):
                 types.append(type)
                 assert (id, sequence) == (f"doc_{len(types):03d}", len(types))
                 contents[id] = ""
                 if type in ("text", "code_block", "code_reference", "thinking"):
                     assert not prose, "two documents of prose are open"
                     prose.add(id)
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 assert text or event.raw, "a delta that says nothing"
                 contents[id] += text
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 assert text
                 assert types[int(id[4:]) - 1] == "terminal_command"
                 assert id in contents
-            case ToolCallStarted(id=id, tool_call_id=call_id):
+            case document_events.ToolCallStarted(id=id, tool_call_id=call_id):
                 assert types[int(id[4:]) - 1] == "tool_call"
                 assert id in contents
                 assert id not in calls
                 assert call_id not in call_ids
                 call_ids.add(call_id)
                 calls[id] = ["start"]
-            case ToolCallArguments(id=id):
+            case document_events.ToolCallArguments(id=id):
                 assert calls[id] == ["start"]
                 calls[id].append("arguments")
-            case ToolCallEnded(id=id):
+            case document_events.ToolCallEnded(id=id):
                 assert "result" not in calls[id]
                 calls[id].append("result")
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 assert contents.pop(document.id) == (document.content or "")
                 assert document_type(document.metadata) == types[document.sequence - 1]
                 prose.discard(document.id)
                 if types[document.sequence - 1] == "tool_call":
                     assert calls.pop(document.id)[-1] == "result"
-            case Reasoning(text=text):
+            case document_events.Reasoning(text=text):
                 assert text
-            case Paused(envelope=envelope):
+            case document_events.Paused(envelope=envelope):
                 assert envelope.status == "streaming"
                 assert not prose, "a pause within prose"
                 for call in envelope.metadata.waiting_for or ():
                     assert call.document_id in contents
                     assert "result" not in calls[call.document_id]
                     assert call.tool_call_id in call_ids
-            case Done():
+            case document_events.Done():
                 raise AssertionError("done twice")
     assert not contents, "a document never ended"
     assert not calls
@@ -264,7 +249,7 @@ def records_of(data: bytes) -> list[dict[str, Any]]:
 # --- 5 ----------------------------------------------------------------------------------------------
 
 
-def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None:
+def assert_the_stream_folds_to_the_response(events: list[document_events.DocumentEvent]) -> None:
     expected = json.loads(encode_response(response_of(events)))
     stream = b"".join(map(SseEncoder().push, events))
     lines = b"".join(map(NdjsonEncoder().push, events))
@@ -278,7 +263,9 @@ def assert_the_stream_folds_to_the_response(events: list[DocumentEvent]) -> None
     _assert_replies_are_pieces_of_the_stream(events, stream, lines)
 
 
-def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream: bytes, lines: bytes) -> None:
+def _assert_replies_are_pieces_of_the_stream(
+    events: list[document_events.DocumentEvent], stream: bytes, lines: bytes
+) -> None:
     """Each is over at its pause, whatever the run does then; joined, they are the stream of who reads on."""
     frames_told = lines_told = b""
     for reply in replies(events):
@@ -286,21 +273,23 @@ def _assert_replies_are_pieces_of_the_stream(events: list[DocumentEvent], stream
         for event in events[reply.after :]:
             frames_told += sse.push(event)
             lines_told += ndjson.push(event)
-        assert sse.is_over == ndjson.is_over == ends_reply(reply.events[-1])
-    if not any(isinstance(event, Paused) and event.goes_on for event in events):  # those readers alone are told
+        assert sse.is_over == ndjson.is_over == document_events.ends_reply(reply.events[-1])
+    if not any(
+        isinstance(event, document_events.Paused) and event.goes_on for event in events
+    ):  # those readers alone are told
         assert (frames_told, lines_told) == (stream, lines)
 
 
-def assert_a_pause_is_what_there_is(events: list[DocumentEvent]) -> None:
+def assert_a_pause_is_what_there_is(events: list[document_events.DocumentEvent]) -> None:
     """At a pause, what is there is the pause's envelope with the documents so far; of them its calls wait."""
     unfinished, transcript = RunState(), Transcript()
     started: list[str] = []
     for event in events:
         unfinished.push(event)
         transcript.push(event)
-        if isinstance(event, DocumentStarted):
+        if isinstance(event, document_events.DocumentStarted):
             started.append(event.id)
-        if isinstance(event, Paused):
+        if isinstance(event, document_events.Paused):
             response = unfinished.response(transcript.documents, RUN, "")
             documents = {document.id: document for document in response.documents}
             assert list(documents) == started
@@ -324,7 +313,7 @@ def _state(document: Document) -> object:
 
 
 def assert_the_chunks_fold_to_the_completion(
-    events: list[DocumentEvent], *, agent_tools: AgentTools, include_usage: bool
+    events: list[document_events.DocumentEvent], *, agent_tools: AgentTools, include_usage: bool
 ) -> None:
     """Each reply of a run, with the context of its last model call; the last reply also tells what the run took."""
     contexts: list[int] = []
@@ -347,7 +336,7 @@ def assert_the_chunks_fold_to_the_completion(
         assert 0 <= usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
         assert usage["completion_tokens_details"] == {"reasoning_tokens": 0}
         assert found == expected
-        if isinstance(pause := reply.events[-1], Paused):
+        if isinstance(pause := reply.events[-1], document_events.Paused):
             assert found["choices"][0]["finish_reason"] == "tool_calls"
             asked = [call.tool_call_id for call in pause.envelope.metadata.waiting_for or ()]
             calls = [call["id"] for call in found["choices"][0]["message"].get("tool_calls", [])]
@@ -365,7 +354,7 @@ def assert_the_chunks_fold_to_the_completion(
         assert usage["completion_tokens"] <= whole.completion_tokens
 
 
-def assert_readable_text_has_blank_lines_between_tools(events: list[DocumentEvent]) -> None:
+def assert_readable_text_has_blank_lines_between_tools(events: list[document_events.DocumentEvent]) -> None:
     """Where a tool lies between two texts without white space, and nowhere else; at the end a line about what a person
     can allow, if there is any. Without these it is the agent's text."""
     for reply in replies(events):
@@ -377,7 +366,7 @@ def assert_readable_text_has_blank_lines_between_tools(events: list[DocumentEven
         completion = fold.completion()
         assert completion is not None
         last, line = reply.events[-1], ""
-        if isinstance(last, Done) and last.failure is None:
+        if isinstance(last, document_events.Done) and last.failure is None:
             line = refusal_line(last.envelope.metadata.refused or ())
         streamed = fold_chunks(stream, include_usage=False)["choices"][0]["message"]["content"]
         assert streamed == completion.choices[0].message.content
@@ -386,7 +375,7 @@ def assert_readable_text_has_blank_lines_between_tools(events: list[DocumentEven
         assert without_marked(streamed or "").strip() == expected.strip()
 
 
-def _separated(events: Iterable[DocumentEvent]) -> str:
+def _separated(events: Iterable[document_events.DocumentEvent]) -> str:
     said = ""
     for text in filter(None, texts_between_tools(events)):
         is_joint = said != "" and not said[-1].isspace() and not text[0].isspace()
@@ -394,11 +383,11 @@ def _separated(events: Iterable[DocumentEvent]) -> str:
     return said
 
 
-def texts_between_tools(events: Iterable[DocumentEvent]) -> list[str]:
+def texts_between_tools(events: Iterable[document_events.DocumentEvent]) -> list[str]:
     texts = [""]
     for event in events:
-        texts[-1] += source_text(event)
-        if isinstance(event, DocumentStarted) and is_tool(event):
+        texts[-1] += document_events.source_text(event)
+        if isinstance(event, document_events.DocumentStarted) and document_events.is_tool(event):
             texts.append("")
     return texts
 

@@ -7,24 +7,8 @@ import pytest
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.documents import ErrorDocument
 from cursor_gateway.model.requests import RunInfo
+from tests.laws import laws
 from tests.laws.agent import whole
-from tests.laws.laws import (
-    RUN,
-    assert_a_cut_is_told,
-    assert_a_strange_line_changes_nothing,
-    assert_chunking_does_not_matter,
-    assert_fences_do_not_change_the_text,
-    assert_readable_text_has_blank_lines_between_tools,
-    assert_says_exactly,
-    assert_the_chunks_fold_to_the_completion,
-    assert_the_stream_folds_to_the_response,
-    assert_thinking_only_adds_its_documents,
-    assert_well_formed,
-    read,
-    records_of,
-    response_of,
-    text_of,
-)
 from tests.laws.strategies import STRANGE_LINES
 
 _PROJECT = Path(__file__).parents[2]
@@ -33,38 +17,38 @@ _SCENARIOS = sorted(_PROJECT.glob("tests/scenarios/*/agent.ndjson"))
 _PATHS = [*_CAPTURES, *_SCENARIOS]
 _NAMES = [path.stem if path in _CAPTURES else path.parent.name for path in _PATHS]
 
-_EVERYTHING = RunInfo(id=RUN.id, created=RUN.created, include=frozenset({"thinking", "raw"}))
+_EVERYTHING = RunInfo(id=laws.RUN.id, created=laws.RUN.created, include=frozenset({"thinking", "raw"}))
 
 every_recording = pytest.mark.parametrize("path", _PATHS, ids=_NAMES)
 
 
 @every_recording
-@pytest.mark.parametrize("run", [RUN, _EVERYTHING], ids=["as it is", "with everything"])
+@pytest.mark.parametrize("run", [laws.RUN, _EVERYTHING], ids=["as it is", "with everything"])
 @pytest.mark.quick_cases(27)
 def test_one_byte_at_a_time_is_the_same_as_all_at_once(path: Path, run: RunInfo) -> None:
-    assert_chunking_does_not_matter(path.read_bytes(), run)
+    laws.assert_chunking_does_not_matter(path.read_bytes(), run)
 
 
 @every_recording
 def test_what_is_said_is_what_the_agent_says_it_said(path: Path) -> None:
     result = _result_of(path.read_bytes())
-    events = read(path.read_bytes())
+    events = laws.read(path.read_bytes())
     if result is None or _disagrees(path):
-        assert_says_exactly(text_of(events), events)
+        laws.assert_says_exactly(laws.text_of(events), events)
     else:
-        assert_says_exactly(result, events)
-        assert not response_of(events).metadata.result_differs
+        laws.assert_says_exactly(result, events)
+        assert not laws.response_of(events).metadata.result_differs
 
 
 @every_recording
 def test_a_recording_gives_a_well_formed_stream(path: Path) -> None:
-    assert_well_formed(read(path.read_bytes()))
-    assert_well_formed(read(path.read_bytes(), _EVERYTHING))
+    laws.assert_well_formed(laws.read(path.read_bytes()))
+    laws.assert_well_formed(laws.read(path.read_bytes(), _EVERYTHING))
 
 
 @every_recording
 def test_a_recording_with_a_result_is_completed_and_one_without_has_failed(path: Path) -> None:
-    response = response_of(read(path.read_bytes()))
+    response = laws.response_of(laws.read(path.read_bytes()))
     if _result_of(path.read_bytes()) is None:
         assert response.status == "error"
         assert isinstance(response.documents[-1], ErrorDocument)
@@ -76,16 +60,16 @@ def test_a_recording_with_a_result_is_completed_and_one_without_has_failed(path:
 @pytest.mark.quick_cases(17)
 def test_a_recording_cut_anywhere_says_that_it_failed(path: Path) -> None:
     data = path.read_bytes()
-    whole = text_of(read(data))
+    whole = laws.text_of(laws.read(data))
     line_ends = [number + 1 for number, byte in enumerate(data) if byte == 0x0A]
     for cut in sorted({*line_ends[:60], *range(0, len(data), 1 + len(data) // 60), len(data) - 1}):
-        assert_a_cut_is_told(data, cut, whole=whole)
+        laws.assert_a_cut_is_told(data, cut, whole=whole)
 
 
 @every_recording
 def test_the_stream_of_a_recording_folds_to_its_response(path: Path) -> None:
-    assert_the_stream_folds_to_the_response(read(path.read_bytes()))
-    assert_the_stream_folds_to_the_response(read(path.read_bytes(), _EVERYTHING))
+    laws.assert_the_stream_folds_to_the_response(laws.read(path.read_bytes()))
+    laws.assert_the_stream_folds_to_the_response(laws.read(path.read_bytes(), _EVERYTHING))
 
 
 @every_recording
@@ -93,13 +77,13 @@ def test_the_stream_of_a_recording_folds_to_its_response(path: Path) -> None:
 @pytest.mark.quick_cases(41)
 def test_the_chunks_of_a_recording_fold_to_its_completion(path: Path, agent_tools: AgentTools) -> None:
     for include_usage in (True, False):
-        events = read(path.read_bytes())
-        assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=include_usage)
+        events = laws.read(path.read_bytes())
+        laws.assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=include_usage)
 
 
 @every_recording
 def test_readable_text_has_blank_lines_between_tools(path: Path) -> None:
-    assert_readable_text_has_blank_lines_between_tools(read(path.read_bytes()))
+    laws.assert_readable_text_has_blank_lines_between_tools(laws.read(path.read_bytes()))
 
 
 @every_recording
@@ -109,17 +93,17 @@ def test_a_strange_line_changes_nothing_but_its_count(path: Path) -> None:
     if _result_of(path.read_bytes()) is None:
         pytest.skip("stray text explains why a run failed, so here it has a meaning")
     for number, strange in enumerate(STRANGE_LINES.values()):
-        assert_a_strange_line_changes_nothing(lines, number % len(lines), strange)
+        laws.assert_a_strange_line_changes_nothing(lines, number % len(lines), strange)
 
 
 @every_recording
 def test_thinking_adds_its_documents_and_changes_nothing_else(path: Path) -> None:
-    assert_thinking_only_adds_its_documents(path.read_bytes())
+    laws.assert_thinking_only_adds_its_documents(path.read_bytes())
 
 
 @every_recording
 def test_fences_inline_and_split_have_the_same_text(path: Path) -> None:
-    assert_fences_do_not_change_the_text(path.read_bytes())
+    laws.assert_fences_do_not_change_the_text(path.read_bytes())
 
 
 def _disagrees(path: Path) -> bool:
@@ -128,7 +112,7 @@ def _disagrees(path: Path) -> bool:
 
 
 def _result_of(data: bytes) -> str | None:
-    for record in records_of(data):
+    for record in laws.records_of(data):
         if record.get("type") == "result" and not record.get("is_error"):
             return whole(record["result"])
     return None

@@ -46,21 +46,9 @@ from cursor_gateway.dialects.responses.shapes import (
 )
 from cursor_gateway.dialects.responses.toolbox import read_tools
 from cursor_gateway.errors import Failure, GatewayError, InvalidRequest, NotFound
+from cursor_gateway.model import caller_tools
 from cursor_gateway.model.agent_events import Action, Outcome
 from cursor_gateway.model.answers import AnswerId
-from cursor_gateway.model.caller_tools import (
-    AutoTool,
-    NamedTool,
-    NoTool,
-    Offer,
-    RequiredTool,
-    Tool,
-    ToolChoice,
-    ToolResult,
-    make_tool,
-    preamble,
-    usable,
-)
 from cursor_gateway.model.documents import (
     ClarificationAnswer,
     ClarificationMetadata,
@@ -250,8 +238,11 @@ def test_the_tests_that_the_table_names_generate_their_input(place: str) -> None
 
 # --- core -----------------------------------------------------------------------------------------------
 
-_choices: st.SearchStrategy[ToolChoice] = st.one_of(
-    st.just(NoTool()), st.just(AutoTool()), st.just(RequiredTool()), st.builds(NamedTool, st.sampled_from(["a", "b"]))
+_choices: st.SearchStrategy[caller_tools.ToolChoice] = st.one_of(
+    st.just(caller_tools.NoTool()),
+    st.just(caller_tools.AutoTool()),
+    st.just(caller_tools.RequiredTool()),
+    st.builds(caller_tools.NamedTool, st.sampled_from(["a", "b"])),
 )
 _objects = st.dictionaries(nasty | st.sampled_from(["type", "properties"]), any_json, max_size=3)
 
@@ -259,21 +250,21 @@ _objects = st.dictionaries(nasty | st.sampled_from(["type", "properties"]), any_
 @examples(100)
 @given(nasty | st.sampled_from(["a", "b", "x.y/z"]), st.none() | nasty, st.none() | _objects, _choices)
 def test_any_tool_can_be_offered_or_is_refused(
-    name: str, description: str | None, parameters: dict[str, Any] | None, choice: ToolChoice
+    name: str, description: str | None, parameters: dict[str, Any] | None, choice: caller_tools.ToolChoice
 ) -> None:
     try:
-        tool = make_tool(name, description, parameters, "tools[0]")
+        tool = caller_tools.make_tool(name, description, parameters, "tools[0]")
     except InvalidRequest:
         return
     except UnicodeEncodeError:
         assert repair_json(parameters) != parameters  # such text is repaired before: see wire/json_body
         return
     assert tool.parameters["type"] == "object"
-    offer = Offer(tools=[tool, Tool("b")], choice=choice)
-    assert all(usable_tool in offer.tools for usable_tool in usable(offer))
-    reply = preamble(offer, "server")
-    assert all(f"`{usable_tool.name}`" in reply for usable_tool in usable(offer))
-    assert ("call the tools" in reply) == (not isinstance(choice, NoTool))
+    offer = caller_tools.Offer(tools=[tool, caller_tools.Tool("b")], choice=choice)
+    assert all(usable_tool in offer.tools for usable_tool in caller_tools.usable(offer))
+    reply = caller_tools.preamble(offer, "server")
+    assert all(f"`{usable_tool.name}`" in reply for usable_tool in caller_tools.usable(offer))
+    assert ("call the tools" in reply) == (not isinstance(choice, caller_tools.NoTool))
 
 
 @examples(100)
@@ -378,13 +369,13 @@ _outcomes = st.builds(
     message=nasty,
     duration_ms=st.none() | st.integers(-1, 10),
 )
-_results = st.builds(ToolResult, text=nasty, structured=st.just(UNSET) | any_json, is_error=st.booleans())
+_results = st.builds(caller_tools.ToolResult, text=nasty, structured=st.just(UNSET) | any_json, is_error=st.booleans())
 
 
 @examples(100)
 @given(actions, _outcomes, nasty, any_json, _results)
 def test_any_action_and_outcome_is_a_document(
-    action: Action, outcome: Outcome, call_id: str, payload: Any, result: ToolResult
+    action: Action, outcome: Outcome, call_id: str, payload: Any, result: caller_tools.ToolResult
 ) -> None:
     kind, _ = started(action)
     for ended_action, how in ((action, outcome), answered(action, result, 3)):

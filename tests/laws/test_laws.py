@@ -9,26 +9,8 @@ from hypothesis import strategies as st
 from cursor_gateway.dialects.deltas import AgentTools
 from cursor_gateway.model.agent_events import AgentEvent, TextDelta
 from cursor_gateway.model.requests import RunInfo
+from tests.laws import laws
 from tests.laws.agent import Asks, Recording, Retries, Says, Starts, Step, Story, Thinks, play
-from tests.laws.laws import (
-    assemble,
-    assert_a_cut_is_told,
-    assert_a_pause_is_what_there_is,
-    assert_a_strange_line_changes_nothing,
-    assert_chunking_does_not_matter,
-    assert_fences_do_not_change_the_text,
-    assert_readable_text_has_blank_lines_between_tools,
-    assert_says_exactly,
-    assert_strange_arguments_are_only_their_calls,
-    assert_the_chunks_fold_to_the_completion,
-    assert_the_stream_folds_to_the_response,
-    assert_thinking_only_adds_its_documents,
-    assert_well_formed,
-    joined,
-    read,
-    response_of,
-    text_of,
-)
 from tests.laws.strategies import (
     STRANGE_CALLS,
     STRANGE_LINES,
@@ -50,19 +32,19 @@ _agent_tools: st.SearchStrategy[AgentTools] = st.sampled_from(["reasoning", "too
 @examples(200)
 @given(recordings, runs)
 def test_one_byte_at_a_time_is_the_same_as_all_at_once(recording: Recording, run: RunInfo) -> None:
-    assert_chunking_does_not_matter(recording.data, run)
+    laws.assert_chunking_does_not_matter(recording.data, run)
 
 
 @examples(200)
 @given(torn_recordings, runs)
 def test_chunking_does_not_matter_where_characters_are_cut_in_two(recording: Recording, run: RunInfo) -> None:
-    assert_chunking_does_not_matter(recording.data, run)
+    laws.assert_chunking_does_not_matter(recording.data, run)
 
 
 @examples(150)
 @given(torn_recordings, runs, st.floats(0, 1))
 def test_chunking_does_not_matter_where_the_stream_is_cut(recording: Recording, run: RunInfo, where: float) -> None:
-    assert_chunking_does_not_matter(recording.data[: int(where * len(recording.data))], run)
+    laws.assert_chunking_does_not_matter(recording.data[: int(where * len(recording.data))], run)
 
 
 @examples(250)
@@ -71,7 +53,7 @@ def test_one_character_at_a_time_is_the_same_whatever_happens_between(events: li
     split: list[AgentEvent] = []
     for event in events:
         split += [TextDelta(character) for character in event.text] if isinstance(event, TextDelta) else [event]
-    assert joined(assemble(split, run)) == joined(assemble(events, run))
+    assert laws.joined(laws.assemble(split, run)) == laws.joined(laws.assemble(events, run))
 
 
 # --- 2 ----------------------------------------------------------------------------------------------
@@ -81,22 +63,22 @@ def test_one_character_at_a_time_is_the_same_whatever_happens_between(events: li
 @given(stories, st.booleans(), runs)
 def test_what_is_said_is_what_the_agent_said(story: Story, partial: bool, run: RunInfo) -> None:
     recording = play(story, partial=partial)
-    events = read(recording.data, run)
-    assert_says_exactly(recording.text, events)
-    assert not response_of(events).metadata.result_differs
+    events = laws.read(recording.data, run)
+    laws.assert_says_exactly(recording.text, events)
+    assert not laws.response_of(events).metadata.result_differs
 
 
 @examples(400)
 @given(torn_stories, st.booleans(), runs)
 def test_characters_that_were_cut_in_two_are_whole_again(story: Story, partial: bool, run: RunInfo) -> None:
     recording = play(story, partial=partial)
-    assert_says_exactly(recording.text, read(recording.data, run))
+    laws.assert_says_exactly(recording.text, laws.read(recording.data, run))
 
 
 @examples(300)
 @given(stories)
 def test_partial_output_says_the_same_as_whole_segments(story: Story) -> None:
-    texts = {text_of(read(play(story, partial=partial).data)) for partial in (True, False)}
+    texts = {laws.text_of(laws.read(play(story, partial=partial).data)) for partial in (True, False)}
     assert len(texts) == 1
 
 
@@ -108,7 +90,7 @@ def test_every_short_story_of_one_repeated_word_is_said_exactly() -> None:
         for steps in product("wW", *["wWqtrk"] * length):
             story = [_short_step(step, number) for number, step in enumerate(steps)]
             recording = play(story, partial=True)
-            assert text_of(read(recording.data)) == recording.text, story
+            assert laws.text_of(laws.read(recording.data)) == recording.text, story
 
 
 def _short_step(step: str, number: int) -> Step:
@@ -131,7 +113,7 @@ def _short_step(step: str, number: int) -> Step:
 @given(agent_events, runs)
 def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], run: RunInfo) -> None:
     texts = [event.text for event in events[: _end_of(events)] if isinstance(event, TextDelta)]
-    assert_says_exactly("".join(texts), assemble(events, run))
+    laws.assert_says_exactly("".join(texts), laws.assemble(events, run))
 
 
 # --- 3 ----------------------------------------------------------------------------------------------
@@ -140,21 +122,21 @@ def test_any_text_between_any_events_is_said_exactly(events: list[AgentEvent], r
 @examples(500)
 @given(agent_events, runs)
 def test_any_events_in_any_order_give_a_well_formed_stream(events: list[AgentEvent], run: RunInfo) -> None:
-    assert_well_formed(assemble(events, run))
+    laws.assert_well_formed(laws.assemble(events, run))
 
 
 @examples(250)
 @given(torn_recordings, runs)
 def test_any_recording_gives_a_well_formed_stream(recording: Recording, run: RunInfo) -> None:
-    assert_well_formed(read(recording.data, run))
+    laws.assert_well_formed(laws.read(recording.data, run))
 
 
 @examples(400)
 @given(st.lists(st.one_of(st.sampled_from(list(STRANGE_LINES.values())), st.binary(max_size=9)), max_size=8))
 def test_any_bytes_at_all_give_a_well_formed_stream_that_failed(lines: list[bytes]) -> None:
-    events = read(b"\n".join(lines))
-    assert_well_formed(events)
-    assert response_of(events).status == "error"
+    events = laws.read(b"\n".join(lines))
+    laws.assert_well_formed(events)
+    assert laws.response_of(events).status == "error"
 
 
 # --- 4 ----------------------------------------------------------------------------------------------
@@ -164,7 +146,7 @@ def test_any_bytes_at_all_give_a_well_formed_stream_that_failed(lines: list[byte
 @given(torn_recordings, runs, st.floats(0, 1))
 def test_a_stream_cut_after_any_byte_says_that_it_failed(recording: Recording, run: RunInfo, where: float) -> None:
     cut = int(where * len(recording.data))
-    assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
+    laws.assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
 
 
 @examples(100)
@@ -173,7 +155,7 @@ def test_a_stream_cut_after_any_line_says_that_it_failed(recording: Recording, r
     cut = 0
     for line in [b"", *recording.lines]:
         cut += len(line)
-        assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
+        laws.assert_a_cut_is_told(recording.data, cut, whole=recording.text, run=run)
 
 
 # --- 5 ----------------------------------------------------------------------------------------------
@@ -182,19 +164,19 @@ def test_a_stream_cut_after_any_line_says_that_it_failed(recording: Recording, r
 @examples(300)
 @given(recordings, runs)
 def test_the_stream_of_a_recording_folds_to_its_response(recording: Recording, run: RunInfo) -> None:
-    assert_the_stream_folds_to_the_response(read(recording.data, run))
+    laws.assert_the_stream_folds_to_the_response(laws.read(recording.data, run))
 
 
 @examples(400)
 @given(agent_events, runs)
 def test_the_stream_of_any_events_folds_to_their_response(events: list[AgentEvent], run: RunInfo) -> None:
-    assert_the_stream_folds_to_the_response(assemble(events, run))
+    laws.assert_the_stream_folds_to_the_response(laws.assemble(events, run))
 
 
 @examples(400)
 @given(agent_events, runs)
 def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], run: RunInfo) -> None:
-    assert_a_pause_is_what_there_is(assemble(events, run))
+    laws.assert_a_pause_is_what_there_is(laws.assemble(events, run))
 
 
 # --- 6 ----------------------------------------------------------------------------------------------
@@ -205,8 +187,8 @@ def test_at_a_pause_there_is_what_was_reported_so_far(events: list[AgentEvent], 
 def test_the_chunks_of_a_recording_fold_to_its_completion(
     recording: Recording, run: RunInfo, agent_tools: AgentTools, usage: bool
 ) -> None:
-    events = read(recording.data, run)
-    assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=usage)
+    events = laws.read(recording.data, run)
+    laws.assert_the_chunks_fold_to_the_completion(events, agent_tools=agent_tools, include_usage=usage)
 
 
 @examples(400)
@@ -214,13 +196,15 @@ def test_the_chunks_of_a_recording_fold_to_its_completion(
 def test_the_chunks_of_any_events_fold_to_their_completion(
     events: list[AgentEvent], run: RunInfo, agent_tools: AgentTools, usage: bool
 ) -> None:
-    assert_the_chunks_fold_to_the_completion(assemble(events, run), agent_tools=agent_tools, include_usage=usage)
+    laws.assert_the_chunks_fold_to_the_completion(
+        laws.assemble(events, run), agent_tools=agent_tools, include_usage=usage
+    )
 
 
 @examples(300)
 @given(agent_events, runs)
 def test_readable_text_has_blank_lines_between_tools(events: list[AgentEvent], run: RunInfo) -> None:
-    assert_readable_text_has_blank_lines_between_tools(assemble(events, run))
+    laws.assert_readable_text_has_blank_lines_between_tools(laws.assemble(events, run))
 
 
 # --- 7 ----------------------------------------------------------------------------------------------
@@ -234,7 +218,7 @@ def test_a_strange_line_anywhere_changes_nothing_but_its_count(
     strange: bytes, recording: Recording, run: RunInfo, at: int
 ) -> None:
     before_the_result = min(at, len(recording.lines) - 1)
-    assert_a_strange_line_changes_nothing(recording.lines, before_the_result, strange, run)
+    laws.assert_a_strange_line_changes_nothing(recording.lines, before_the_result, strange, run)
 
 
 @pytest.mark.quick_cases(5)
@@ -245,14 +229,14 @@ def test_strange_arguments_anywhere_change_nothing_but_their_call(
     strange: bytes, plain: bytes, recording: Recording, run: RunInfo, at: int
 ) -> None:
     before_the_result = min(at, len(recording.lines) - 1)
-    assert_strange_arguments_are_only_their_calls(recording.lines, before_the_result, strange, plain, run)
+    laws.assert_strange_arguments_are_only_their_calls(recording.lines, before_the_result, strange, plain, run)
 
 
 @examples(100)
 @given(torn_recordings, st.integers(0, 40), st.sampled_from([b"\n", b"\r\n", b" \t\n", b"\n\n"]))
 def test_a_blank_line_anywhere_changes_nothing_at_all(recording: Recording, at: int, blank: bytes) -> None:
     lines = [*recording.lines[:at], blank, *recording.lines[at:]]
-    assert response_of(read(b"".join(lines))) == response_of(read(recording.data))
+    assert laws.response_of(laws.read(b"".join(lines))) == laws.response_of(laws.read(recording.data))
 
 
 # --- 8 ----------------------------------------------------------------------------------------------
@@ -261,13 +245,13 @@ def test_a_blank_line_anywhere_changes_nothing_at_all(recording: Recording, at: 
 @examples(400)
 @given(recordings, runs)
 def test_thinking_adds_its_documents_and_changes_nothing_else(recording: Recording, run: RunInfo) -> None:
-    assert_thinking_only_adds_its_documents(recording.data, run)
+    laws.assert_thinking_only_adds_its_documents(recording.data, run)
 
 
 @examples(400)
 @given(recordings)
 def test_fences_inline_and_split_have_the_same_text(recording: Recording) -> None:
-    assert_fences_do_not_change_the_text(recording.data)
+    laws.assert_fences_do_not_change_the_text(recording.data)
 
 
 def _end_of(events: list[AgentEvent]) -> int:

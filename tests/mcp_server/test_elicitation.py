@@ -9,42 +9,32 @@ from cursor_gateway.dialects.documents.request import PermissionAnswer, Question
 from cursor_gateway.mcp_server.elicitation import FilledForm, answer_to, forms, has_questions, read_form
 from cursor_gateway.mcp_server.peers import Peer
 from cursor_gateway.mcp_server.tools import AnswerArguments
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    Metadata,
-    PermissionRequest,
-    PlanMetadata,
-    TextMetadata,
-    make_document,
-)
+from cursor_gateway.model import documents
 from tests.mcp_server.responses import command, response, waiting
 
 NEW, OLD = Peer("2026-07-28", True), Peer("2025-06-18", True)
-_OPTIONS = [ClarificationOption(id="a", label="A"), ClarificationOption(id="b", label="B")]
+_OPTIONS = [documents.ClarificationOption(id="a", label="A"), documents.ClarificationOption(id="b", label="B")]
 
 
-def asking(*, is_multiple: bool = False, has_options: bool = True) -> ChatResponse:
+def asking(*, is_multiple: bool = False, has_options: bool = True) -> documents.ChatResponse:
     options = _OPTIONS if has_options else []
-    question = ClarificationQuestion(id="q", text="Which?", options=options, allow_multiple=is_multiple)
-    return waits(ClarificationMetadata(questions=[question], state="waiting"))
+    question = documents.ClarificationQuestion(id="q", text="Which?", options=options, allow_multiple=is_multiple)
+    return waits(documents.ClarificationMetadata(questions=[question], state="waiting"))
 
 
-def waits(metadata: Metadata, content: str | None = None) -> ChatResponse:
-    return waiting(make_document("doc_002", 2, content, metadata))
+def waits(metadata: documents.Metadata, content: str | None = None) -> documents.ChatResponse:
+    return waiting(documents.make_document("doc_002", 2, content, metadata))
 
 
-def wanting(warning: str = "") -> ChatResponse:
-    wanted = PermissionRequest(subject="npm test", rules=["Shell(npm)"], warning=warning or UNSET)
+def wanting(warning: str = "") -> documents.ChatResponse:
+    wanted = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"], warning=warning or UNSET)
     return waiting(command("npm test", permission=wanted, state="waiting"))
 
 
-PLAN = waits(PlanMetadata(title="Move", overview="", todos=[], state="waiting"), "1. Dump\n")
+PLAN = waits(documents.PlanMetadata(title="Move", overview="", todos=[], state="waiting"), "1. Dump\n")
 
 
-def properties(response: ChatResponse, peer: Peer) -> dict[str, Any]:
+def properties(response: documents.ChatResponse, peer: Peer) -> dict[str, Any]:
     found: dict[str, Any] = forms(response, peer)["doc_002"]["requestedSchema"]["properties"]
     return found
 
@@ -88,7 +78,7 @@ def test_a_plan_is_shown_whole() -> None:
 def test_only_what_a_run_waits_for_is_asked() -> None:
     assert not forms(response(*wanting().documents).whole, NEW)
     assert not forms(response(*wanting().documents, status="streaming").whole, NEW)
-    assert not forms(waits(TextMetadata()), NEW)
+    assert not forms(waits(documents.TextMetadata()), NEW)
     assert not forms(waiting(command("npm test", state="waiting")), NEW)
 
 
@@ -106,7 +96,7 @@ def test_only_what_a_run_waits_for_is_asked() -> None:
         (asking(has_options=False), {"q": "x"}, QuestionAnswer(question_id="q", text="x")),
     ],
 )
-def test_a_question_is_answered(asked: ChatResponse, content: dict[str, Any], answer: QuestionAnswer) -> None:
+def test_a_question_is_answered(asked: documents.ChatResponse, content: dict[str, Any], answer: QuestionAnswer) -> None:
     assert answer_to(asked, "doc_002", FilledForm("accept", content)) == AnswerArguments(
         run_id="chat_1", answers=[answer]
     )
@@ -154,7 +144,7 @@ def test_what_is_no_form_is_no_decision() -> None:
 
 
 def test_a_question_that_is_not_decided_yet_is_known() -> None:
-    running = command("npm test", permission=PermissionRequest(subject="npm", rules=[]), state="running")
+    running = command("npm test", permission=documents.PermissionRequest(subject="npm", rules=[]), state="running")
     assert has_questions(asking())
     assert has_questions(response(running, status="streaming").whole)
     assert not has_questions(response(running).whole)

@@ -3,51 +3,43 @@
 import pytest
 
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.messages import (
-    AssistantMessage,
-    Instructions,
-    Message,
-    ToolCall,
-    ToolMessage,
-    UserMessage,
-    check_content,
-    check_length,
-    has_content,
-    without_call_ids,
-)
+from cursor_gateway.model import messages
 
 
 def test_calls_lose_their_ids() -> None:
-    others: list[Message] = [Instructions("Be kind."), UserMessage("Hi")]
-    called: list[Message] = [
-        AssistantMessage("", (ToolCall("call_1", "look", "{}"),)),
-        ToolMessage("ok", "call_1", "look"),
+    others: list[messages.Message] = [messages.Instructions("Be kind."), messages.UserMessage("Hi")]
+    called: list[messages.Message] = [
+        messages.AssistantMessage("", (messages.ToolCall("call_1", "look", "{}"),)),
+        messages.ToolMessage("ok", "call_1", "look"),
     ]
-    quoted: list[Message] = [AssistantMessage("", (ToolCall("", "look", "{}"),)), ToolMessage("ok", "", "look")]
-    assert without_call_ids([*others, *called]) == [*others, *quoted]
+    quoted: list[messages.Message] = [
+        messages.AssistantMessage("", (messages.ToolCall("", "look", "{}"),)),
+        messages.ToolMessage("ok", "", "look"),
+    ]
+    assert messages.without_call_ids([*others, *called]) == [*others, *quoted]
 
 
 def test_a_message_has_content_if_it_has_text_an_image_or_a_call() -> None:
-    full: list[Message] = [
-        Instructions("Be kind."),
-        UserMessage("", ("a.png",)),
-        ToolMessage("", "call_1", "look", ("a.png",)),
-        AssistantMessage("", (ToolCall("call_1", "look", "{}"),)),
+    full: list[messages.Message] = [
+        messages.Instructions("Be kind."),
+        messages.UserMessage("", ("a.png",)),
+        messages.ToolMessage("", "call_1", "look", ("a.png",)),
+        messages.AssistantMessage("", (messages.ToolCall("call_1", "look", "{}"),)),
     ]
-    assert all(map(has_content, full))
-    empty: list[Message] = [
-        Instructions(""),
-        UserMessage(" \n"),
-        ToolMessage("", "call_1", "look"),
-        AssistantMessage(""),
+    assert all(map(messages.has_content, full))
+    empty: list[messages.Message] = [
+        messages.Instructions(""),
+        messages.UserMessage(" \n"),
+        messages.ToolMessage("", "call_1", "look"),
+        messages.AssistantMessage(""),
     ]
-    assert not any(map(has_content, empty))
+    assert not any(map(messages.has_content, empty))
 
 
 def test_a_conversation_says_something_and_has_an_end() -> None:
-    check_length(10_000)
+    messages.check_length(10_000)
     with pytest.raises(InvalidRequest, match="10,000"):
-        check_length(10_001)
-    check_content([Instructions(""), UserMessage("hello")])
+        messages.check_length(10_001)
+    messages.check_content([messages.Instructions(""), messages.UserMessage("hello")])
     with pytest.raises(InvalidRequest, match="no text"):
-        check_content([UserMessage(" \n")])
+        messages.check_content([messages.UserMessage(" \n")])

@@ -7,20 +7,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Decision, Permission
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationDocument,
-    ClarificationMetadata,
-    ClarificationOption,
-    ClarificationQuestion,
-    Document,
-    PermissionRequest,
-    PlanMetadata,
-    TextDocument,
-    TextMetadata,
-    make_document,
-)
 from cursor_gateway.prompting.replies import (
     answers_message,
     decisions_in,
@@ -30,23 +18,26 @@ from cursor_gateway.prompting.replies import (
     with_later_answers,
 )
 
-FILE = ClarificationQuestion(
+FILE = documents.ClarificationQuestion(
     id="file",
     text="Which file?",
-    options=[ClarificationOption(id="a", label="notes.txt"), ClarificationOption(id="b", label="other.txt")],
+    options=[
+        documents.ClarificationOption(id="a", label="notes.txt"),
+        documents.ClarificationOption(id="b", label="other.txt"),
+    ],
 )
-WHY = ClarificationQuestion(id="why", text="Why?", options=[])
+WHY = documents.ClarificationQuestion(id="why", text="Why?", options=[])
 
 
-def asked(*questions: ClarificationQuestion) -> list[Document]:
+def asked(*questions: documents.ClarificationQuestion) -> list[documents.Document]:
     return [
-        make_document("doc_001", 1, "Hello.", TextMetadata()),
-        make_document("doc_002", 2, None, ClarificationMetadata(questions=list(questions))),
+        documents.make_document("doc_001", 1, "Hello.", documents.TextMetadata()),
+        documents.make_document("doc_002", 2, None, documents.ClarificationMetadata(questions=list(questions))),
     ]
 
 
-def answer(question: str, *options: str, text: str = "") -> ClarificationAnswer:
-    return ClarificationAnswer(question_id=question, selected_option_ids=list(options), text=text)
+def answer(question: str, *options: str, text: str = "") -> documents.ClarificationAnswer:
+    return documents.ClarificationAnswer(question_id=question, selected_option_ids=list(options), text=text)
 
 
 def test_answers_stand_below_their_questions() -> None:
@@ -64,7 +55,7 @@ def test_answers_stand_below_their_questions() -> None:
         (answer("why", "c"), "answers[0].selectedOptionIds", "send `text`"),
     ],
 )
-def test_answers_to_something_else_are_refused(given: ClarificationAnswer, param: str, there: str) -> None:
+def test_answers_to_something_else_are_refused(given: documents.ClarificationAnswer, param: str, there: str) -> None:
     with pytest.raises(InvalidRequest, match=there) as refused:
         answers_message(asked(FILE, WHY), [given])
     assert refused.value.param == param
@@ -75,9 +66,11 @@ def test_a_run_that_has_asked_nothing_takes_no_answer() -> None:
         answers_message(asked(), [answer("file", "a")])
 
 
-def planned(*titles: str) -> list[Document]:
+def planned(*titles: str) -> list[documents.Document]:
     return [
-        make_document(f"doc_{number:03d}", number, "# Plan", PlanMetadata(title=title, overview="", todos=[]))
+        documents.make_document(
+            f"doc_{number:03d}", number, "# Plan", documents.PlanMetadata(title=title, overview="", todos=[])
+        )
         for number, title in enumerate(titles, 1)
     ]
 
@@ -92,8 +85,8 @@ def test_a_plan_is_accepted_or_not() -> None:
 
 
 def test_a_decision_about_commands_is_described_with_them() -> None:
-    npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
-    several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
+    npm = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    several = documents.PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
     assert permissions_message([(npm, Permission("once")), (several, Permission("workspace"))]) == (
         "You may run this once:\n\n    npm test\n\nRun it now, then continue.\n\n"
         "You may run this from now on:\n\n    cd a\n    ls\n\nRun it now, then continue."
@@ -104,8 +97,8 @@ def test_a_decision_about_commands_is_described_with_them() -> None:
 
 
 def test_a_message_about_decisions_is_read_back_as_sentences() -> None:
-    npm = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
-    several = PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
+    npm = documents.PermissionRequest(subject="npm test", rules=["Shell(npm)"])
+    several = documents.PermissionRequest(subject="cd a\nls", rules=["Shell(cd)", "Shell(ls)"])
     decided = [
         (npm, Permission("once")),
         (several, Permission("workspace")),
@@ -124,7 +117,9 @@ def test_a_message_about_decisions_is_read_back_as_sentences() -> None:
 
 @given(st.lists(st.tuples(st.text(), st.sampled_from(["once", "workspace", "deny"])), min_size=1))
 def test_any_decisions_are_read_back(decided: list[tuple[str, Decision]]) -> None:
-    requests = [(PermissionRequest(subject=text, rules=[]), Permission(decision)) for text, decision in decided]
+    requests = [
+        (documents.PermissionRequest(subject=text, rules=[]), Permission(decision)) for text, decision in decided
+    ]
     verbs = {"once": "once.", "workspace": "from now on.", "deny": "You denied"}
     found = decisions_in(permissions_message(requests))
     assert len(found) == len(decided)
@@ -148,14 +143,14 @@ def test_words_are_the_reason_of_a_denial_and_nothing_else() -> None:
 # --- answers that came later ------------------------------------------------------------------------
 
 BOTH = [
-    ClarificationAnswer(question_id="file", selected_option_ids=["a"]),
-    ClarificationAnswer(question_id="why", selected_option_ids=[], text="Because.\n- First\n\nSecond"),
+    documents.ClarificationAnswer(question_id="file", selected_option_ids=["a"]),
+    documents.ClarificationAnswer(question_id="why", selected_option_ids=[], text="Because.\n- First\n\nSecond"),
 ]
 
 
-def unanswered(*questions: ClarificationQuestion) -> ClarificationDocument:
-    metadata = ClarificationMetadata(questions=list(questions), state="unanswered", reason="Went on.")
-    return ClarificationDocument(id="doc_001", sequence=1, content=None, metadata=metadata)
+def unanswered(*questions: documents.ClarificationQuestion) -> documents.ClarificationDocument:
+    metadata = documents.ClarificationMetadata(questions=list(questions), state="unanswered", reason="Went on.")
+    return documents.ClarificationDocument(id="doc_001", sequence=1, content=None, metadata=metadata)
 
 
 @pytest.mark.parametrize(
@@ -168,23 +163,23 @@ def unanswered(*questions: ClarificationQuestion) -> ClarificationDocument:
         [replace(BOTH[0], selected_option_ids=[], text="Something else")],
     ],
 )
-def test_later_answers_are_found_again(answers: list[ClarificationAnswer]) -> None:
+def test_later_answers_are_found_again(answers: list[documents.ClarificationAnswer]) -> None:
     asked = unanswered(replace(FILE, allow_multiple=True), WHY)
     message = answers_message([asked], answers)
     (found,) = with_later_answers([asked], ["Hello", message])
-    assert isinstance(found, ClarificationDocument)
+    assert isinstance(found, documents.ClarificationDocument)
     assert sorted(found.metadata.answers or [], key=str) == sorted(answers, key=str)
     assert (found.metadata.state, found.metadata.reason) == (UNSET, UNSET)
 
 
 def test_other_messages_answer_nothing() -> None:
     asked = unanswered(FILE, WHY)
-    nothing = answers_message([asked], [ClarificationAnswer(question_id="why", selected_option_ids=[])])
+    nothing = answers_message([asked], [documents.ClarificationAnswer(question_id="why", selected_option_ids=[])])
     assert with_later_answers([asked], ["Which file is meant?", nothing]) == [asked]
 
 
 def test_only_unanswered_questions_are_looked_at() -> None:
-    waiting = replace(unanswered(FILE), metadata=ClarificationMetadata(questions=[FILE], state="waiting"))
-    text = TextDocument(id="doc_002", sequence=2, content="x", metadata=TextMetadata())
+    waiting = replace(unanswered(FILE), metadata=documents.ClarificationMetadata(questions=[FILE], state="waiting"))
+    text = documents.TextDocument(id="doc_002", sequence=2, content="x", metadata=documents.TextMetadata())
     message = answers_message([waiting], BOTH[:1])
     assert with_later_answers([waiting, text], [message]) == [waiting, text]

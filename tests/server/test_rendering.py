@@ -14,14 +14,7 @@ import pytest
 from starlette.requests import ClientDisconnect
 
 from cursor_gateway.demo import recordings
-from cursor_gateway.model.documents import (
-    CodeBlockMetadata,
-    Diff,
-    Document,
-    FileEditMetadata,
-    TextMetadata,
-    make_document,
-)
+from cursor_gateway.model import documents
 from cursor_gateway.render.html import Job, perform, render_answer, render_page
 from cursor_gateway.render.html.work import Article, Blocks, CodePart, Lines, OpenText
 from cursor_gateway.server.rendering import Renderings
@@ -32,14 +25,14 @@ from tests.render.views import events_of
 SLOW_CODE = "/*\n" * 60_000
 
 
-def document(content: str = "*x*") -> Document:
-    return make_document("doc_001", 1, content, TextMetadata())
+def document(content: str = "*x*") -> documents.Document:
+    return documents.make_document("doc_001", 1, content, documents.TextMetadata())
 
 
-def slow_edit() -> Document:
-    diff = Diff(old_string=SLOW_CODE, new_string="", start_line=1, end_line=60_000)
-    metadata = FileEditMetadata(file_path="a.go", operation="edit", language="go", diff=diff)
-    return make_document("doc_001", 1, None, metadata)
+def slow_edit() -> documents.Document:
+    diff = documents.Diff(old_string=SLOW_CODE, new_string="", start_line=1, end_line=60_000)
+    metadata = documents.FileEditMetadata(file_path="a.go", operation="edit", language="go", diff=diff)
+    return documents.make_document("doc_001", 1, None, metadata)
 
 
 @pytest.fixture
@@ -54,7 +47,9 @@ def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 # --- what comes back ----------------------------------------------------------------------------------
 
-CODE = make_document("doc_001", 1, "def f(): pass", CodeBlockMetadata(language="python", purpose="example"))
+CODE = documents.make_document(
+    "doc_001", 1, "def f(): pass", documents.CodeBlockMetadata(language="python", purpose="example")
+)
 JOBS: list[Job] = [
     Article(document("# a\n\n> b\n\n```py\nx = 1\n```")),
     Article(CODE, answerable=False),

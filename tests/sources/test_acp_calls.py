@@ -8,29 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cursor_gateway.model.agent_events import Action, Command, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.acp.calls import (
-    AcpCall,
-    also_changed,
-    asked_call,
-    call_of,
-    denied,
-    ended,
-    has_made_up_id,
-    is_allowed,
-    learn,
-    merge,
-    option_for,
-    started,
-)
+from cursor_gateway.sources.acp import calls
 from cursor_gateway.wire.payload import Fields
 
 PROPOSED = {"type": "diff", "path": "/f", "oldText": "a", "newText": "b"}
 
 
 def end_of(start: dict[str, Any], end: dict[str, Any]) -> tuple[Action, Outcome]:
-    call, update = call_of(Fields({"toolCallId": "1", **start})), Fields({"status": "completed", **end})
-    learn(call, update)
-    return ended(call, update.text("status"))
+    call, update = calls.call_of(Fields({"toolCallId": "1", **start})), Fields({"status": "completed", **end})
+    calls.learn(call, update)
+    return calls.ended(call, update.text("status"))
 
 
 @pytest.mark.parametrize(
@@ -191,7 +178,7 @@ def test_how_a_call_ended_is_inferred_from_what_it_carries(
     ],
 )
 def test_a_call_is_named_by_what_it_says(start: dict[str, Any], action: object) -> None:
-    assert started(call_of(Fields(start))) == action
+    assert calls.started(calls.call_of(Fields(start))) == action
 
 
 def test_text_that_a_call_gave_is_its_result() -> None:
@@ -316,9 +303,9 @@ def test_several_diffs_of_a_file(texts: list[tuple[str | None, str]], expected: 
 def test_each_file_of_a_call_is_a_change() -> None:
     diffs = [diff_of("/b", "x", "y"), diff_of("/a", "1", "2"), diff_of("/c", None, "new"), diff_of("/b", "y", "z")]
     diffs.append({"type": "content", "content": {"type": "text", "text": "Edited three files."}})
-    call = call_of(Fields({"kind": "edit", "rawInput": {"path": "/a"}}))
-    learn(call, Fields({"status": "completed", "content": diffs}))
-    first, others = ended(call), also_changed(call)
+    call = calls.call_of(Fields({"kind": "edit", "rawInput": {"path": "/a"}}))
+    calls.learn(call, Fields({"status": "completed", "content": diffs}))
+    first, others = calls.ended(call), calls.also_changed(call)
     changes = [action for action, _ in (first, *others) if isinstance(action, FileEdit)]
     assert [(one.path, one.operation, one.content) for one in changes] == [
         ("/a", "edit", "2"),
@@ -339,8 +326,8 @@ def test_any_changes_of_any_files_lead_from_the_old_text_to_the_new(
     diffs: list[dict[str, Any]] = []
     while left := [path for path, rest in waiting.items() if rest]:
         diffs.append(waiting[data.draw(st.sampled_from(left))].pop(0))
-    call = call_of(Fields({"kind": "edit", "rawInput": {"path": "/w/g"}, "content": diffs}))
-    ends = [ended(call), *also_changed(call)] if diffs else []
+    call = calls.call_of(Fields({"kind": "edit", "rawInput": {"path": "/w/g"}, "content": diffs}))
+    ends = [calls.ended(call), *calls.also_changed(call)] if diffs else []
     assert sorted(action.path for action, _ in ends if isinstance(action, FileEdit)) == sorted(versions)
     for action, outcome in ends:
         assert isinstance(action, FileEdit)
@@ -381,23 +368,23 @@ def test_what_comes_later_is_learnt() -> None:
 
 
 def test_the_first_title_names_a_tool_and_later_updates_give_its_arguments() -> None:
-    call = call_of(Fields({"kind": "search", "title": "grep", "rawInput": {}}))
+    call = calls.call_of(Fields({"kind": "search", "title": "grep", "rawInput": {}}))
     for later in (
         {"title": "Find `x`", "rawInput": {"pattern": "", "path": "/w"}},
         {"title": 'grep "List files"', "rawInput": {"pattern": "List files"}},
         {"rawInput": {"pattern": ""}},
     ):
-        learn(call, Fields(later))
-    assert started(call) == OtherTool(tool="grep", arguments={"pattern": "List files", "path": "/w"})
+        calls.learn(call, Fields(later))
+    assert calls.started(call) == OtherTool(tool="grep", arguments={"pattern": "List files", "path": "/w"})
 
 
 def test_a_call_may_be_named_later() -> None:
-    call = call_of(Fields({"kind": "other", "title": "Working"}))
-    learn(call, Fields({"rawInput": {"_toolName": "semSearch", "query": "x"}}))
-    assert started(call) == OtherTool(tool="codebase_search", arguments={"query": "x"})
-    call = call_of(Fields({"kind": "other", "title": "s-get: get"}))
-    learn(call, Fields({"rawInput": {"id": 7}}))
-    assert started(call) == OtherTool(tool="get", arguments={"id": 7})
+    call = calls.call_of(Fields({"kind": "other", "title": "Working"}))
+    calls.learn(call, Fields({"rawInput": {"_toolName": "semSearch", "query": "x"}}))
+    assert calls.started(call) == OtherTool(tool="codebase_search", arguments={"query": "x"})
+    call = calls.call_of(Fields({"kind": "other", "title": "s-get: get"}))
+    calls.learn(call, Fields({"rawInput": {"id": 7}}))
+    assert calls.started(call) == OtherTool(tool="get", arguments={"id": 7})
 
 
 def test_a_new_file_ends_as_it_was_written() -> None:
@@ -445,30 +432,32 @@ def test_the_lines_of_an_edit(old: str, new: str, lines: tuple[int, int]) -> Non
 
 
 def test_a_call_that_was_denied_was_rejected_whatever_it_carries() -> None:
-    call = call_of(Fields({"kind": "read", "rawOutput": {"content": "x"}}))
-    assert ended(call)[1].state == "completed"
+    call = calls.call_of(Fields({"kind": "read", "rawOutput": {"content": "x"}}))
+    assert calls.ended(call)[1].state == "completed"
     call.is_denied = True
-    assert ended(call)[1].state == "rejected"
+    assert calls.ended(call)[1].state == "rejected"
 
 
 def test_whose_a_call_is() -> None:
-    assert call_of(Fields({"kind": "other", "title": "my-srv-get: get"})).server == "my-srv"
-    assert call_of(Fields({"kind": "execute"})).server == ""
+    assert calls.call_of(Fields({"kind": "other", "title": "my-srv-get: get"})).server == "my-srv"
+    assert calls.call_of(Fields({"kind": "execute"})).server == ""
 
 
 @pytest.mark.parametrize("title", ["Update TODOs", "Create Plan", "Ask Question"])
 def test_calls_with_messages_of_their_own(title: str) -> None:
-    assert call_of(Fields({"kind": "other", "title": title})).has_own_message
-    assert not call_of(Fields({"kind": "execute", "title": title})).has_own_message
+    assert calls.call_of(Fields({"kind": "other", "title": title})).has_own_message
+    assert not calls.call_of(Fields({"kind": "execute", "title": title})).has_own_message
 
 
 def test_another_report_of_a_call_adds_what_it_contains() -> None:
-    asked = call_of(Fields({"toolCallId": "web_fetch_0", "title": "Fetch https://a.b/c"}))
+    asked = calls.call_of(Fields({"toolCallId": "web_fetch_0", "title": "Fetch https://a.b/c"}))
     asked.is_announced = False
-    made = call_of(Fields({"toolCallId": "1", "title": "Fetch", "kind": "fetch", "rawInput": {"url": "https://a.b/c"}}))
-    learn(made, Fields({"status": "completed", "rawOutput": {"markdown": "# C"}}))
-    merge(asked, made)
-    action, outcome = ended(asked)
+    made = calls.call_of(
+        Fields({"toolCallId": "1", "title": "Fetch", "kind": "fetch", "rawInput": {"url": "https://a.b/c"}})
+    )
+    calls.learn(made, Fields({"status": "completed", "rawOutput": {"markdown": "# C"}}))
+    calls.merge(asked, made)
+    action, outcome = calls.ended(asked)
     assert (asked.id, asked.is_announced, asked.status, outcome.state) == (
         "web_fetch_0",
         True,
@@ -481,27 +470,27 @@ def test_another_report_of_a_call_adds_what_it_contains() -> None:
 def test_a_request_for_permission_names_the_files_of_its_diffs() -> None:
     reason = {"type": "content", "content": {"type": "text", "text": "Not in allowlist"}}
     requested = {"toolCallId": "1", "locations": [{"path": "/a"}], "content": [reason, diff_of("/b", "x", "y")]}
-    about = asked_call(Fields(requested))
+    about = calls.asked_call(Fields(requested))
     assert about.all == {"toolCallId": "1", "locations": [{"path": "/a"}, {"path": "/b"}]}
 
 
 def test_a_call_that_was_denied_has_the_gateways_reason() -> None:
-    call = call_of(Fields({"toolCallId": "1", "kind": "read", "rawInput": {"path": "a"}}))
-    action, outcome = denied(call, "Not now.")
+    call = calls.call_of(Fields({"toolCallId": "1", "kind": "read", "rawInput": {"path": "a"}}))
+    action, outcome = calls.denied(call, "Not now.")
     assert action == OtherTool(tool="read_file", arguments={"target_file": "a"}, data="Not now.")
     assert outcome.state == "rejected"
 
 
 @pytest.mark.parametrize(("id", "expected"), [("web_fetch_0", True), ("web_search_12", True), ("tool_1", False)])
 def test_requests_about_web_pages_have_ids_of_their_own(id: str, expected: bool) -> None:
-    assert has_made_up_id(call_of(Fields({"toolCallId": id}))) is expected
+    assert calls.has_made_up_id(calls.call_of(Fields({"toolCallId": id}))) is expected
 
 
 # --- Permission ------------------------------------------------------------------------------------
 
 
 def allowed(tool: str, rules: list[str], **args: object) -> bool:
-    return is_allowed(AcpCall("1", tool, args=dict(args)), rules, "/w")
+    return calls.is_allowed(calls.AcpCall("1", tool, args=dict(args)), rules, "/w")
 
 
 @pytest.mark.parametrize(
@@ -559,10 +548,10 @@ def test_files(path: str, rule: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(("tool", "kind"), [("edit", "Write"), ("read", "Read")])
 def test_every_file_of_a_call_needs_a_rule(tool: str, kind: str) -> None:
-    call = AcpCall("1", tool, args={"path": "src/a"}, places=[("/w/src/a", 1), ("/w/src/b", None)])
-    assert is_allowed(call, [f"{kind}(src/**)"], "/w")
+    call = calls.AcpCall("1", tool, args={"path": "src/a"}, places=[("/w/src/a", 1), ("/w/src/b", None)])
+    assert calls.is_allowed(call, [f"{kind}(src/**)"], "/w")
     call.places.append(("/etc/passwd", None))
-    assert not is_allowed(call, [f"{kind}(src/**)"], "/w")
+    assert not calls.is_allowed(call, [f"{kind}(src/**)"], "/w")
 
 
 def test_other_tools() -> None:
@@ -597,6 +586,6 @@ def test_the_answer_is_never_for_always() -> None:
         {"optionId": "allow-once", "kind": "allow_once"},
         {"optionId": "reject-once", "kind": "reject_once"},
     ]
-    assert option_for(options, True) == {"outcome": {"outcome": "selected", "optionId": "allow-once"}}
-    assert option_for(options, False) == {"outcome": {"outcome": "selected", "optionId": "reject-once"}}
-    assert option_for(options[:1], True) == {"outcome": {"outcome": "cancelled"}}
+    assert calls.option_for(options, True) == {"outcome": {"outcome": "selected", "optionId": "allow-once"}}
+    assert calls.option_for(options, False) == {"outcome": {"outcome": "selected", "optionId": "reject-once"}}
+    assert calls.option_for(options[:1], True) == {"outcome": {"outcome": "cancelled"}}

@@ -13,15 +13,7 @@ from cursor_gateway.model.agent_events import AgentEvent, Outcome, ToolEnded, To
 from cursor_gateway.sources.acp.calls import call_of
 from cursor_gateway.sources.acp.decoder import AcpDecoder
 from cursor_gateway.wire.payload import Fields
-from tests.laws.laws import (
-    assemble,
-    assert_readable_text_has_blank_lines_between_tools,
-    assert_says_exactly,
-    assert_the_chunks_fold_to_the_completion,
-    assert_the_stream_folds_to_the_response,
-    assert_well_formed,
-    text_of,
-)
+from tests.laws import laws
 from tests.strategies import examples
 
 Json = dict[str, Any]
@@ -179,10 +171,10 @@ def test_calls_start_and_end_once_and_the_laws_hold(steps: list[tuple[str, Any, 
     for kind in (ToolStarted, ToolEnded):
         ids = [event.call_id for event in events if isinstance(event, kind)]
         assert len(ids) == len(set(ids))
-    shown = assemble(events)
-    assert_well_formed(shown)
-    assert_says_exactly(text_of(shown), shown)
-    assert_the_stream_folds_to_the_response(shown)
+    shown = laws.assemble(events)
+    laws.assert_well_formed(shown)
+    laws.assert_says_exactly(laws.text_of(shown), shown)
+    laws.assert_the_stream_folds_to_the_response(shown)
     for agent_tools in get_args(AgentTools):
-        assert_the_chunks_fold_to_the_completion(shown, agent_tools=agent_tools, include_usage=True)
-    assert_readable_text_has_blank_lines_between_tools(shown)
+        laws.assert_the_chunks_fold_to_the_completion(shown, agent_tools=agent_tools, include_usage=True)
+    laws.assert_readable_text_has_blank_lines_between_tools(shown)

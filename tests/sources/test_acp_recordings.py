@@ -36,15 +36,7 @@ from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import Transcript
 from tests.agent.acp_player import messages_of, whole_session
 from tests.agent.install import install
-from tests.laws.laws import (
-    assemble,
-    assert_readable_text_has_blank_lines_between_tools,
-    assert_says_exactly,
-    assert_the_chunks_fold_to_the_completion,
-    assert_the_stream_folds_to_the_response,
-    assert_well_formed,
-    text_of,
-)
+from tests.laws import laws
 
 HERE = Path(__file__).parent / "acp_recordings"
 CAPTURES = sorted((Path(__file__).parents[3] / "shared" / "captures").glob("*-acp-*.jsonl"))
@@ -269,13 +261,13 @@ def test_every_recording_is_understood(path: Path, tmp_path: Path) -> None:
 
 def assert_laws(events: list[agent_events.AgentEvent]) -> None:
     """Those that hold for whatever an agent does, in every dialect."""
-    shown = assemble(events)
-    assert_well_formed(shown)
-    assert_says_exactly(text_of(shown), shown)
-    assert_the_stream_folds_to_the_response(shown)
+    shown = laws.assemble(events)
+    laws.assert_well_formed(shown)
+    laws.assert_says_exactly(laws.text_of(shown), shown)
+    laws.assert_the_stream_folds_to_the_response(shown)
     for agent_tools in get_args(AgentTools):
-        assert_the_chunks_fold_to_the_completion(shown, agent_tools=agent_tools, include_usage=True)
-    assert_readable_text_has_blank_lines_between_tools(shown)
+        laws.assert_the_chunks_fold_to_the_completion(shown, agent_tools=agent_tools, include_usage=True)
+    laws.assert_readable_text_has_blank_lines_between_tools(shown)
 
 
 # --- what is in them ------------------------------------------------------------------------------------

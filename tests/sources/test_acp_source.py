@@ -13,20 +13,7 @@ import pytest
 import uvloop
 
 from cursor_gateway.errors import AgentError, AgentOutOfMemory, Failure, GatewayError
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    Command,
-    Plan,
-    PromptEchoed,
-    Question,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    TokenCounts,
-    ToolEnded,
-    ToolStarted,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.model.answers import Decision, Permission
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
@@ -103,7 +90,7 @@ def lived(place: Place, life: Life, source: CursorAcpSource | None = None, loop:
         place.ledger.close()
 
 
-async def collected(source: CursorAcpSource, turn: Turn) -> list[AgentEvent]:
+async def collected(source: CursorAcpSource, turn: Turn) -> list[agent_events.AgentEvent]:
     async with aclosing(source.events(turn)) as batches:
         return [event async for batch in batches for event in batch]
 
@@ -113,23 +100,23 @@ async def true(condition: Callable[[], object]) -> None:
         await asyncio.sleep(0.001)
 
 
-def said(events: Sequence[AgentEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
+def said(events: Sequence[agent_events.AgentEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, agent_events.TextDelta))
 
 
-def session_of(events: Sequence[AgentEvent]) -> str:
-    assert isinstance(events[0], RunStarted)
+def session_of(events: Sequence[agent_events.AgentEvent]) -> str:
+    assert isinstance(events[0], agent_events.RunStarted)
     return events[0].session_id
 
 
-def failure(events: Sequence[AgentEvent]) -> Failure:
+def failure(events: Sequence[agent_events.AgentEvent]) -> Failure:
     last = events[-1]
-    assert isinstance(last, RunFailed)
+    assert isinstance(last, agent_events.RunFailed)
     return last.failure
 
 
-def ends(events: Sequence[AgentEvent]) -> list[ToolEnded]:
-    return [event for event in events if isinstance(event, ToolEnded)]
+def ends(events: Sequence[agent_events.AgentEvent]) -> list[agent_events.ToolEnded]:
+    return [event for event in events if isinstance(event, agent_events.ToolEnded)]
 
 
 class Somebody:
@@ -137,23 +124,23 @@ class Somebody:
 
     def __init__(self, answers: list[ClarificationAnswer] | None = None, decision: bool | None = None) -> None:
         self._answers, self._decision = answers, decision
-        self.asked: list[tuple[str, Question | Plan]] = []
+        self.asked: list[tuple[str, agent_events.Question | agent_events.Plan]] = []
         self.waits = asyncio.Event()
         self.is_silent = False
         self.permission: Permission | None = None
 
-    async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
+    async def answer(self, call_id: str, question: agent_events.Question) -> list[ClarificationAnswer] | None:
         self.asked.append((call_id, question))
         self.waits.set()
         if self.is_silent:
             await asyncio.Event().wait()
         return self._answers
 
-    async def decide(self, call_id: str, plan: Plan) -> bool | None:
+    async def decide(self, call_id: str, plan: agent_events.Plan) -> bool | None:
         self.asked.append((call_id, plan))
         return self._decision
 
-    async def permit(self, call_id: str, question: Question) -> Permission | None:
+    async def permit(self, call_id: str, question: agent_events.Question) -> Permission | None:
         self.asked.append((call_id, question))
         return self.permission
 
@@ -172,10 +159,10 @@ def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
     async def life(source: CursorAcpSource) -> None:
         assert source.state().detail == "cursor-agent acp, not probed yet"
         events = await collected(source, place.turn("Hello, you."))
-        assert isinstance(events[0], RunStarted)
+        assert isinstance(events[0], agent_events.RunStarted)
         assert events[0].model == "Auto"
-        assert events[1] == PromptEchoed("Hello, you.")
-        assert isinstance(events[-1], RunFinished)
+        assert events[1] == agent_events.PromptEchoed("Hello, you.")
+        assert isinstance(events[-1], agent_events.RunFinished)
         assert events[-1].usage is None
         assert said(events) == "You said: Hello, you."
         assert source.state().detail.endswith("acp (" + str(place.program) + "), 1 running")
@@ -208,10 +195,10 @@ def test_what_a_build_counts_is_reported_by_turn(tmp_path: Path) -> None:
     async def life(source: CursorAcpSource) -> None:
         first = await collected(source, place.turn("standin: text"))
         second = await collected(source, place.turn("standin: text", session_id=session_of(first)))
-        assert isinstance(first[-1], RunFinished)
-        assert isinstance(second[-1], RunFinished)
-        assert first[-1].usage == TokenCounts(prompt=100, completion=7)
-        assert second[-1].usage == TokenCounts(prompt=100, completion=0)
+        assert isinstance(first[-1], agent_events.RunFinished)
+        assert isinstance(second[-1], agent_events.RunFinished)
+        assert first[-1].usage == agent_events.TokenCounts(prompt=100, completion=7)
+        assert second[-1].usage == agent_events.TokenCounts(prompt=100, completion=0)
 
     lived(place, life)
 
@@ -220,7 +207,9 @@ def test_a_long_prompt_arrives(tmp_path: Path) -> None:
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
-        assert isinstance((await collected(source, place.turn("\ud83d" + "x" * 1_000_000)))[-1], RunFinished)
+        assert isinstance(
+            (await collected(source, place.turn("\ud83d" + "x" * 1_000_000)))[-1], agent_events.RunFinished
+        )
 
     lived(place, life)
     (entry,) = place.log
@@ -343,7 +332,7 @@ def test_a_session_that_is_unknown_is_lost(tmp_path: Path) -> None:
         (event,) = await collected(source, turn)
         assert failure([event]).code == "session_lost"
         assert not source.has_session(turn)
-        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
     lived(place, life)
     assert len(place.log) == 1
@@ -360,12 +349,12 @@ def test_a_question_is_answered_in_the_same_run(tmp_path: Path, knobs: dict[str,
         person = Somebody(chose("other.txt"))
         events = await collected(source, place.turn("standin: question", person=person))
         assert said(events) == "I need to know more.You chose other.txt."
-        (asked,) = (event for event in events if isinstance(event, ToolStarted))
+        (asked,) = (event for event in events if isinstance(event, agent_events.ToolStarted))
         ((call_id, question),) = person.asked
         assert (asked.call_id, asked.action, asked.waits) == (call_id, question, True)
         (answered,) = ends(events)
         assert answered.call_id == call_id
-        assert isinstance(answered.action, Question)
+        assert isinstance(answered.action, agent_events.Question)
         assert answered.action.answers == chose("other.txt")
 
     lived(place, life)
@@ -378,7 +367,7 @@ def test_a_question_that_nobody_answers_is_skipped(tmp_path: Path, somebody: boo
     async def life(source: CursorAcpSource) -> None:
         events = await collected(source, place.turn("standin: question", person=Somebody() if somebody else None))
         assert said(events) == "I need to know more.Which file is meant: `notes.txt` or `other.txt`?"
-        (asked,) = (event for event in events if isinstance(event, ToolStarted))
+        (asked,) = (event for event in events if isinstance(event, agent_events.ToolStarted))
         assert asked.waits is somebody
         assert [event.outcome.state for event in ends(events)] == ["unanswered"]
 
@@ -403,7 +392,7 @@ def test_a_plan_is_decided(tmp_path: Path, person: object, text: str, state: str
         events = await collected(source, place.turn("standin: plan", mode="plan", person=somebody))
         assert said(events) == f"I'll make a plan.{text}"
         (ended,) = ends(events)
-        assert isinstance(ended.action, Plan)
+        assert isinstance(ended.action, agent_events.Plan)
         assert ended.outcome.state == state
 
     lived(place, life)
@@ -464,7 +453,7 @@ def test_permission_is_given_by_rules_or_asked_for(
         person.permission = None if answer is None else Permission(answer)
         turn = place.turn('standin: shell command="echo one; echo two"')
         events = await collected(source, Turn(**{**_fields(turn), "person": person, "approver": person}))
-        commands = [event for event in ends(events) if isinstance(event.action, Command)]
+        commands = [event for event in ends(events) if isinstance(event.action, agent_events.Command)]
         assert [event.outcome.state for event in commands] == ["completed" if ran else "rejected"]
         assert ("It ended with 0" in said(events)) is ran
         assert len(person.asked) == ("permissions" in options)
@@ -484,8 +473,8 @@ def test_the_reason_of_a_denial_is_sent_when_the_answer_is_complete(tmp_path: Pa
         events = await collected(source, Turn(**{**_fields(turn), "person": person, "approver": person}))
         assert said(events).startswith("Running the command.The command was rejected.\n\nYou said: Do not run this:")
         assert said(events).endswith("    echo one\n\nContinue without it. Use printf.")
-        assert isinstance(events[-1], RunFinished)
-        assert sum(isinstance(event, RunFinished) for event in events) == 1
+        assert isinstance(events[-1], agent_events.RunFinished)
+        assert sum(isinstance(event, agent_events.RunFinished) for event in events) == 1
 
     lived(place, life, place.source(permissions="ask"))
 
@@ -537,7 +526,9 @@ def test_the_callers_tools_are_called_and_the_agents_own_denied(tmp_path: Path, 
             events = await collected(source, turn)
             assert said(events) == "It is sunny."
             assert runner.calls == [("weather", {"city": "Oslo"})]
-            assert [(type(event.action), event.outcome.state) for event in ends(events)] == [(Command, "rejected")]
+            assert [(type(event.action), event.outcome.state) for event in ends(events)] == [
+                (agent_events.Command, "rejected")
+            ]
             assert source.pids == []  # it was for this run alone
             more = {**_fields(turn), "prompt": "standin: history", "session_id": session_of(events)}
             again = await collected(source, Turn(**more))
@@ -677,7 +668,7 @@ def test_an_agent_that_cannot_begin_fails_before_any_event(
         if "acp_wedged" in knobs:
             assert source.pids == []
             place.set()
-            assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+            assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
     lived(place, life, place.source(start_seconds=4, session_seconds=4))
 
@@ -692,7 +683,7 @@ def test_who_goes_stops_the_turn(tmp_path: Path, scenario: str, how: str, loop: 
         return  # nothing is yielded, so nobody can close it
 
     async def life(source: CursorAcpSource) -> None:
-        seen: list[AgentEvent] = []
+        seen: list[agent_events.AgentEvent] = []
         reads = asyncio.Event()
 
         async def read() -> None:
@@ -745,7 +736,7 @@ def test_a_process_that_dies_ends_all_its_turns_and_no_others(tmp_path: Path) ->
     place = Place(tmp_path)
 
     async def life(source: CursorAcpSource) -> None:
-        seen: list[list[AgentEvent]] = [[] for _ in range(3)]
+        seen: list[list[agent_events.AgentEvent]] = [[] for _ in range(3)]
 
         async def read(number: int, scenario: str) -> None:
             async with aclosing(source.events(place.turn(f"standin: {scenario}"))) as batches:
@@ -777,7 +768,7 @@ def test_an_agent_that_dies_while_nobody_uses_it_is_replaced(tmp_path: Path, is_
         if is_noticed:
             await true(lambda: pid not in source.pids)
         events = await collected(source, place.turn("Hello"))
-        assert isinstance(events[-1], RunFinished)
+        assert isinstance(events[-1], agent_events.RunFinished)
 
     lived(place, life)
     assert len({entry["pid"] for entry in place.log}) == 2
@@ -795,7 +786,7 @@ def test_an_agent_that_answers_no_more_is_found_while_it_is_idle(tmp_path: Path)
         await true(lambda: not source.pids)
         await _ends(pid)
         wedge.unlink()
-        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
     lived(place, life, place.source(pool))
 
@@ -823,7 +814,7 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
             await collected(source, place.turn("standin: text chunks=50 length=200000"))
         events = await collected(source, place.turn("standin: huge-line size=2000000"))
         assert failure(events).code == "agent_output_too_large"
-        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
     lived(place, life, place.source(max_output_bytes=100_000))
 
@@ -834,7 +825,7 @@ def test_a_line_without_an_end_ends_the_agent(tmp_path: Path) -> None:
     async def life(source: CursorAcpSource) -> None:
         events = await collected(source, place.turn(f"standin: huge-line size={LONGEST_LINE + 8_000_000}"))
         assert f"a line of more than {LONGEST_LINE} bytes" in failure(events).message
-        assert isinstance((await collected(source, place.turn("Hello")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("Hello")))[-1], agent_events.RunFinished)
 
     lived(place, life, place.source())
 
@@ -880,8 +871,8 @@ def test_who_finds_no_place_waits_and_not_for_ever(tmp_path: Path) -> None:
             await collected(source, place.turn("Hello"))
         second = asyncio.ensure_future(collected(source, place.turn("Hello")))
         file.touch()
-        assert isinstance((await first)[-1], RunFinished)
-        assert isinstance((await second)[-1], RunFinished)
+        assert isinstance((await first)[-1], agent_events.RunFinished)
+        assert isinstance((await second)[-1], agent_events.RunFinished)
 
     lived(place, life, place.source(PoolOptions(max_processes=1, max_sessions=1, place_seconds=2)))
 
@@ -896,7 +887,7 @@ def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path
         asked = asyncio.ensure_future(collected(source, asking))
         await true(lambda: source.pids)
         other = place.turn("standin: text", model="gpt-5-mini")
-        assert isinstance((await collected(source, other))[-1], RunFinished)  # when the first one waits
+        assert isinstance((await collected(source, other))[-1], agent_events.RunFinished)  # when the first one waits
         assert silent.waits.is_set()
         assert len(source.pids) == 2
         busy = place.turn(f"standin: wait-for file={tmp_path / 'go-on'}", model="gpt-5-mini")
@@ -905,7 +896,7 @@ def test_agents_that_wait_for_people_leave_room_for_another_model(tmp_path: Path
         with pytest.raises(AgentError, match="All agents are busy"):
             await collected(source, place.turn("Hello", model="gpt-5.3-codex-low"))
         (tmp_path / "go-on").touch()
-        assert isinstance((await working)[-1], RunFinished)
+        assert isinstance((await working)[-1], agent_events.RunFinished)
         asked.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
@@ -920,7 +911,7 @@ def test_workspaces_have_agents_of_their_own_and_take_turns(tmp_path: Path) -> N
     async def life(source: CursorAcpSource) -> None:
         for folder in ("work", "else", "work"):
             events = await collected(source, place.turn("Hello", workspace=str(tmp_path / folder)))
-            assert isinstance(events[-1], RunFinished)
+            assert isinstance(events[-1], agent_events.RunFinished)
             assert len(source.pids) == 1
 
     lived(place, life, place.source(PoolOptions(max_processes=1)))
@@ -984,8 +975,8 @@ def _opened(place: Place) -> list[str]:
     return [record["session"] for record in records(place.home / "log") if record.get("blocks") == 0]
 
 
-def _started(events: Sequence[AgentEvent]) -> RunStarted:
-    assert isinstance(events[0], RunStarted)
+def _started(events: Sequence[agent_events.AgentEvent]) -> agent_events.RunStarted:
+    assert isinstance(events[0], agent_events.RunStarted)
     return events[0]
 
 
@@ -1096,7 +1087,7 @@ def test_the_user_can_be_asked_in_a_prepared_session(tmp_path: Path) -> None:
         await true(lambda: len(_opened(place)) == 2)
         events = await collected(source, place.turn(ask, person=second))
         assert _started(events).is_warm
-        assert [type(asked) for _, asked in second.asked] == [Question]
+        assert [type(asked) for _, asked in second.asked] == [agent_events.Question]
         assert first.asked == []
         assert said(events) == "So: Why?\n- So."
 

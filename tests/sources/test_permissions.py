@@ -11,31 +11,15 @@ from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Outcome
 from cursor_gateway.model.documents import PermissionRequest
-from cursor_gateway.sources.cursor.permissions import (
-    HARMLESS_BUILTINS,
-    AskedCall,
-    Policy,
-    common_refusal,
-    explained,
-    is_allowed_command,
-    is_allowed_page,
-    is_allowed_path,
-    is_allowed_tool,
-    is_builtin,
-    needed,
-    parsed,
-    plain_commands,
-    refusal,
-    wrong_rules,
-)
+from cursor_gateway.sources.cursor import permissions
 from tests.laws.strategies import examples
 from tests.render.test_html_safety import any_json, nasty
 
 
 def test_what_is_no_rule_is_found() -> None:
     wrong = ["git", "Shell()", "Fly(away)", "not Shell(git)", "Shell(git) or more"]
-    assert wrong_rules(["Shell(git)", *wrong]) == wrong
-    assert parsed(["Shell(git)", "Write(x)", "Shell(npm test)", *wrong], "Shell") == ["git", "npm test"]
+    assert permissions.wrong_rules(["Shell(git)", *wrong]) == wrong
+    assert permissions.parsed(["Shell(git)", "Write(x)", "Shell(npm test)", *wrong], "Shell") == ["git", "npm test"]
 
 
 @pytest.mark.parametrize(
@@ -57,7 +41,7 @@ def test_what_is_no_rule_is_found() -> None:
     ],
 )
 def test_the_rules_of_a_command(command: str, rules: list[str]) -> None:
-    assert needed("shell", {"command": command}) == PermissionRequest(subject=command, rules=rules)
+    assert permissions.needed("shell", {"command": command}) == PermissionRequest(subject=command, rules=rules)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +62,7 @@ def test_the_rules_of_a_command(command: str, rules: list[str]) -> None:
     ],
 )
 def test_what_cannot_be_named_exactly_has_no_rule(command: str) -> None:
-    assert needed("shell", {"command": command}) is None
+    assert permissions.needed("shell", {"command": command}) is None
 
 
 @pytest.mark.parametrize(
@@ -110,19 +94,19 @@ def test_what_cannot_be_named_exactly_has_no_rule(command: str) -> None:
     ],
 )
 def test_other_tools(tool: str, args: object, request_: PermissionRequest | None) -> None:
-    assert needed(tool, args) == request_
+    assert permissions.needed(tool, args) == request_
 
 
 def test_a_rejection_says_what_to_do() -> None:
     request = PermissionRequest(subject="npm test", rules=["Shell(npm)"])
     rejected = Outcome(state="rejected", code="REJECTED", message="User Rejected", details="npm test", duration_ms=3)
-    result = explained(rejected, request)
+    result = permissions.explained(rejected, request)
     assert result.message == "Not run: no rule allows it. Allow it, or add `Shell(npm)` to the setting `allow`."
     assert (result.state, result.code, result.details, result.duration_ms) == ("rejected", "NOT_ALLOWED", "npm test", 3)
     assert result.permission == request
-    assert explained(rejected, None) is rejected
+    assert permissions.explained(rejected, None) is rejected
     failed = Outcome(state="failed")
-    assert explained(failed, request) is failed
+    assert permissions.explained(failed, request) is failed
 
 
 # --- Command lines ---------------------------------------------------------------------------------
@@ -147,7 +131,7 @@ PLAIN = {
 
 @pytest.mark.parametrize(("line", "commands"), PLAIN.items())
 def test_plain_lines(line: str, commands: list[str]) -> None:
-    assert plain_commands(line) == commands
+    assert permissions.plain_commands(line) == commands
 
 
 MORE = [
@@ -250,13 +234,13 @@ MORE = [
 
 @pytest.mark.parametrize("line", MORE)
 def test_lines_that_are_more(line: str) -> None:
-    assert plain_commands(line) is None
+    assert permissions.plain_commands(line) is None
 
 
 def test_harmless_builtins_are_like_programs() -> None:
-    for name in HARMLESS_BUILTINS:
-        assert plain_commands(f"{name} a") == [f"{name} a"]
-        assert not is_builtin(name)
+    for name in permissions.HARMLESS_BUILTINS:
+        assert permissions.plain_commands(f"{name} a") == [f"{name} a"]
+        assert not permissions.is_builtin(name)
 
 
 # --- Calls that a rule allows ----------------------------------------------------------------------
@@ -283,32 +267,32 @@ def test_harmless_builtins_are_like_programs() -> None:
     ],
 )
 def test_commands(command: str, rules: list[str], allowed: bool) -> None:
-    assert is_allowed_command(command, rules) is (allowed and not command.endswith("…"))
+    assert permissions.is_allowed_command(command, rules) is (allowed and not command.endswith("…"))
 
 
 def test_paths() -> None:
     rules = ["Write(src/**)", "Read(/etc/*)"]
-    assert is_allowed_path("Write", "src/a/b.py", rules, "/w")
-    assert is_allowed_path("Write", "/w/src/a.py", rules, "/w")
-    assert not is_allowed_path("Write", "src/../b.py", rules, "/w")
-    assert not is_allowed_path("Write", "", ["Write(**)"], "/w")
-    assert is_allowed_path("Read", "/etc/hosts", rules, "/w")
-    assert not is_allowed_path("Read", "/etc/a/b", rules, "/w")
-    assert not is_allowed_path("Read", "/etc/../root/key", ["Read(/etc/**)"], "/w")
-    assert not is_allowed_path("Read", "/etc/aXb", ["Read(/etc/a.b)"], "/w")
+    assert permissions.is_allowed_path("Write", "src/a/b.py", rules, "/w")
+    assert permissions.is_allowed_path("Write", "/w/src/a.py", rules, "/w")
+    assert not permissions.is_allowed_path("Write", "src/../b.py", rules, "/w")
+    assert not permissions.is_allowed_path("Write", "", ["Write(**)"], "/w")
+    assert permissions.is_allowed_path("Read", "/etc/hosts", rules, "/w")
+    assert not permissions.is_allowed_path("Read", "/etc/a/b", rules, "/w")
+    assert not permissions.is_allowed_path("Read", "/etc/../root/key", ["Read(/etc/**)"], "/w")
+    assert not permissions.is_allowed_path("Read", "/etc/aXb", ["Read(/etc/a.b)"], "/w")
 
 
 def test_tools_and_pages() -> None:
-    assert is_allowed_tool("tracker", "get", ["Mcp(tracker:*)"])
-    assert not is_allowed_tool("", "get", ["Mcp(tracker:get)"])
-    assert is_allowed_tool("", "get", ["Mcp(*:get)"])
-    assert is_allowed_tool("tracker", "get", ["Mcp(*)"])
-    assert not is_allowed_tool("tracker:evil", "get", ["Mcp(tracker:*)"])
-    assert not is_allowed_tool("tracker", "evil:get", ["Mcp(*:get)"])
-    assert is_allowed_command("docker run a:b", ["Shell(docker run a:b)"])
-    assert not is_allowed_command("docker run a b", ["Shell(docker run a:b)"])
-    assert is_allowed_page("https://example.com/a", ["WebFetch(*.com)"])
-    assert not is_allowed_page("nonsense", ["WebFetch(*)"])
+    assert permissions.is_allowed_tool("tracker", "get", ["Mcp(tracker:*)"])
+    assert not permissions.is_allowed_tool("", "get", ["Mcp(tracker:get)"])
+    assert permissions.is_allowed_tool("", "get", ["Mcp(*:get)"])
+    assert permissions.is_allowed_tool("tracker", "get", ["Mcp(*)"])
+    assert not permissions.is_allowed_tool("tracker:evil", "get", ["Mcp(tracker:*)"])
+    assert not permissions.is_allowed_tool("tracker", "evil:get", ["Mcp(*:get)"])
+    assert permissions.is_allowed_command("docker run a:b", ["Shell(docker run a:b)"])
+    assert not permissions.is_allowed_command("docker run a b", ["Shell(docker run a:b)"])
+    assert permissions.is_allowed_page("https://example.com/a", ["WebFetch(*.com)"])
+    assert not permissions.is_allowed_page("nonsense", ["WebFetch(*)"])
 
 
 # --- generated calls ------------------------------------------------------------------------------------
@@ -326,17 +310,17 @@ NAMES = st.sampled_from(["tracker", "get", "", "https://example.com", "https://e
 def test_only_a_rule_allows_a_call(command: str, path: str, server: str, name: str, others: list[str]) -> None:
     def allowed(rules: list[str]) -> list[bool]:
         return [
-            is_allowed_command(command, rules),
-            is_allowed_path("Write", path, rules, "/w"),
-            is_allowed_tool(server, name, rules),
-            is_allowed_page(name, rules),
+            permissions.is_allowed_command(command, rules),
+            permissions.is_allowed_path("Write", path, rules, "/w"),
+            permissions.is_allowed_tool(server, name, rules),
+            permissions.is_allowed_page(name, rules),
         ]
 
     assert not any(allowed([]))
     a_command, a_path, a_tool, a_page = by_rules = allowed(RULES)
     if a_command:
         assert not re.search(r"[`]|\$\(", re.sub("'[^']*'", "", command))
-        assert not is_allowed_command(f"{command}; rm x", RULES)
+        assert not permissions.is_allowed_command(f"{command}; rm x", RULES)
     if a_path:
         assert normpath(join("/w", path)).startswith("/w/src/")
     assert a_tool == ((server, name) == ("tracker", "get"))
@@ -346,15 +330,15 @@ def test_only_a_rule_allows_a_call(command: str, path: str, server: str, name: s
 
 # --- Calls that a hook asks about ------------------------------------------------------------------
 
-FORCED = Policy(force=True, data="/data")
-CAREFUL = Policy(force=False, data="/data", rules=["Shell(git)", "Mcp(*:search)"])
-ASKING = Policy(force=True, mode="ask", data="/data")
-PLANNING = Policy(force=True, mode="plan", data="/data")
-CONFINED = Policy(force=True, is_confined=True, data="/data")
+FORCED = permissions.Policy(force=True, data="/data")
+CAREFUL = permissions.Policy(force=False, data="/data", rules=["Shell(git)", "Mcp(*:search)"])
+ASKING = permissions.Policy(force=True, mode="ask", data="/data")
+PLANNING = permissions.Policy(force=True, mode="plan", data="/data")
+CONFINED = permissions.Policy(force=True, is_confined=True, data="/data")
 
 
-def call(tool: str, place: str = "", **args: Any) -> AskedCall:
-    return AskedCall("session", tool, args, place)
+def call(tool: str, place: str = "", **args: Any) -> permissions.AskedCall:
+    return permissions.AskedCall("session", tool, args, place)
 
 
 READ, EDIT, DELETE = call("Read", "/w/a"), call("Write", "/w/a"), call("Delete", "/w/a")
@@ -372,11 +356,13 @@ SEARCH, OTHER = call("MCP:search"), call("MCP:other")
         (CONFINED, [SEARCH, OTHER], [READ, EDIT, DELETE, GIT, call("Grep"), call("New")]),
     ],
 )
-def test_what_a_run_may_do(policy: Policy, allowed: list[AskedCall], denied: list[AskedCall]) -> None:
+def test_what_a_run_may_do(
+    policy: permissions.Policy, allowed: list[permissions.AskedCall], denied: list[permissions.AskedCall]
+) -> None:
     for one in allowed:
-        assert refusal(one, policy) is None
+        assert permissions.refusal(one, policy) is None
     for one in denied:
-        refused = refusal(one, policy)
+        refused = permissions.refusal(one, policy)
         assert refused is not None
         assert refused.reason.endswith(".")
         assert (refused.request is not None) == policy.may_ask  # a person can allow what only lacks a rule
@@ -389,47 +375,47 @@ def test_what_a_run_may_do(policy: Policy, allowed: list[AskedCall], denied: lis
         (TOUCH, "touch a", ["Shell(touch)"]),
         (call("Shell", command="echo 'a"), "echo 'a", []),
         (OTHER, "other", []),
-        (AskedCall("s", "MCP:other", {}, "", server="tracker"), "tracker: other", ["Mcp(tracker:other)"]),
+        (permissions.AskedCall("s", "MCP:other", {}, "", server="tracker"), "tracker: other", ["Mcp(tracker:other)"]),
         (call("WebFetch", url="https://example.com/a"), "https://example.com/a", ["WebFetch(example.com)"]),
         (call("WebFetch"), "WebFetch", []),
         (call("New"), "New", []),
     ],
 )
-def test_what_a_person_is_asked(asked: AskedCall, subject: str, rules: list[str]) -> None:
-    refused = refusal(asked, CAREFUL)
+def test_what_a_person_is_asked(asked: permissions.AskedCall, subject: str, rules: list[str]) -> None:
+    refused = permissions.refusal(asked, CAREFUL)
     assert refused is not None
     assert refused.request is not None
     assert (refused.request.subject, refused.request.rules) == (subject, rules)
     if rules:  # which are then enough
-        assert refusal(asked, Policy(force=False, data="/data", rules=rules)) is None
+        assert permissions.refusal(asked, permissions.Policy(force=False, data="/data", rules=rules)) is None
 
 
 @pytest.mark.parametrize("policy", [CAREFUL, ASKING, PLANNING])
-def test_the_user_may_be_asked_in_any_mode(policy: Policy) -> None:
+def test_the_user_may_be_asked_in_any_mode(policy: permissions.Policy) -> None:
     asking = replace(policy, user_tool="ask_user_7")
-    assert refusal(call("MCP:ask_user_7"), asking) is None
+    assert permissions.refusal(call("MCP:ask_user_7"), asking) is None
     for policy_, tool in (
         (asking, "MCP:ask_user"),
         (asking, "ask_user_7"),
         (policy, "MCP:ask_user_7"),
         (policy, "MCP:"),
     ):
-        assert refusal(call(tool), policy_) is not None
+        assert permissions.refusal(call(tool), policy_) is not None
 
 
 @pytest.mark.parametrize("place", ["/data", "/data/sdk/home/.cursor/hooks.json", ""])
 def test_the_gateways_own_files_stay_as_they_are(place: str) -> None:
-    refused = refusal(call("Write", place), CAREFUL)
+    refused = permissions.refusal(call("Write", place), CAREFUL)
     assert refused is not None
     assert (refused.reason, refused.request) == ("These files belong to the gateway.", None)
-    assert refusal(call("Write", "/database"), CAREFUL) is None
+    assert permissions.refusal(call("Write", "/database"), CAREFUL) is None
 
 
 def test_a_call_of_an_uncertain_run_needs_what_all_allow() -> None:
-    assert common_refusal(TOUCH, [FORCED]) is None
-    assert common_refusal(TOUCH, [FORCED, CAREFUL]) == refusal(TOUCH, CAREFUL)
-    assert common_refusal(READ, [FORCED, CONFINED]) is not None
-    unknown = common_refusal(READ, [])
+    assert permissions.common_refusal(TOUCH, [FORCED]) is None
+    assert permissions.common_refusal(TOUCH, [FORCED, CAREFUL]) == permissions.refusal(TOUCH, CAREFUL)
+    assert permissions.common_refusal(READ, [FORCED, CONFINED]) is not None
+    unknown = permissions.common_refusal(READ, [])
     assert unknown is not None
     assert unknown.reason == "The gateway does not know this run."
 
@@ -441,10 +427,12 @@ POLICIES = st.lists(st.sampled_from([FORCED, CAREFUL, ASKING, PLANNING, CONFINED
 
 
 @examples(200)
-@given(st.builds(AskedCall, nasty, TOOLS, ARGS, PLACES), POLICIES)
-def test_no_call_is_allowed_that_a_policy_forbids(asked: AskedCall, active: list[Policy]) -> None:
-    reasons = [refusal(asked, policy) for policy in active]
-    assert (common_refusal(asked, active) is None) == (bool(active) and not any(reasons))
+@given(st.builds(permissions.AskedCall, nasty, TOOLS, ARGS, PLACES), POLICIES)
+def test_no_call_is_allowed_that_a_policy_forbids(
+    asked: permissions.AskedCall, active: list[permissions.Policy]
+) -> None:
+    reasons = [permissions.refusal(asked, policy) for policy in active]
+    assert (permissions.common_refusal(asked, active) is None) == (bool(active) and not any(reasons))
     for policy, reason in zip(active, reasons, strict=True):
         reads, is_callers = asked.tool in ("Read", "Grep", "List", "LS", "Glob"), asked.tool.startswith("MCP:")
         if policy is CONFINED:

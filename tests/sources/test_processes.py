@@ -14,18 +14,6 @@ import pytest
 
 from cursor_gateway.sources import processes
 from cursor_gateway.sources.process import AgentProcess
-from cursor_gateway.sources.processes import (
-    AGENT,
-    Process,
-    Table,
-    end,
-    end_commands,
-    of_gateway,
-    process_of,
-    snapshot,
-    start_of,
-    token,
-)
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 SLEEP = "echo $$ >>pids; exec sleep 600"
@@ -55,8 +43,8 @@ def running(*scripts: str, environment: dict[str, str] | None = None) -> Iterato
             process.stdout.close()  # not read to its end: what it has started may keep it open
 
 
-def processes_of(pids: Sequence[int]) -> Table:
-    table = snapshot()
+def processes_of(pids: Sequence[int]) -> processes.Table:
+    table = processes.snapshot()
     return {pid: table[pid] for pid in pids if pid in table}
 
 
@@ -91,9 +79,9 @@ def test_what_an_agent_started_is_ended_with_it(how: str, tmp_path: Path) -> Non
     async def live() -> None:
         agent = await start(f"{LEFT_BEHIND[how]} sleep 600", tmp_path)
         (pid,) = await pids_in(tmp_path, 1)
-        assert start_of(pid) is not None
+        assert processes.start_of(pid) is not None
         await agent.end(LONG)
-        assert start_of(pid) is None
+        assert processes.start_of(pid) is None
 
     asyncio.run(live())
 
@@ -106,7 +94,7 @@ def test_what_an_agent_leaves_when_it_ends_by_itself_is_ended(how: str, tmp_path
         assert await agent.wait(LONG)
         (pid,) = await pids_in(tmp_path, 1)
         await agent.end(LONG)
-        assert start_of(pid) is None
+        assert processes.start_of(pid) is None
 
     asyncio.run(live())
 
@@ -120,7 +108,7 @@ def test_an_end_that_is_cancelled_ends_the_rest_all_the_same(tmp_path: Path) -> 
         await asyncio.sleep(0.05)
         ending.cancel()
         await asyncio.wait([ending])
-        while start_of(pid) is not None:
+        while processes.start_of(pid) is not None:
             await asyncio.sleep(0.005)
 
     asyncio.run(live())
@@ -163,7 +151,7 @@ def as_subreaper(folder: Path, program: str) -> None:
     text = f"{_PROGRAM}{lines}\n\nwith subreaper():\n    asyncio.run(main())\n"
     ran = subprocess.run([sys.executable, "-c", text], cwd=folder, capture_output=True, text=True, timeout=LONG)
     left = (folder / "pids").read_text().split() if (folder / "pids").exists() else []
-    alive = [pid for pid in map(int, left) if start_of(pid) is not None]
+    alive = [pid for pid in map(int, left) if processes.start_of(pid) is not None]
     for pid in alive:
         os.kill(pid, signal.SIGKILL)
     assert ran.returncode == 0, ran.stderr
@@ -357,27 +345,27 @@ assert not lives(pid)
 
 @linux
 def test_what_another_gateway_left_is_found_by_group_and_by_variable() -> None:
-    names = {AGENT: "0123456789abcdef.7"}
+    names = {processes.AGENT: "0123456789abcdef.7"}
     with (
         running("sleep 600 & exec sleep 600") as [group],
         running("setsid sleep 600 & exec sleep 600", environment=names) as [named],
-        running("exec sleep 600", environment={AGENT: "0123456789abcde.71"}) as [other],
+        running("exec sleep 600", environment={processes.AGENT: "0123456789abcde.71"}) as [other],
     ):
-        while len(found := of_gateway("0123456789abcdef", [group])) < 4:  # until the shells have started them
+        while len(found := processes.of_gateway("0123456789abcdef", [group])) < 4:  # until the shells have started them
             time.sleep(0.001)
         assert {group, named} <= found.keys()
         assert len(found) == 4
         assert other not in found
-        assert of_gateway("", []) == {}
-        end(lambda: of_gateway("0123456789abcdef", [group]))
+        assert processes.of_gateway("", []) == {}
+        processes.end(lambda: processes.of_gateway("0123456789abcdef", [group]))
         assert processes_of([*found, other]).keys() == {other}
 
 
 @linux
 def test_a_gateway_that_was_started_by_an_agent_does_not_end_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = process_of(os.getpid())
+    own = processes.process_of(os.getpid())
     assert own is not None
-    found = of_gateway("", [own.group])
+    found = processes.of_gateway("", [own.group])
     assert os.getpid() not in found
     assert own.parent not in found
 
@@ -391,18 +379,18 @@ def test_those_that_end_when_asked_are_not_killed(tmp_path: Path) -> None:
     with running(script) as pids:
         while not (tmp_path / "set").exists():
             time.sleep(0.005)
-        assert end(lambda: processes_of(pids), 600.0).keys() == set(pids)
+        assert processes.end(lambda: processes_of(pids), 600.0).keys() == set(pids)
         assert (tmp_path / "asked").read_text() == "asked\n"
 
 
 @linux
 def test_those_that_start_others_all_the_time_are_ended(tmp_path: Path) -> None:
     """Each has the variable, so that the test itself finds all."""
-    names = {AGENT: "0123456789abcdef.8"}
+    names = {processes.AGENT: "0123456789abcdef.8"}
     script = 'f() { setsid sh -c "$0" "$0" & }; trap \'\' TERM; while :; do sleep 0.02; sleep 600 & done'
     with running(script, script, environment=names):
-        end(lambda: of_gateway("0123456789abcdef", []))
-        assert of_gateway("0123456789abcdef", []) == {}
+        processes.end(lambda: processes.of_gateway("0123456789abcdef", []))
+        assert processes.of_gateway("0123456789abcdef", []) == {}
 
 
 @linux
@@ -410,12 +398,14 @@ def test_what_cannot_be_ended_is_not_waited_for_for_ever(monkeypatch: pytest.Mon
     monkeypatch.setattr(processes, "_LIMIT_SECONDS", 0.05)
     monkeypatch.setattr(processes, "signal_process", lambda process, number: None)
     with running("exec sleep 600") as pids:
-        assert end(lambda: processes_of(pids)).keys() == set(pids)
+        assert processes.end(lambda: processes_of(pids)).keys() == set(pids)
         assert processes_of(pids).keys() == set(pids)
 
 
 def test_the_processes_below_others() -> None:
-    table = {pid: Process(pid, parent, pid, pid, "1") for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1), (6, 6))}
+    table = {
+        pid: processes.Process(pid, parent, pid, pid, "1") for pid, parent in ((2, 1), (3, 2), (4, 3), (5, 1), (6, 6))
+    }
     assert set(processes._below(table, [2])) == {3, 4}
     assert set(processes._below(table, [1])) == {2, 3, 4, 5}
     assert set(processes._below(table, [6])) == {6}, "a loop, which a snapshot may show, ends"
@@ -425,10 +415,10 @@ def test_the_processes_below_others() -> None:
 def test_a_forked_process_has_a_name_of_its_own() -> None:
     read_end, write_end = os.pipe()
     if (pid := os.fork()) == 0:
-        os.write(write_end, token().encode())
+        os.write(write_end, processes.token().encode())
         os._exit(0)
     os.waitpid(pid, 0)
-    assert os.read(read_end, 100).decode() != token()
+    assert os.read(read_end, 100).decode() != processes.token()
     os.close(read_end)
     os.close(write_end)
 
@@ -437,13 +427,13 @@ def test_no_commands_no_scan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "may_have_children", lambda pid: False)
     monkeypatch.setattr(processes, "adopted", list)
     monkeypatch.setattr(processes, "snapshot", lambda: pytest.fail("a scan"))
-    asyncio.run(end_commands(1, "one", is_alone=lambda: True, seconds=1))
+    asyncio.run(processes.end_commands(1, "one", is_alone=lambda: True, seconds=1))
 
 
 def test_what_cannot_be_listed_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def no_file() -> Table:
+    def no_file() -> processes.Table:
         asked.append(1)
         if len(asked) < 3:
             raise OSError(24, "Too many open files")

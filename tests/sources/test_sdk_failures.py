@@ -13,64 +13,50 @@ from cursor_sdk import (
 )
 from cursor_sdk.errors import error_from_connect_payload
 
-from cursor_gateway.errors import (
-    AgentCrashed,
-    AgentFailed,
-    AgentMisconfigured,
-    AgentOverloaded,
-    AgentQuotaExhausted,
-    AgentTimedOut,
-    AgentUnauthenticated,
-    AgentUnreachable,
-    ConversationBusy,
-    GatewayError,
-    ModelUnavailable,
-    RunCancelled,
-    SessionLost,
-)
+from cursor_gateway import errors
 from cursor_gateway.sources.sdk.failures import Reported, error_of, failure_of, reported, run_failure
 
-SDK_CODES: list[tuple[str, type[GatewayError]]] = [
-    ("UNAUTHORIZED", AgentUnauthenticated),
-    ("API_KEY_NOT_FOUND", AgentUnauthenticated),
-    ("PLAN_REQUIRED", AgentMisconfigured),
-    ("ROLE_FORBIDDEN", AgentMisconfigured),
-    ("FEATURE_UNAVAILABLE", AgentMisconfigured),
-    ("AGENT_NOT_FOUND", SessionLost),
-    ("RUN_NOT_FOUND", AgentCrashed),
-    ("VALIDATION_ERROR", AgentMisconfigured),
-    ("INVALID_MODEL", ModelUnavailable),
-    ("INVALID_BRANCH_NAME", AgentMisconfigured),
-    ("REPOSITORY_REQUIRED", AgentMisconfigured),
-    ("REPOSITORY_ACCESS", AgentMisconfigured),
-    ("PR_RESOLUTION_FAILED", AgentMisconfigured),
-    ("USAGE_LIMIT_EXCEEDED", AgentQuotaExhausted),
-    ("AGENT_BUSY", ConversationBusy),
-    ("AGENT_ARCHIVED", SessionLost),
-    ("RUN_NOT_CANCELLABLE", ConversationBusy),
-    ("RATE_LIMIT_EXCEEDED", AgentOverloaded),
-    ("UPSTREAM_ERROR", AgentUnreachable),
-    ("INTERNAL_ERROR", AgentFailed),
-    ("CLIENT_CANCELLED", RunCancelled),
+SDK_CODES: list[tuple[str, type[errors.GatewayError]]] = [
+    ("UNAUTHORIZED", errors.AgentUnauthenticated),
+    ("API_KEY_NOT_FOUND", errors.AgentUnauthenticated),
+    ("PLAN_REQUIRED", errors.AgentMisconfigured),
+    ("ROLE_FORBIDDEN", errors.AgentMisconfigured),
+    ("FEATURE_UNAVAILABLE", errors.AgentMisconfigured),
+    ("AGENT_NOT_FOUND", errors.SessionLost),
+    ("RUN_NOT_FOUND", errors.AgentCrashed),
+    ("VALIDATION_ERROR", errors.AgentMisconfigured),
+    ("INVALID_MODEL", errors.ModelUnavailable),
+    ("INVALID_BRANCH_NAME", errors.AgentMisconfigured),
+    ("REPOSITORY_REQUIRED", errors.AgentMisconfigured),
+    ("REPOSITORY_ACCESS", errors.AgentMisconfigured),
+    ("PR_RESOLUTION_FAILED", errors.AgentMisconfigured),
+    ("USAGE_LIMIT_EXCEEDED", errors.AgentQuotaExhausted),
+    ("AGENT_BUSY", errors.ConversationBusy),
+    ("AGENT_ARCHIVED", errors.SessionLost),
+    ("RUN_NOT_CANCELLABLE", errors.ConversationBusy),
+    ("RATE_LIMIT_EXCEEDED", errors.AgentOverloaded),
+    ("UPSTREAM_ERROR", errors.AgentUnreachable),
+    ("INTERNAL_ERROR", errors.AgentFailed),
+    ("CLIENT_CANCELLED", errors.RunCancelled),
 ]
-CONNECT_CODES: list[tuple[str, type[GatewayError]]] = [
-    ("unauthenticated", AgentUnauthenticated),
-    ("permission_denied", AgentMisconfigured),
-    ("invalid_argument", AgentMisconfigured),
-    ("failed_precondition", AgentMisconfigured),
-    ("out_of_range", AgentMisconfigured),
-    ("not_found", SessionLost),
-    ("already_exists", ConversationBusy),
-    ("resource_exhausted", AgentOverloaded),
-    ("unimplemented", AgentMisconfigured),
-    ("unavailable", AgentUnreachable),
-    ("deadline_exceeded", AgentTimedOut),
-    ("internal", AgentFailed),
-    ("aborted", AgentFailed),
-    ("data_loss", AgentFailed),
-    ("unknown", AgentFailed),
-    ("canceled", RunCancelled),
-    ("something_new", AgentFailed),
+CONNECT_CODES: list[tuple[str, type[errors.GatewayError]]] = [
+    ("unauthenticated", errors.AgentUnauthenticated),
+    ("permission_denied", errors.AgentMisconfigured),
+    ("invalid_argument", errors.AgentMisconfigured),
+    ("failed_precondition", errors.AgentMisconfigured),
+    ("out_of_range", errors.AgentMisconfigured),
+    ("not_found", errors.SessionLost),
+    ("already_exists", errors.ConversationBusy),
+    ("resource_exhausted", errors.AgentOverloaded),
+    ("unimplemented", errors.AgentMisconfigured),
+    ("unavailable", errors.AgentUnreachable),
+    ("deadline_exceeded", errors.AgentTimedOut),
+    ("internal", errors.AgentFailed),
+    ("aborted", errors.AgentFailed),
+    ("data_loss", errors.AgentFailed),
+    ("unknown", errors.AgentFailed),
+    ("canceled", errors.RunCancelled),
+    ("something_new", errors.AgentFailed),
 ]
 
 
@@ -83,7 +69,7 @@ def failed(code: str, sdk_code: str = "", message: str = "It failed.", status: i
 
 @pytest.mark.parametrize(("code", "kind"), SDK_CODES)
 @pytest.mark.parametrize("connect_code", ["internal", "unauthenticated", "unknown"])
-def test_the_sdks_code_decides(code: str, kind: type[GatewayError], connect_code: str) -> None:
+def test_the_sdks_code_decides(code: str, kind: type[errors.GatewayError], connect_code: str) -> None:
     error = error_of(failed(connect_code, code))
     assert type(error) is kind
     assert error.details == "It failed."
@@ -92,7 +78,7 @@ def test_the_sdks_code_decides(code: str, kind: type[GatewayError], connect_code
 
 @pytest.mark.parametrize(("code", "kind"), CONNECT_CODES)
 @pytest.mark.parametrize("sdk_code", ["", "UNSPECIFIED"])
-def test_without_one_the_protocols_code_does(code: str, kind: type[GatewayError], sdk_code: str) -> None:
+def test_without_one_the_protocols_code_does(code: str, kind: type[errors.GatewayError], sdk_code: str) -> None:
     assert type(error_of(failed(code, sdk_code))) is kind
 
 
@@ -103,7 +89,7 @@ def test_every_code_of_the_published_list_is_known() -> None:
 @pytest.mark.parametrize("code", ["INTERNAL_ERROR", "UPSTREAM_ERROR", ""])
 def test_what_the_service_cannot_be_reached_for_is_named(code: str) -> None:
     error = error_of(failed("internal", code, "Network request failed"))
-    assert type(error) is AgentUnreachable
+    assert type(error) is errors.AgentUnreachable
 
 
 @pytest.mark.parametrize(("retry_after", "seconds"), [("3s", 3), ("0.5s", 1), ("12", 12), ("soon", 10)])
@@ -118,10 +104,10 @@ def test_who_does_not_answer_has_gone_or_is_slow() -> None:
     assert gone.is_transport
     assert not gone.is_slow
     assert slow.is_slow
-    assert type(error_of(gone)) is AgentCrashed
-    assert type(error_of(slow)) is AgentTimedOut
+    assert type(error_of(gone)) is errors.AgentCrashed
+    assert type(error_of(slow)) is errors.AgentTimedOut
     for error in (CursorSDKError("Unexpected end of Connect stream"), OSError("x"), ValueError("y")):
-        assert type(error_of(reported(error))) is AgentCrashed
+        assert type(error_of(reported(error))) is errors.AgentCrashed
         assert reported(error).is_transport
 
 
@@ -139,24 +125,24 @@ def test_a_refused_token_may_be_the_bridges() -> None:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (ConfigurationError("no key", code="missing_api_key"), AgentUnauthenticated),
-        (ConfigurationError("no model", code="missing_model"), ModelUnavailable),
-        (ConfigurationError("a mistake"), AgentFailed),
-        (UnsupportedRunOperationError("cancel"), AgentFailed),
-        (InternalServerError("no", code="internal", status=500), AgentFailed),
+        (ConfigurationError("no key", code="missing_api_key"), errors.AgentUnauthenticated),
+        (ConfigurationError("no model", code="missing_model"), errors.ModelUnavailable),
+        (ConfigurationError("a mistake"), errors.AgentFailed),
+        (UnsupportedRunOperationError("cancel"), errors.AgentFailed),
+        (InternalServerError("no", code="internal", status=500), errors.AgentFailed),
     ],
 )
-def test_what_the_sdk_finds_itself(error: Exception, kind: type[GatewayError]) -> None:
+def test_what_the_sdk_finds_itself(error: Exception, kind: type[errors.GatewayError]) -> None:
     assert type(error_of(reported(error))) is kind
 
 
 def test_words_tell_more_than_a_vague_code() -> None:
     words = "You've hit your usage limit"
-    assert type(error_of(failed("resource_exhausted", message=words))) is AgentQuotaExhausted
-    assert type(error_of(failed("internal", message=words))) is AgentQuotaExhausted
-    assert type(error_of(failed("something_new", message=words))) is AgentQuotaExhausted
-    assert type(error_of(failed("internal", "RATE_LIMIT_EXCEEDED", message=words))) is AgentOverloaded
-    assert type(error_of(failed("internal", message="Workspace Trust Required"))) is AgentFailed
+    assert type(error_of(failed("resource_exhausted", message=words))) is errors.AgentQuotaExhausted
+    assert type(error_of(failed("internal", message=words))) is errors.AgentQuotaExhausted
+    assert type(error_of(failed("something_new", message=words))) is errors.AgentQuotaExhausted
+    assert type(error_of(failed("internal", "RATE_LIMIT_EXCEEDED", message=words))) is errors.AgentOverloaded
+    assert type(error_of(failed("internal", message="Workspace Trust Required"))) is errors.AgentFailed
 
 
 @pytest.mark.parametrize(
@@ -182,29 +168,29 @@ def test_a_run_that_failed_says_why(status: str, code: str, message: str, meant:
 @pytest.mark.parametrize(
     ("text", "meant"),
     [
-        ("[unauthenticated] no", AgentUnauthenticated),
-        ("[unknown] Invalid API key", AgentUnauthenticated),
-        ("[permission_denied] Not for you", AgentMisconfigured),
-        ("[not_found] no such thing", AgentMisconfigured),
-        ("[not_found] Cannot use this model: x", ModelUnavailable),
-        ("[invalid_argument] bad", AgentMisconfigured),
-        ("[resource_exhausted] busy", AgentOverloaded),
-        ("[resource_exhausted] You've hit your usage limit", AgentQuotaExhausted),
-        ("[unavailable] gone", AgentUnreachable),
-        ("[canceled] gone", AgentUnreachable),
-        ("[deadline_exceeded] late", AgentTimedOut),
-        ("[internal] broken", AgentFailed),
-        ("[unknown] fetch failed", AgentUnreachable),
-        ("[nonsense] strange", AgentFailed),
-        ("Slow down Too many requests in a short time.", AgentOverloaded),
-        ("Connection failed repeatedly", AgentUnreachable),
-        ("Connection stalled repeatedly", AgentUnreachable),
-        ("Not logged in", AgentUnauthenticated),
-        ("Something [unavailable] in the middle", AgentUnreachable),
-        ("Something else", AgentFailed),
+        ("[unauthenticated] no", errors.AgentUnauthenticated),
+        ("[unknown] Invalid API key", errors.AgentUnauthenticated),
+        ("[permission_denied] Not for you", errors.AgentMisconfigured),
+        ("[not_found] no such thing", errors.AgentMisconfigured),
+        ("[not_found] Cannot use this model: x", errors.ModelUnavailable),
+        ("[invalid_argument] bad", errors.AgentMisconfigured),
+        ("[resource_exhausted] busy", errors.AgentOverloaded),
+        ("[resource_exhausted] You've hit your usage limit", errors.AgentQuotaExhausted),
+        ("[unavailable] gone", errors.AgentUnreachable),
+        ("[canceled] gone", errors.AgentUnreachable),
+        ("[deadline_exceeded] late", errors.AgentTimedOut),
+        ("[internal] broken", errors.AgentFailed),
+        ("[unknown] fetch failed", errors.AgentUnreachable),
+        ("[nonsense] strange", errors.AgentFailed),
+        ("Slow down Too many requests in a short time.", errors.AgentOverloaded),
+        ("Connection failed repeatedly", errors.AgentUnreachable),
+        ("Connection stalled repeatedly", errors.AgentUnreachable),
+        ("Not logged in", errors.AgentUnauthenticated),
+        ("Something [unavailable] in the middle", errors.AgentUnreachable),
+        ("Something else", errors.AgentFailed),
     ],
 )
-def test_a_failed_run_has_its_code_in_its_text(text: str, meant: type[GatewayError]) -> None:
+def test_a_failed_run_has_its_code_in_its_text(text: str, meant: type[errors.GatewayError]) -> None:
     failure = run_failure("error", "", text)
     assert failure.code == meant.code
     assert failure.details == text
@@ -223,5 +209,5 @@ def test_a_run_that_is_left_over_has_no_code() -> None:
     """Seen with SDK 1.1.0, after its bridge was killed in the middle of a run."""
     left = Reported(name="InternalServerError", message="Agent agent-1 already has active run", code="internal")
     assert left.is_busy
-    assert isinstance(error_of(left), ConversationBusy)
+    assert isinstance(error_of(left), errors.ConversationBusy)
     assert not Reported(name="InternalServerError", message="broken", code="internal").is_busy

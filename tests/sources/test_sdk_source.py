@@ -15,16 +15,7 @@ import pytest
 import uvloop
 
 from cursor_gateway import errors
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    Command,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TextDelta,
-    ToolEnded,
-    ToolStarted,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.sources.base import OfferedTools, Turn
 from cursor_gateway.sources.ledger import Ledger
@@ -127,14 +118,16 @@ def freeze(pid: int) -> None:
             time.sleep(0.001)
 
 
-async def collected(source: CursorSdkSource, turn: Turn) -> list[AgentEvent]:
+async def collected(source: CursorSdkSource, turn: Turn) -> list[agent_events.AgentEvent]:
     async with aclosing(source.events(turn)) as batches:
         return [event async for batch in batches for event in batch]
 
 
-def played(place: Place, *prompts: str, turn: dict[str, Any] | None = None, **options: Any) -> list[list[AgentEvent]]:
+def played(
+    place: Place, *prompts: str, turn: dict[str, Any] | None = None, **options: Any
+) -> list[list[agent_events.AgentEvent]]:
     """The events of each turn, one after the other."""
-    result: list[list[AgentEvent]] = []
+    result: list[list[agent_events.AgentEvent]] = []
 
     async def live() -> None:
         source = place.source(**options)
@@ -148,26 +141,26 @@ def played(place: Place, *prompts: str, turn: dict[str, Any] | None = None, **op
     return result
 
 
-def said(events: Sequence[AgentEvent]) -> str:
-    return "".join(event.text for event in events if isinstance(event, TextDelta))
+def said(events: Sequence[agent_events.AgentEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, agent_events.TextDelta))
 
 
-def failure(events: Sequence[AgentEvent]) -> errors.Failure:
+def failure(events: Sequence[agent_events.AgentEvent]) -> errors.Failure:
     last = events[-1]
-    assert isinstance(last, RunFailed), last
+    assert isinstance(last, agent_events.RunFailed), last
     return last.failure
 
 
-def turns_known(events: Sequence[AgentEvent]) -> int:
+def turns_known(events: Sequence[agent_events.AgentEvent]) -> int:
     """What `standin: history` says."""
-    assert isinstance(events[-1], RunFinished), events[-1]
+    assert isinstance(events[-1], agent_events.RunFinished), events[-1]
     count = json.loads(said(events))["turns"]
     assert isinstance(count, int)
     return count
 
 
-def session(events: Sequence[AgentEvent]) -> str:
-    return next(event.session_id for event in events if isinstance(event, RunStarted))
+def session(events: Sequence[agent_events.AgentEvent]) -> str:
+    return next(event.session_id for event in events if isinstance(event, agent_events.RunStarted))
 
 
 # --- what it does ---------------------------------------------------------------------------------------
@@ -185,10 +178,10 @@ def test_a_turn_is_reported_event_by_event(tmp_path: Path, loop: Any) -> None:
             batches.append(batch)
         assert len(batches) > 1  # as it comes, not at once
         events = [event for batch in batches for event in batch]
-        assert isinstance(events[0], RunStarted)
+        assert isinstance(events[0], agent_events.RunStarted)
         assert events[0].model == "auto"
         assert said(events) == "0 1 2 "
-        assert isinstance(events[-1], RunFinished)
+        assert isinstance(events[-1], agent_events.RunFinished)
         assert str(place.pids[0]) in source.state().detail
         assert await source.probe() == "1.0.0-standin"
         assert len(place.agents) == 1
@@ -265,7 +258,7 @@ def test_the_bridge_is_started_in_advance(tmp_path: Path, knobs: dict[str, objec
             while "runs as process" not in source.state().detail:
                 await asyncio.sleep(0.001)
             (begun, *_) = await collected(source, place.turn("standin: text"))
-            assert isinstance(begun, RunStarted)
+            assert isinstance(begun, agent_events.RunStarted)
             assert begun.is_warm
         await source.close()
         source.warm_up("/")
@@ -390,8 +383,8 @@ def test_a_package_that_is_not_installed_is_named(tmp_path: Path, monkeypatch: p
 def test_a_failure_says_what_happened_and_the_next_turn_is_served(tmp_path: Path, scenario: str, code: str) -> None:
     events, after = played(Place(tmp_path), f"standin: {scenario}", "standin: text")
     assert failure(events).code == code
-    assert sum(isinstance(event, RunFailed | RunFinished) for event in events) == 1
-    assert isinstance(after[-1], RunFinished)
+    assert sum(isinstance(event, agent_events.RunFailed | agent_events.RunFinished) for event in events) == 1
+    assert isinstance(after[-1], agent_events.RunFinished)
 
 
 def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
@@ -402,7 +395,7 @@ def test_too_much_output_ends_the_turn(tmp_path: Path) -> None:
         try:
             with pytest.raises(errors.GatewayError, match="more than 100000 bytes"):
                 await collected(source, place.turn("standin: text chunks=50 length=200000"))
-            assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+            assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         finally:
             await source.close()
 
@@ -450,7 +443,7 @@ def test_a_bridge_that_does_not_know_us_is_our_own_fault(tmp_path: Path) -> None
         with pytest.raises(errors.GatewayFault):
             await source.probe()
         place.set()
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -502,7 +495,7 @@ def test_a_run_that_somebody_has_left_is_put_aside(tmp_path: Path) -> None:
         async with aclosing(source.events(first)) as batches:
             begun = await anext(batches)
             again = await collected(source, place.turn("standin: text", session_id=session(begun)))
-            assert isinstance(again[-1], RunFinished)
+            assert isinstance(again[-1], agent_events.RunFinished)
             rest = [event async for batch in batches for event in batch]
             assert failure(rest).code == "agent_timed_out"
         await source.close()
@@ -537,7 +530,7 @@ class Following:
     """A turn that goes on beside the test, and what it has told so far."""
 
     def __init__(self, source: CursorSdkSource, turn: Turn) -> None:
-        self.events: list[AgentEvent] = []
+        self.events: list[agent_events.AgentEvent] = []
         self.task = asyncio.create_task(self._follow(source, turn))
 
     async def _follow(self, source: CursorSdkSource, turn: Turn) -> None:
@@ -545,7 +538,7 @@ class Following:
             async for batch in batches:
                 self.events.extend(batch)
 
-    async def ended(self) -> list[AgentEvent]:
+    async def ended(self) -> list[agent_events.AgentEvent]:
         await self.task
         return self.events
 
@@ -589,7 +582,7 @@ def test_who_is_cancelled_twice_still_ends_the_run_before_the_next_turn(tmp_path
             assert len(place.asked("CloseAgent")) < 2 * number
             again = place.turn("standin: text", session_id=session(following.events), **runner.offered)
             if number == 1:
-                assert isinstance((await collected(source, again))[-1], RunFinished)
+                assert isinstance((await collected(source, again))[-1], agent_events.RunFinished)
         await source.close()
         assert len(place.asked("CancelRun")) == 2
         assert len(place.asked("CloseAgent")) == 3
@@ -697,8 +690,8 @@ def test_the_callers_tools_are_offered_and_no_others(tmp_path: Path) -> None:
     }
     assert [*options["local"]["customTools"]] == [tool.name for tool in runner.tools]
     assert said(events).endswith(" add 7 Tool is not available no tool nothing")
-    (native,) = [event for event in events if isinstance(event, ToolEnded)]
-    assert isinstance(native.action, Command)
+    (native,) = [event for event in events if isinstance(event, agent_events.ToolEnded)]
+    assert isinstance(native.action, agent_events.Command)
     assert native.outcome.state == "failed"
     assert options["local"]["settingSources"] == ["SETTING_SOURCE_PROJECT"]
     scratch = tmp_path / "conversation" / "scratch"
@@ -710,7 +703,7 @@ def test_a_call_that_goes_wrong_is_reported_to_the_agent_and_in_the_events(tmp_p
     calls = [call(name) for name in ("error", "refuse", "raise")]
     (events,) = played(Place(tmp_path), program(*calls), turn=runner.offered)
     assert said(events) == "Results: it did not work, Not like this., The tool failed: ZeroDivisionError."
-    ended = [event for event in events if isinstance(event, ToolEnded)]
+    ended = [event for event in events if isinstance(event, agent_events.ToolEnded)]
     assert [(event.action.tool, event.outcome.state) for event in ended] == [
         ("error", "failed"),
         ("refuse", "failed"),
@@ -732,7 +725,7 @@ def test_calls_are_held_at_the_same_time_and_answered_in_any_order(tmp_path: Pat
             runner.held[name].set_result(ToolResult(text=name.upper()))
         events = await task
         assert said(events) == "Results: A, B, C"
-        assert not any(isinstance(event, ToolStarted | ToolEnded) for event in events)
+        assert not any(isinstance(event, agent_events.ToolStarted | agent_events.ToolEnded) for event in events)
         await source.close()
 
     lived(place, live, loop)
@@ -777,7 +770,7 @@ def test_a_run_that_was_broken_off_goes_on_with_the_results_and_other_tools(tmp_
 
     async def live() -> None:
         source = place.source()
-        begun: list[AgentEvent] = []
+        begun: list[agent_events.AgentEvent] = []
 
         async def follow() -> None:
             turn = place.turn(program({"say": "Wait."}, call("hold", **{"as": "a"}), {"list": True}), **runner.offered)
@@ -913,7 +906,7 @@ def test_a_bridge_that_falls_silent_is_replaced(tmp_path: Path) -> None:
         codes = {failure(await run.ended()).code for run in runs}
         assert codes <= {errors.AgentTimedOut.code, errors.AgentCrashed.code}
         assert errors.AgentTimedOut.code in codes
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -929,7 +922,7 @@ def test_a_bridge_that_answers_nothing_is_replaced(tmp_path: Path) -> None:
         freeze(place.pids[0])
         (event,) = await collected(source, place.turn("standin: text"))
         assert failure([event]).code == errors.AgentTimedOut.code
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -943,7 +936,7 @@ def test_a_call_that_is_slow_does_not_cost_the_bridge(tmp_path: Path) -> None:
         (event,) = await collected(source, place.turn("standin: text"))
         assert failure([event]).code == errors.AgentTimedOut.code
         place.set()
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -958,7 +951,7 @@ def test_a_bridge_that_falls_silent_is_not_waited_for_by_who_leaves(tmp_path: Pa
         async with aclosing(source.events(place.turn("standin: hang-mid"))) as batches:
             await anext(batches)
             freeze(place.pids[0])
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -988,7 +981,7 @@ def test_a_bridge_that_cannot_be_started(tmp_path: Path) -> None:
         await source.close()
         place.set(token_in_line=1)
         source = place.source()
-        assert isinstance((await collected(source, place.turn("standin: text")))[-1], RunFinished)
+        assert isinstance((await collected(source, place.turn("standin: text")))[-1], agent_events.RunFinished)
         await source.close()
 
     lived(place, live)
@@ -1065,7 +1058,7 @@ def test_a_bridge_that_holds_many_files_is_replaced(tmp_path: Path) -> None:
                 assert len(place.pids) == 3
                 go.touch()
                 batches += [batch async for batch in slow]
-                assert isinstance(batches[-1][-1], RunFinished)
+                assert isinstance(batches[-1][-1], agent_events.RunFinished)
             await true(lambda: members(place.pids[1]) == [])
         finally:
             await source.close()

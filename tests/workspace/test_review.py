@@ -6,14 +6,7 @@ from pathlib import Path
 import pytest
 
 from cursor_gateway.errors import FileChanged
-from cursor_gateway.model.changes import (
-    LineTrace,
-    ListedChanges,
-    ListRequest,
-    RevertedFiles,
-    RevertRequest,
-    TraceRequest,
-)
+from cursor_gateway.model import changes
 from cursor_gateway.workspace import review as module
 from cursor_gateway.workspace.beneath import OnDisk, PathRefused, read_below, write_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, TurnStep, version_of
@@ -55,7 +48,7 @@ def test_a_file_that_changes_while_it_is_looked_at_is_not_written(
 
     monkeypatch.setattr(module, "read_below", read_and_change)
     with pytest.raises(FileChanged, match="no longer as the agent left it"):
-        Review(str(work), log).perform(RevertRequest(path="a"))
+        Review(str(work), log).perform(changes.RevertRequest(path="a"))
     assert (work / "a").read_bytes() == b"mine\n"
 
 
@@ -68,9 +61,9 @@ def test_contents_that_were_tampered_with_are_unknown(
         if file.suffix != ".jsonl":
             file.write_bytes(stored)
     with pytest.raises(FileChanged, match="earlier content is not known"):
-        Review(str(work), log).perform(RevertRequest(path="a"))
-    listed = Review(str(work), log).perform(ListRequest())
-    assert isinstance(listed, ListedChanges)
+        Review(str(work), log).perform(changes.RevertRequest(path="a"))
+    listed = Review(str(work), log).perform(changes.ListRequest())
+    assert isinstance(listed, changes.ListedChanges)
     assert [(file.can_revert, bool(file.note)) for file in listed.files] == [(False, True)]
 
 
@@ -78,15 +71,15 @@ def test_a_line_that_was_cut_off_does_not_count(log: ChangeLog, work: Path, tmp_
     changed(log, work, "a", None, b"2\n")
     with open(tmp_path / "data/changes/conv_1/log.jsonl", "ab") as file:
         file.write(b'{"type":"turn","chat_id":"cha')
-    reverted = Review(str(work), log).perform(RevertRequest(chat_id="chat_1"))
-    assert isinstance(reverted, RevertedFiles)
+    reverted = Review(str(work), log).perform(changes.RevertRequest(chat_id="chat_1"))
+    assert isinstance(reverted, changes.RevertedFiles)
     assert not (work / "a").exists()
 
 
 def test_a_list_ends_in_time(log: ChangeLog, work: Path) -> None:
     changed(log, work, "a", b"1\n", b"2\n")
-    listed = Review(str(work), log, is_over=lambda: True).perform(ListRequest())
-    assert isinstance(listed, ListedChanges)
+    listed = Review(str(work), log, is_over=lambda: True).perform(changes.ListRequest())
+    assert isinstance(listed, changes.ListedChanges)
     assert listed.files[0].note == "There was no time to compare it."
 
 
@@ -95,7 +88,7 @@ def test_contents_have_a_limit(log: ChangeLog, work: Path, tmp_path: Path, monke
     changed(log, work, "a", b"1\n", b"2\n")
     assert [file.name for file in (tmp_path / "data/changes/conv_1").iterdir()] == ["log.jsonl"]
     with pytest.raises(FileChanged, match="earlier content is not known"):
-        Review(str(work), log).perform(RevertRequest(path="a"))
+        Review(str(work), log).perform(changes.RevertRequest(path="a"))
 
 
 def test_what_was_reverted_before_a_failure_can_be_undone(
@@ -111,11 +104,11 @@ def test_what_was_reverted_before_a_failure_can_be_undone(
 
     monkeypatch.setattr(module, "write_below", write)
     with pytest.raises(FileChanged, match="1 other files were reverted before it"):
-        Review(str(work), log).perform(RevertRequest(chat_id="chat_1"))
+        Review(str(work), log).perform(changes.RevertRequest(chat_id="chat_1"))
     assert (work / "a").read_bytes() == b"1\n"
-    listed = Review(str(work), log).perform(ListRequest())
-    assert isinstance(listed, ListedChanges)
-    Review(str(work), log).perform(RevertRequest(undo=listed.undo))
+    listed = Review(str(work), log).perform(changes.ListRequest())
+    assert isinstance(listed, changes.ListedChanges)
+    Review(str(work), log).perform(changes.RevertRequest(undo=listed.undo))
     assert (work / "a").read_bytes() == b"2\n"
 
 
@@ -125,11 +118,11 @@ def test_lines_have_their_runs_and_a_trace_ends_in_time(log: ChangeLog, work: Pa
     (work / "gone").unlink()
     (work / "gone").symlink_to(tmp_path)  # cannot be read
     log.append(TurnStep("chat_2", [], problem="The folder was too large."))
-    traced = Review(str(work), log).perform(TraceRequest())
-    assert isinstance(traced, LineTrace)
+    traced = Review(str(work), log).perform(changes.TraceRequest())
+    assert isinstance(traced, changes.LineTrace)
     (file,) = traced.files
     assert (file.path, [(one.chat_id, one.start, one.end) for one in file.lines]) == ("a", [("chat_1", 2, 2)])
     assert (traced.revision, traced.notes) == ("", ["The folder was too large."])
-    late = Review(str(work), log, is_over=lambda: True).perform(TraceRequest())
-    assert isinstance(late, LineTrace)
+    late = Review(str(work), log, is_over=lambda: True).perform(changes.TraceRequest())
+    assert isinstance(late, changes.LineTrace)
     assert (late.files, late.notes[1]) == ([], "There was no time to compare all files.")

@@ -7,6 +7,7 @@ import pytest
 
 from cursor_gateway.dialects.base import NDJSON, SSE
 from cursor_gateway.dialects.documents.encoder import NdjsonEncoder, SseEncoder, encode_response
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import (
     ContentDelta,
     DocumentEnded,
@@ -21,23 +22,11 @@ from cursor_gateway.model.document_events import (
     ToolCallEnded,
     ToolCallStarted,
 )
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    Envelope,
-    ResponseMetadata,
-    TextMetadata,
-    TodoUpdateMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    WaitingCall,
-    make_document,
-)
 from cursor_gateway.wire.sse import SseDecoder, SseEvent
 
-USAGE = Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3)
-METADATA = ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1)
-ENVELOPE = Envelope(
+USAGE = documents.Usage(prompt_tokens=1, completion_tokens=2, total_tokens=3)
+METADATA = documents.ResponseMetadata(duration_ms=5, tool_call_count=0, turn_count=1)
+ENVELOPE = documents.Envelope(
     id="chat_1",
     conversation_id="conv_1",
     model="auto",
@@ -52,7 +41,7 @@ TOLD_ENVELOPE = (
     '"status":"completed","usage":{"promptTokens":1,"completionTokens":2,"totalTokens":3},'
     '"metadata":{"duration_ms":5,"toolCallCount":0,"turnCount":1}}'
 )
-WAITING = WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_003")
+WAITING = documents.WaitingCall(tool_call_id="k", tool_name="look", arguments={"p": 1}, document_id="doc_003")
 PAUSED = msgspec.structs.replace(
     ENVELOPE, status="streaming", metadata=msgspec.structs.replace(METADATA, waiting_for=[WAITING])
 )
@@ -60,8 +49,8 @@ TOLD_PAUSE = TOLD_ENVELOPE.replace("completed", "streaming").replace(
     '"turnCount":1',
     '"turnCount":1,"waitingFor":[{"toolCallId":"k","toolName":"look","arguments":{"p":1},"documentId":"doc_003"}]',
 )
-TEXT = make_document("doc_001", 1, "Hi", TextMetadata())
-TODOS = make_document("doc_002", 2, None, TodoUpdateMetadata(todos=[]))
+TEXT = documents.make_document("doc_001", 1, "Hi", documents.TextMetadata())
+TODOS = documents.make_document("doc_002", 2, None, documents.TodoUpdateMetadata(todos=[]))
 
 TEXT_STARTS = DocumentStarted("doc_001", "text", 1)
 
@@ -105,7 +94,7 @@ EVENTS: list[tuple[DocumentEvent, str, str, str]] = [  # event, name, document, 
         '{"documentId":"doc_003","arguments":{"target_file":"src/main.py"}}',
     ),
     (
-        ToolCallEnded("doc_003", ToolCallResult(status="success", data="import os\n...")),
+        ToolCallEnded("doc_003", documents.ToolCallResult(status="success", data="import os\n...")),
         "tool_result",
         "doc_003",
         '{"documentId":"doc_003","result":{"status":"success","data":"import os\\n..."}}',
@@ -202,15 +191,18 @@ def test_what_was_encoded_is_decoded_the_same() -> None:
 def test_a_tools_result_is_the_same_in_its_event_and_at_the_end(data: object) -> None:
     """Its own, also where several calls have ended since."""
     sse, ndjson = SseEncoder(), NdjsonEncoder()
-    results = [ToolCallResult(status="success", data=data), ToolCallResult(status="error", data=data)]
+    results = [
+        documents.ToolCallResult(status="success", data=data),
+        documents.ToolCallResult(status="error", data=data),
+    ]
     for result in results:
         sse.push(ToolCallEnded("doc_001", result))
         ndjson.push(ToolCallEnded("doc_001", result))
     for result in reversed(results):
-        metadata = ToolCallMetadata(
+        metadata = documents.ToolCallMetadata(
             tool_name="read_file", tool_call_id="c", arguments={"p": 1}, result=result, duration_ms=1
         )
-        end = DocumentEnded(make_document("doc_001", 1, None, metadata))
+        end = DocumentEnded(documents.make_document("doc_001", 1, None, metadata))
         (frame,) = SseDecoder().push(sse.push(end))
         assert json.loads(frame.data) == {
             "documentId": "doc_001",
@@ -226,7 +218,7 @@ def test_a_tools_result_is_the_same_in_its_event_and_at_the_end(data: object) ->
 
 
 def test_a_response_is_its_envelope_with_the_documents() -> None:
-    response = ChatResponse(
+    response = documents.ChatResponse(
         id="chat_1",
         conversation_id="conv_1",
         model="auto",

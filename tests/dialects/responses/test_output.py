@@ -11,19 +11,8 @@ from cursor_gateway.dialects.responses.request import KeptRequest
 from cursor_gateway.dialects.responses.shapes import Echo, MessageItem, ResponseEvent
 from cursor_gateway.dialects.responses.toolbox import Declared, Forms
 from cursor_gateway.errors import AgentCrashed, Failure, RunCancelled, ShuttingDown
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import DocumentStarted, KnownMetadata
-from cursor_gateway.model.documents import (
-    Document,
-    FileEditMetadata,
-    Metadata,
-    PlanMetadata,
-    TerminalCommandMetadata,
-    TextMetadata,
-    ToolCallMetadata,
-    ToolCallResult,
-    Usage,
-    make_document,
-)
 from cursor_gateway.model.messages import ToolCall
 from cursor_gateway.wire.sse import frame
 from tests.dialects.runs import USAGE
@@ -62,18 +51,22 @@ def sent(events: list[ResponseEvent]) -> Response:
     return read_stream(b"".join(frame(msgspec.json.encode(e), event=e.type) for e in events))
 
 
-def document(metadata: Metadata, content: str | None = None) -> Document:
-    return make_document("doc_001", 1, content, metadata)
+def document(metadata: documents.Metadata, content: str | None = None) -> documents.Document:
+    return documents.make_document("doc_001", 1, content, metadata)
 
 
-def command(exit_code: int = 0) -> Document:
-    metadata = TerminalCommandMetadata(command="ls", exit_code=exit_code, output="a", duration_ms=1, permissions=[])
+def command(exit_code: int = 0) -> documents.Document:
+    metadata = documents.TerminalCommandMetadata(
+        command="ls", exit_code=exit_code, output="a", duration_ms=1, permissions=[]
+    )
     return document(metadata)
 
 
-def used(name: str, status: Any = "success", data: Any = None, **arguments: Any) -> Document:
-    result = ToolCallResult(status=status, data=data)
-    metadata = ToolCallMetadata(tool_name=name, tool_call_id="c", arguments=arguments, result=result, duration_ms=1)
+def used(name: str, status: Any = "success", data: Any = None, **arguments: Any) -> documents.Document:
+    result = documents.ToolCallResult(status=status, data=data)
+    metadata = documents.ToolCallMetadata(
+        tool_name=name, tool_call_id="c", arguments=arguments, result=result, duration_ms=1
+    )
     return document(metadata)
 
 
@@ -165,8 +158,10 @@ def test_calls_have_the_form_in_which_they_were_declared() -> None:
 def test_actions_are_calls_of_a_server_of_its_own() -> None:
     output = Output(head())
     events = output.begin() + output.say("I look.") + output.end_action(command()) + output.end_action(command(2))
-    edit = FileEditMetadata(file_path="a.py", operation="create", language="python")
-    events += output.end_action(document(edit, "x\n")) + output.end_action(document(TextMetadata(), "no action"))
+    edit = documents.FileEditMetadata(file_path="a.py", operation="create", language="python")
+    events += output.end_action(document(edit, "x\n")) + output.end_action(
+        document(documents.TextMetadata(), "no action")
+    )
     _, listed, failed, created = sent(events + output.end(DONE)).output
     assert isinstance(listed, McpCall)
     assert (listed.server_label, listed.name, listed.arguments, listed.output) == (
@@ -242,7 +237,7 @@ def test_codex_gets_a_line_while_it_runs_and_a_comment_when_it_has_ended() -> No
     started = DocumentStarted("doc_001", "terminal_command", 1, KnownMetadata(command="ls"))
     events = output.begin() + output.say("I look.") + output.start_action(started) + output.end_action(command())
     events += output.start_action(DocumentStarted("doc_002", "todo_update", 2))
-    events += output.end_action(document(PlanMetadata(title="All", overview="", todos=[]), "# Do it"))
+    events += output.end_action(document(documents.PlanMetadata(title="All", overview="", todos=[]), "# Do it"))
     response = sent(events + output.end(DONE))
     _, running, ran, planned = response.output
     assert isinstance(running, Reasoning)
@@ -307,9 +302,9 @@ def test_codex_retries_only_a_run_that_had_not_begun() -> None:
 
 
 def test_the_usage_is_that_of_the_last_model_call() -> None:
-    total = Usage(prompt_tokens=900, completion_tokens=100, total_tokens=1000, estimated=True)
+    total = documents.Usage(prompt_tokens=900, completion_tokens=100, total_tokens=1000, estimated=True)
     output = Output(head())
-    last = Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=4)
+    last = documents.Usage(prompt_tokens=10, completion_tokens=5, total_tokens=15, cached_tokens=4)
     response = sent(output.begin() + output.end(Ended(last, total)))
     assert response.usage is not None
     assert (response.usage.input_tokens, response.usage.output_tokens, response.usage.total_tokens) == (10, 5, 15)
