@@ -55,40 +55,6 @@ DONE = "[DONE]"
 # --- good streams ------------------------------------------------------------------------------------
 
 
-def test_a_stream_is_read_into_its_chunks() -> None:
-    stream = read_stream(sse(ROLE, chunk({"reasoning_content": "Hm."}), TEXT, TEXT, STOP, DONE))
-    assert (len(stream.chunks), stream.error, stream.usage) == (5, None, None)
-    assert (stream.text, stream.reasoning) == ("Hi éHi é", "Hm.")
-
-
-def test_usage_comes_last_when_it_was_asked_for() -> None:
-    stream = read_stream(sse(ROLE, TEXT, STOP, COUNTED, DONE), include_usage=True)
-    assert stream.usage is not None
-    assert stream.usage.total_tokens == 5
-
-
-def test_what_no_client_minds_is_taken() -> None:
-    null_usage = [{**event, "usage": None} for event in (ROLE, TEXT, STOP)]
-    assert len(validate_stream(sse(*null_usage, COUNTED, DONE), include_usage=True)) == 4
-    assert len(validate_stream(b": keep-alive\n\n" + sse(ROLE, TEXT) + b": keep-alive\n\n" + sse(STOP, DONE))) == 3
-    assert len(validate_stream(sse(ROLE, chunk({"content": None, "refusal": None}), STOP, DONE))) == 3
-
-
-def test_an_error_takes_the_place_of_the_finish_reason() -> None:
-    for include_usage in (False, True):
-        stream = read_stream(sse(ROLE, TEXT, ERROR, DONE), include_usage=include_usage)
-        assert stream.error is not None
-        assert stream.error.code == "agent_crashed"
-        assert stream.text == "Hi é"
-    alone = read_stream(sse(ERROR, DONE))
-    assert (alone.chunks, alone.usage) == ([], None)
-
-
-def test_calls_begin_with_all_that_names_them() -> None:
-    calls = [called(), arguments('{"path":'), called(1, "call_2"), arguments(' "."}'), arguments("{}", 1)]
-    assert len(validate_stream(sse(ROLE, *calls, chunk(finish="tool_calls"), DONE))) == 7
-
-
 # --- bad streams -------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -199,14 +165,6 @@ MODEL: Json = {"id": "auto", "object": "model", "created": 0, "owned_by": "curso
 def changed(value: Json, **changes: Any) -> bytes:
     """`None` takes a field away."""
     return json.dumps({key: new for key, new in {**value, **changes}.items() if new is not None}).encode()
-
-
-def test_one_value_is_read() -> None:
-    assert shapes.validate_completion(changed(COMPLETION)).choices[0].message.content == "Hi"
-    assert shapes.validate_failed_completion(changed(COMPLETION, **ERROR)).error.message == "No."
-    assert shapes.validate_model(changed(MODEL)).id == "auto"
-    assert [model.id for model in shapes.validate_models(changed({"object": "list", "data": [MODEL]}))] == ["auto"]
-    assert shapes.validate_error(changed(ERROR)).type == "api_error"
 
 
 @pytest.mark.parametrize(

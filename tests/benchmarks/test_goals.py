@@ -33,19 +33,6 @@ def test_an_explained_row_is_red_when_it_gets_worse() -> None:
     assert goal.verdict(4.0 * WORSE + 0.01) is Verdict.RED
 
 
-def test_an_explained_rate_is_red_when_it_falls() -> None:
-    goal = out_of_reach(AT_LEAST, 0.4, "because")
-    assert goal.verdict(0.4 / WORSE) is Verdict.EXPLAINED
-    assert goal.verdict(0.4 / WORSE - 0.01) is Verdict.RED
-
-
-def test_a_share_is_1_at_the_goal_and_more_beyond_it() -> None:
-    assert AT_MOST.share(2.0) == 1
-    assert AT_MOST.share(3.0) == 1.5
-    assert AT_LEAST.share(0.35) == 2
-    assert Goal(what="a row").share(3.0) is None
-
-
 def test_no_limit_is_stricter_than_its_goal_and_no_name_is_used_twice() -> None:
     assert len(GOALS) == sum(len(group.rows) for group in GROUPS)
     for goal in GOALS.values():

@@ -88,18 +88,6 @@ def test_other_replies_have_failed(load: Callable[..., Summary], reply: bytes) -
     assert (result.finished, result.failed, result.total_us) == (2, 2, None)
 
 
-def test_marks_are_found_where_two_reads_meet(load: Callable[..., Summary]) -> None:
-    result = load(sending(OK + b"FI", b"RST and E", b"ND", pause=0.05))
-    assert result.failed == 0
-
-
-def test_the_first_content_comes_before_the_end(load: Callable[..., Summary]) -> None:
-    result = load(sending(OK + b"FIRST", b"END", pause=0.05))
-    assert result.first_us is not None
-    assert result.total_us is not None
-    assert 0 < result.first_us.p50 <= result.total_us.p50
-
-
 def test_stamps_are_measured_once_each(load: Callable[..., Summary]) -> None:
     first, second = time.monotonic_ns() - 5_000_000, time.monotonic_ns() - 1_000_000
     lines = b'FIRST "@%d@"\n"@%d' % (first, second), b'@"\nagain: "@%d@@%d@" END\n' % (first, second)
@@ -108,28 +96,3 @@ def test_stamps_are_measured_once_each(load: Callable[..., Summary]) -> None:
     assert result.delay_us is not None
     assert result.delay_us.count == 2
     assert result.delay_us.p50 >= 1000
-
-
-def test_the_first_reply_is_kept(load: Callable[..., Summary], tmp_path: Path) -> None:
-    load(sending(OK + b"FIRST ", b"x" * 300_000 + b" END"), "-n", "3", "-o", str(tmp_path / "kept"))
-    assert (tmp_path / "kept").read_bytes() == OK + b"FIRST " + b"x" * 300_000 + b" END"
-
-
-def test_open_replies_are_held_until_the_input_ends(programs: Path, tmp_path: Path) -> None:
-    gone: list[bytes] = []
-
-    def answer(connection: socket.socket) -> None:
-        connection.sendall(OK + b"FIRST")
-        gone.append(connection.recv(1))  # which comes when the client goes
-
-    request = tmp_path / "request"
-    request.write_bytes(b"GET / HTTP/1.1\r\n\r\n")
-    with serving(answer) as port:
-        command = [str(programs / "load"), "-p", str(port), "-q", str(request), "-n", "20", "-h"]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as client:
-            assert client.stdout is not None
-            assert client.stdout.readline() == b"open\n"
-            assert gone == []
-            out, _ = client.communicate(timeout=60)
-    result = msgspec.json.decode(out, type=Summary)
-    assert (result.answered, result.finished, result.failed) == (20, 0, 0)

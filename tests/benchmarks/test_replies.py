@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.failing import BenchmarkFailed
-from benchmarks.replies import body_of, documents_of, text_of_chunks, text_of_lines
+from benchmarks.replies import body_of, documents_of, text_of_chunks
 from benchmarks.run import RUN, pieces
 from benchmarks.sessions import Session, session
 from cursor_gateway import ChunkEncoder, CompletionHead, SseEncoder, read_events, read_response
@@ -22,16 +22,6 @@ def _chunked(body: bytes, size: int) -> bytes:
     return HEAD + b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in parts) + b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("size", [1, 7, 100_000])
-def test_the_framing_is_taken_off_however_the_reply_was_cut(size: int) -> None:
-    body = b"data: 5\r\n\r\nmore\n\n"
-    assert body_of(_chunked(body, size)) == body
-
-
-def test_a_reply_without_chunks_is_its_body() -> None:
-    assert body_of(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi") == b"hi"
-
-
 def test_a_reply_that_is_cut_is_noticed() -> None:
     with pytest.raises(BenchmarkFailed):
         body_of(_chunked(b"data: 5\n\n", 4)[:-5])
@@ -44,10 +34,6 @@ def test_the_text_of_chunks_is_the_agents(recorded: Session) -> None:
     assert text_of_chunks(body.replace(b"\n", b"\r\n")) == recorded.text  # as sse-starlette ends its lines
     half = body.split(b"\n\n")
     assert text_of_chunks(b"\n\n".join(half[: len(half) // 2])) != recorded.text
-
-
-def test_the_text_of_lines_is_the_agents(recorded: Session) -> None:
-    assert text_of_lines(recorded.data) == recorded.text
 
 
 def test_documents_are_what_the_stream_says(recorded: Session) -> None:

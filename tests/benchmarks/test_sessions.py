@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from benchmarks.run import pieces, text_of
-from benchmarks.sessions import SIZES, Session, named_session, session
+from benchmarks.sessions import Session, named_session
 
 NAMES = ("100", "2k", "5k")
 
@@ -31,19 +31,3 @@ def test_the_text_is_what_the_deltas_say_and_what_the_pipeline_gives(sessions: d
 
 def _is_delta(event: dict[str, Any]) -> bool:
     return "timestamp_ms" in event and "model_call_id" not in event
-
-
-def test_what_was_said_is_repeated_before_each_tool_and_at_the_end(sessions: dict[str, Session]) -> None:
-    said, repeated = "", 0
-    for event in _events(sessions["2k"]):
-        if event["type"] == "assistant" and _is_delta(event):
-            said += event["message"]["content"][0]["text"]
-        elif event["type"] == "assistant":
-            assert event["message"]["content"][0]["text"] == said
-            said, repeated = "", repeated + 1
-    assert repeated == SIZES["2k"].tools + 1
-
-
-def test_the_same_seed_gives_the_same_session() -> None:
-    assert session(300, tools=2, seed=7) == session(300, tools=2, seed=7)
-    assert session(300, tools=2, seed=7) != session(300, tools=2, seed=8)

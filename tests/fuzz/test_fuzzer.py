@@ -2,17 +2,13 @@
 
 import random
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 
 from fuzz.cases import Breach, breach_of, reduced
 from fuzz.mutations import Mutator
-from fuzz.target import HERE, Shape, Target
+from fuzz.target import Shape, Target
 
 pytestmark = pytest.mark.slow  # tests of a tool
 
@@ -48,23 +44,3 @@ def test_changes_are_the_same_for_the_same_dice(shape: Shape) -> None:
     for number in range(50):
         once, again = (mutator.mutated(data, random.Random(number), bytes) for _ in range(2))
         assert once == again
-
-
-@pytest.mark.slow  # it fuzzes for a second; what it puts together is tested above
-@pytest.mark.skipif(find_spec("atheris") is None, reason="there is no atheris for this Python on this system")
-def test_the_command_fuzzes_and_reports_what_it_did(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "fuzz", "--seconds", "1", "--keep", str(tmp_path), "frames"],
-        cwd=HERE.parent,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    heading, row = done.stdout.splitlines()
-    assert heading.split() == ["target", "runs", "runs/s", "edges", "new", "broken"]
-    name, runs, _, edges, _, broken = row.split()
-    assert (name, broken) == ("frames", "none")
-    assert int(runs) > 0
-    assert int(edges) > 0

@@ -28,8 +28,3 @@ def test_after_a_failover_no_disk_is_filled() -> None:
     for seed in range(99):
         kinds = [fault.kind for fault in plan(seed, 60, 2, ("fail over", "full disk"))]
         assert "full disk" not in kinds[kinds.index("fail over") :]
-
-
-def test_only_the_kinds_that_are_possible_are_chosen() -> None:
-    assert {fault.kind for seed in range(9) for fault in plan(seed, 20, 2, ("restart",))} == {"restart"}
-    assert str(plan(1, 20, 2, ("restart",))[0]).endswith(" s")

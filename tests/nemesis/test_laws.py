@@ -425,13 +425,6 @@ def test_a_question_may_be_asked_twice_if_its_client_said_so() -> None:
     assert found.law == "a question is asked once"
 
 
-def test_long_events_are_shortened_in_reports() -> None:
-    run = StoredRun("run", "one", "completed", 1, (StoredEvent(1, 1, b"done" + b" " * 996, is_done=True),))
-    (found,) = violations(History(runs=(run,), shown=(Shown("reader", "run", 1, b"y" * 1000),)))
-    assert len(str(found)) < 300
-    assert "(1000 bytes)" in str(found)
-
-
 @given(_histories())
 def test_a_history_can_be_kept_in_a_file(history: History) -> None:
     with tempfile.TemporaryDirectory() as folder:
