@@ -91,7 +91,7 @@ RELAY = Dialect("/", str.encode, '"type":"assistant"', '"cacheWriteTokens"', rep
 @contextmanager
 def module_server(name: str, agent: Path, home: Path) -> Iterator[Server]:
     """`relay` or `plain`."""
-    with _started([sys.executable, "-m", f"benchmarks.{name}", str(agent)], os.environ, home) as server:
+    with started([sys.executable, "-m", f"benchmarks.{name}", str(agent)], os.environ, home) as server:
         yield server
 
 
@@ -108,7 +108,7 @@ def gateway(
     environment = gateway_environment(agent, home, data, settings, key := new_key())
     if checkout is not None:
         environment["PYTHONPATH"] = str(checkout.resolve() / "src")
-    with _started(serve_command(), environment, home) as server:
+    with started(serve_command(), environment, home) as server:
         yield msgspec.structs.replace(server, key=key)
 
 
@@ -142,7 +142,7 @@ def gateway_environment(
 
 
 @contextmanager
-def _started(command: list[str], environment: Mapping[str, str], home: Path) -> Iterator[Server]:
+def started(command: list[str], environment: Mapping[str, str], home: Path) -> Iterator[Server]:
     home.mkdir(parents=True, exist_ok=True)
     log = home / "log"
     with (

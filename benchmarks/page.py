@@ -46,6 +46,7 @@ make bench                                    # measures, compares, and fails if
 make bench WRITE=1                            # also updates this page and its picture
 .venv/bin/python -m benchmarks long many      # only some parts; see --help; --short takes fewer rounds
 .venv/bin/python -m benchmarks.versus ../other # compare with the work tree of another version, in alternating rounds
+.venv/bin/python -m benchmarks.parts           # what each part of a short run takes, added to the relay one by one
 ```
 
 You need Linux, a C compiler and an otherwise idle machine.

@@ -6,12 +6,14 @@ Nothing is parsed, stored, counted, checked or logged. `python -m benchmarks.rel
 
 import asyncio
 import fcntl
+import json
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -20,9 +22,27 @@ _PIECE, _PIPE = 256 * 1024, 1024 * 1024  # as the gateway has them
 _F_SETPIPE_SZ = 1031
 
 
-def relay(agent: str) -> ASGIApp:
+class Conversion(Protocol):
+    """What becomes of the agent's bytes."""
+
+    def push(self, piece: bytes, /) -> bytes: ...
+
+    def end(self) -> bytes: ...
+
+
+class _Unchanged(Conversion):
+    def push(self, piece: bytes, /) -> bytes:
+        return piece
+
+    def end(self) -> bytes:
+        return b""
+
+
+def relay(agent: str, conversion: Callable[[], Conversion] = _Unchanged) -> ASGIApp:
+    """`conversion` is made for each request (`benchmarks.parts`)."""
+
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        prompt = await _body(receive)
+        prompt, converted = _prompt(await _body(receive)), conversion()
         process = subprocess.Popen(
             [agent, prompt], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
         )
@@ -32,10 +52,11 @@ def relay(agent: str) -> ASGIApp:
         assert process.stdout is not None
         with process.stdout:
             async for piece in _pieces(process.stdout.fileno()):
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+                if body := converted.push(piece):
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
         gone.cancel()
         process.wait()
-        await send({"type": "http.response.body", "body": b""})
+        await send({"type": "http.response.body", "body": converted.end()})
 
     return app
 
@@ -46,6 +67,11 @@ async def _body(receive: Receive) -> bytes:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
     return body
+
+
+def _prompt(body: bytes) -> str:
+    """Of a chat completion, or the body itself."""
+    return json.loads(body)["messages"][-1]["content"] if body.startswith(b"{") else body.decode()
 
 
 async def _kill_when_gone(process: "subprocess.Popen[bytes]", receive: Receive) -> None:

@@ -6,14 +6,7 @@ from posixpath import relpath
 
 from msgspec import UNSET, Struct
 
-from cursor_gateway.acp_server.shapes import (
-    AudioBlock,
-    ImageContent,
-    PromptBlock,
-    ResourceBlock,
-    ResourceLinkBlock,
-    TextContent,
-)
+from cursor_gateway.acp_server import shapes
 from cursor_gateway.model.documents import fenced
 
 
@@ -26,28 +19,28 @@ class Prompt(Struct, frozen=True):
     images: list[str]  # data: URIs
 
 
-def read_prompt(blocks: Iterable[PromptBlock], folder: str) -> Prompt:
+def read_prompt(blocks: Iterable[shapes.PromptBlock], folder: str) -> Prompt:
     """Links stay where they are in the text; the contents that come with them follow it. Raises `UnusablePrompt`."""
     said: list[str] = []
     attached: list[str] = []
     images: list[str] = []
     for block in blocks:
         match block:
-            case TextContent(text=text):
+            case shapes.TextContent(text=text):
                 said.append(text)
-            case ResourceLinkBlock(uri=uri, name=name):
+            case shapes.ResourceLinkBlock(uri=uri, name=name):
                 said.append(_mention(uri, name, folder))
-            case ImageContent(data=data, mime_type=kind):
+            case shapes.ImageContent(data=data, mime_type=kind):
                 images.append(f"data:{kind};base64,{data}")
-            case ResourceBlock(resource=resource) if resource.text is not UNSET:
+            case shapes.ResourceBlock(resource=resource) if resource.text is not UNSET:
                 place = _mention(resource.uri, "", folder)
                 said.append(place)
                 attached.append(f"{place}\n{fenced('', resource.text)}")
-            case ResourceBlock(resource=resource) if (resource.mime_type or "").startswith("image/"):
+            case shapes.ResourceBlock(resource=resource) if (resource.mime_type or "").startswith("image/"):
                 images.append(f"data:{resource.mime_type};base64,{resource.blob}")
-            case ResourceBlock(resource=resource):
+            case shapes.ResourceBlock(resource=resource):
                 raise UnusablePrompt(f"{resource.uri} is neither text nor an image; attach something else.")
-            case AudioBlock():
+            case shapes.AudioBlock():
                 raise UnusablePrompt("The agent cannot listen to audio; write the message instead.")
     message = "\n\n".join(["".join(said).strip(), *attached]).strip()
     if not message:

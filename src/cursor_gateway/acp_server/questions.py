@@ -4,16 +4,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cursor_gateway.acp_server.shapes import (
-    FormParams,
-    FormResult,
-    PermissionOption,
-    PermissionParams,
-    PermissionResult,
-    TextContent,
-    ToolCallDetails,
-    ToolText,
-)
+from cursor_gateway.acp_server import shapes
 from cursor_gateway.dialects.documents.request import PermissionAnswer, QuestionAnswer
 from cursor_gateway.model.answers import Decision, PlanChoice
 from cursor_gateway.model.documents import ClarificationQuestion
@@ -26,28 +17,30 @@ _OTHER = " (own answer)"  # after a question's id: the field for a written answe
 # --- permissions -------------------------------------------------------------------------------------
 
 
-def permission_params(session_id: str, call_id: str, asked: PermissionAsked) -> PermissionParams:
+def permission_params(session_id: str, call_id: str, asked: PermissionAsked) -> shapes.PermissionParams:
     request = asked.request
-    options = [PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
+    options = [shapes.PermissionOption(option_id="once", name="Allow once", kind="allow_once")]
     if request.rules:
         rules = ", ".join(request.rules)
         options += [
-            PermissionOption(
+            shapes.PermissionOption(
                 option_id="conversation", name=f"Always allow {rules} in this conversation", kind="allow_always"
             ),
-            PermissionOption(
+            shapes.PermissionOption(
                 option_id="workspace", name=f"Always allow {rules} in this workspace", kind="allow_always"
             ),
         ]
-    options.append(PermissionOption(option_id="deny", name="Deny", kind="reject_once"))
-    details = ToolCallDetails(
+    options.append(shapes.PermissionOption(option_id="deny", name="Deny", kind="reject_once"))
+    details = shapes.ToolCallDetails(
         tool_call_id=call_id,
         title=request.subject,
         kind="execute",
         status="pending",
-        content=[ToolText(content=TextContent(text=request.warning))] if request.warning else msgspec.UNSET,
+        content=[shapes.ToolText(content=shapes.TextContent(text=request.warning))]
+        if request.warning
+        else msgspec.UNSET,
     )
-    return PermissionParams(session_id=session_id, tool_call=details, options=options)
+    return shapes.PermissionParams(session_id=session_id, tool_call=details, options=options)
 
 
 def decision_of(asked: PermissionAsked, answer: object) -> PermissionAnswer | None:
@@ -63,20 +56,20 @@ def decision_of(asked: PermissionAsked, answer: object) -> PermissionAnswer | No
 # --- plans -------------------------------------------------------------------------------------------
 
 
-def plan_params(session_id: str, call_id: str, asked: PlanAsked) -> PermissionParams:
-    details = ToolCallDetails(
+def plan_params(session_id: str, call_id: str, asked: PlanAsked) -> shapes.PermissionParams:
+    details = shapes.ToolCallDetails(
         tool_call_id=call_id,
         title=f"Plan: {asked.title}" if asked.title else "Plan",
         kind="think",
         status="pending",
-        content=[ToolText(content=TextContent(text=asked.text))] if asked.text else msgspec.UNSET,
+        content=[shapes.ToolText(content=shapes.TextContent(text=asked.text))] if asked.text else msgspec.UNSET,
     )
     accept = "Accept the plan and carry it out" if asked.is_past else "Accept the plan"
     options = [
-        PermissionOption(option_id="accept", name=accept, kind="allow_once"),
-        PermissionOption(option_id="reject", name="Reject it", kind="reject_once"),
+        shapes.PermissionOption(option_id="accept", name=accept, kind="allow_once"),
+        shapes.PermissionOption(option_id="reject", name="Reject it", kind="reject_once"),
     ]
-    return PermissionParams(session_id=session_id, tool_call=details, options=options)
+    return shapes.PermissionParams(session_id=session_id, tool_call=details, options=options)
 
 
 def choice_of(asked: PlanAsked, answer: object) -> PlanChoice | None:
@@ -89,7 +82,7 @@ def choice_of(asked: PlanAsked, answer: object) -> PlanChoice | None:
 # --- questions ---------------------------------------------------------------------------------------
 
 
-def form_params(session_id: str, call_id: str, asked: QuestionsAsked) -> FormParams:
+def form_params(session_id: str, call_id: str, asked: QuestionsAsked) -> shapes.FormParams:
     """For clients that can show forms: all questions at once, each with a field for a written answer."""
     properties: dict[str, Any] = {}
     for question in asked.questions:
@@ -102,7 +95,7 @@ def form_params(session_id: str, call_id: str, asked: QuestionsAsked) -> FormPar
         else:
             properties[question.id] = {"type": "string", "title": question.text, "oneOf": options}
         properties[f"{question.id}{_OTHER}"] = {"type": "string", "title": "Or your own answer"}
-    return FormParams(
+    return shapes.FormParams(
         session_id=session_id,
         tool_call_id=call_id,
         message=asked.questions[0].text if len(asked.questions) == 1 else "The agent has some questions.",
@@ -112,7 +105,7 @@ def form_params(session_id: str, call_id: str, asked: QuestionsAsked) -> FormPar
 
 def form_answers(asked: QuestionsAsked, answer: object) -> list[QuestionAnswer]:
     """Empty answers are skipped questions."""
-    result = _read(answer, FormResult)
+    result = _read(answer, shapes.FormResult)
     content = (result.content or {}) if result is not None and result.action == "accept" else {}
     return [_answer(question, content) for question in asked.questions]
 
@@ -129,15 +122,15 @@ def _answer(question: ClarificationQuestion, content: dict[str, Any]) -> Questio
     )
 
 
-def question_params(session_id: str, call_id: str, question: ClarificationQuestion) -> PermissionParams:
+def question_params(session_id: str, call_id: str, question: ClarificationQuestion) -> shapes.PermissionParams:
     """For other clients: one question, whose answers are the options of a permission."""
     options = [
-        PermissionOption(option_id=f"{number}", name=option.label, kind="allow_once")
+        shapes.PermissionOption(option_id=f"{number}", name=option.label, kind="allow_once")
         for number, option in enumerate(question.options)
     ]
-    options.append(PermissionOption(option_id=_SKIP, name="Skip this question", kind="reject_once"))
-    details = ToolCallDetails(tool_call_id=call_id, title=question.text, kind="other", status="pending")
-    return PermissionParams(session_id=session_id, tool_call=details, options=options)
+    options.append(shapes.PermissionOption(option_id=_SKIP, name="Skip this question", kind="reject_once"))
+    details = shapes.ToolCallDetails(tool_call_id=call_id, title=question.text, kind="other", status="pending")
+    return shapes.PermissionParams(session_id=session_id, tool_call=details, options=options)
 
 
 def question_answer(question: ClarificationQuestion, answer: object) -> QuestionAnswer:
@@ -148,7 +141,7 @@ def question_answer(question: ClarificationQuestion, answer: object) -> Question
 
 def _selected(answer: object) -> str:
     """Empty: nothing was."""
-    result = _read(answer, PermissionResult)
+    result = _read(answer, shapes.PermissionResult)
     return result.outcome.option_id if result is not None and result.outcome.outcome == "selected" else ""
 
 

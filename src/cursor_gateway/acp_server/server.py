@@ -10,34 +10,9 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import UNSET, Struct
 
+from cursor_gateway.acp_server import shapes
 from cursor_gateway.acp_server.prompts import UnusablePrompt, read_prompt
 from cursor_gateway.acp_server.session_ids import SessionIds
-from cursor_gateway.acp_server.shapes import (
-    ClientCapabilities,
-    ConfigOption,
-    ConfigResult,
-    ConfigUpdate,
-    ConfigValue,
-    InitializeParams,
-    ListParams,
-    ModeEntry,
-    ModeState,
-    ModeUpdate,
-    NewSession,
-    NewSessionParams,
-    NoticeUpdate,
-    OpenSessionParams,
-    PromptParams,
-    PromptResult,
-    SessionEntry,
-    SessionInfoUpdate,
-    SessionList,
-    SessionParams,
-    SessionState,
-    SessionUpdate,
-    SetConfigParams,
-    SetModeParams,
-)
 from cursor_gateway.acp_server.stdio import StdioTransport
 from cursor_gateway.acp_server.turns import EditorSession, PromptTurn, replay
 from cursor_gateway.client.asynchronous import AsyncClient
@@ -87,7 +62,7 @@ class AcpServer:
         self._rpc = Rpc(transport, self._requested, self._notified, withdraws=True)
         self._sessions: dict[str, EditorSession] = {}
         self._watching: set[asyncio.Task[None]] = set()
-        self.capabilities = ClientCapabilities()
+        self.capabilities = shapes.ClientCapabilities()
         self._methods: dict[str, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             "initialize": self._initialize,
             "authenticate": self._authenticate,
@@ -130,11 +105,11 @@ class AcpServer:
     def _notified(self, method: str, params: Any) -> None:
         if method == "session/cancel":
             with suppress(msgspec.ValidationError):
-                session = self._sessions.get(_read(params, SessionParams).session_id)
+                session = self._sessions.get(_read(params, shapes.SessionParams).session_id)
                 if session is not None and session.turn is not None:
                     session.turn.cancel()
 
-    async def update(self, session_id: str, update: SessionUpdate) -> None:
+    async def update(self, session_id: str, update: shapes.SessionUpdate) -> None:
         self._rpc.notify("session/update", {"sessionId": session_id, "update": update})
         await self._transport.drained()
 
@@ -144,7 +119,7 @@ class AcpServer:
     # --- sessions -------------------------------------------------------------------------------------
 
     async def _initialize(self, params: Any) -> dict[str, Any]:
-        self.capabilities = _read(params, InitializeParams).client_capabilities
+        self.capabilities = _read(params, shapes.InitializeParams).client_capabilities
         return {
             "protocolVersion": PROTOCOL,
             "agentInfo": {
@@ -165,8 +140,8 @@ class AcpServer:
         """Some editors log in at any agent of Cursor's (`cursor_login`). The gateway has its own login."""
         return {}
 
-    async def _new(self, params: Any) -> NewSession:
-        wanted = _read(params, NewSessionParams)
+    async def _new(self, params: Any) -> shapes.NewSession:
+        wanted = _read(params, shapes.NewSessionParams)
         session = EditorSession(self._ids.new(), _folder(wanted.cwd))
         async with self._connect(session.folder) as (client, _):
             await self._learn_models(session, client)
@@ -174,15 +149,15 @@ class AcpServer:
         self._note(session)
         await self._explain_servers(session, wanted)
         state = self._state(session)
-        return NewSession(session_id=session.id, modes=state.modes, config_options=state.config_options)
+        return shapes.NewSession(session_id=session.id, modes=state.modes, config_options=state.config_options)
 
-    async def _load(self, params: Any) -> SessionState:
-        return await self._open(_read(params, OpenSessionParams), replays=True)
+    async def _load(self, params: Any) -> shapes.SessionState:
+        return await self._open(_read(params, shapes.OpenSessionParams), replays=True)
 
-    async def _resume(self, params: Any) -> SessionState:
-        return await self._open(_read(params, OpenSessionParams), replays=False)
+    async def _resume(self, params: Any) -> shapes.SessionState:
+        return await self._open(_read(params, shapes.OpenSessionParams), replays=False)
 
-    async def _open(self, wanted: OpenSessionParams, *, replays: bool) -> SessionState:
+    async def _open(self, wanted: shapes.OpenSessionParams, *, replays: bool) -> shapes.SessionState:
         known = self._sessions.get(wanted.session_id)
         if known is not None and known.turn is not None:
             raise RpcError(_INVALID_REQUEST, "This session is busy; cancel its prompt first, or wait for its end.")
@@ -212,7 +187,7 @@ class AcpServer:
         return self._state(session)
 
     async def _detail(
-        self, wanted: OpenSessionParams, session: EditorSession, client: AsyncClient, folder: str | None
+        self, wanted: shapes.OpenSessionParams, session: EditorSession, client: AsyncClient, folder: str | None
     ) -> ConversationDetail:
         try:
             detail = await client.conversation(session.conversation_id)
@@ -244,12 +219,12 @@ class AcpServer:
         self._watching.add(task)
         task.add_done_callback(self._watching.discard)
 
-    async def _list(self, params: Any) -> SessionList:
-        wanted = _read(params, ListParams)
+    async def _list(self, params: Any) -> shapes.SessionList:
+        wanted = _read(params, shapes.ListParams)
         if wanted.cursor and not (wanted.cursor.isascii() and wanted.cursor.isdecimal()):
             raise RpcError(_INVALID, f"There is no page {wanted.cursor[:100]!r}; list the sessions again.")
         skipped = int((wanted.cursor or "0")[:9])
-        sessions: list[SessionEntry] = []
+        sessions: list[shapes.SessionEntry] = []
         names, number = self._ids.by_conversation(), 0
         here = wanted.cwd if wanted.cwd and os.path.isdir(wanted.cwd) else self._folder
         async with self._connect(here) as (client, _):
@@ -260,26 +235,26 @@ class AcpServer:
                 if number <= skipped:
                     continue
                 if len(sessions) == _PAGE:
-                    return SessionList(sessions=sessions, next_cursor=str(skipped + _PAGE))
+                    return shapes.SessionList(sessions=sessions, next_cursor=str(skipped + _PAGE))
                 sessions.append(
-                    SessionEntry(
+                    shapes.SessionEntry(
                         session_id=names.get(entry.id, entry.id),
                         cwd=entry.workspace,
                         title=entry.title,
                         updated_at=entry.updated,
                     )
                 )
-        return SessionList(sessions=sessions)
+        return shapes.SessionList(sessions=sessions)
 
     async def _close_session(self, params: Any) -> dict[str, Any]:
-        session = self._session(_read(params, SessionParams).session_id)
+        session = self._session(_read(params, shapes.SessionParams).session_id)
         if session.turn is not None:
             await session.turn.leave()
         self._sessions.pop(session.id, None)
         return {}
 
     async def _delete(self, params: Any) -> dict[str, Any]:
-        id = _read(params, SessionParams).session_id
+        id = _read(params, shapes.SessionParams).session_id
         known, conversation_id = self._sessions.pop(id, None), self._ids.conversation(id)
         if known is not None and known.turn is not None:
             await known.turn.leave()
@@ -302,7 +277,7 @@ class AcpServer:
             raise RpcError(_NOT_FOUND, f"The session {id[:100]!r} is not open; load it first, or start a new one.")
         return session
 
-    async def _explain_servers(self, session: EditorSession, wanted: NewSessionParams) -> None:
+    async def _explain_servers(self, session: EditorSession, wanted: shapes.NewSessionParams) -> None:
         """The client's MCP servers are not used: a gateway may run on another machine, for other people, too."""
         if not wanted.mcp_servers:
             return
@@ -311,12 +286,12 @@ class AcpServer:
         description = "Configure them in .cursor/mcp.json of the project, or in ~/.cursor/mcp.json."
         self.log(f"{title} {description}")
         if self.capabilities.has_notices:
-            await self.update(session.id, NoticeUpdate(severity="warning", title=title, description=description))
+            await self.update(session.id, shapes.NoticeUpdate(severity="warning", title=title, description=description))
 
     # --- prompts --------------------------------------------------------------------------------------
 
-    async def _prompt(self, params: Any) -> PromptResult:
-        wanted = _read(params, PromptParams)
+    async def _prompt(self, params: Any) -> shapes.PromptResult:
+        wanted = _read(params, shapes.PromptParams)
         session = self._session(wanted.session_id)
         if session.turn is not None:
             raise RpcError(_INVALID_REQUEST, "The agent is still working in this session; cancel that first, or wait.")
@@ -345,7 +320,9 @@ class AcpServer:
             await turn.perform(work())
         finally:
             session.turn = None
-        return PromptResult(stop_reason="cancelled" if turn.is_cancelled else "end_turn", usage=turn.usage or UNSET)
+        return shapes.PromptResult(
+            stop_reason="cancelled" if turn.is_cancelled else "end_turn", usage=turn.usage or UNSET
+        )
 
     async def _learn_title(self, session: EditorSession, client: AsyncClient) -> None:
         with suppress(CallFailed):  # costs the title
@@ -354,7 +331,9 @@ class AcpServer:
                     session.workspace = entry.workspace
                     if session.title != entry.title:
                         session.title = entry.title
-                        await self.update(session.id, SessionInfoUpdate(title=entry.title, updated_at=entry.updated))
+                        await self.update(
+                            session.id, shapes.SessionInfoUpdate(title=entry.title, updated_at=entry.updated)
+                        )
 
     # --- modes and models -----------------------------------------------------------------------------
 
@@ -368,26 +347,26 @@ class AcpServer:
             session.model = None
 
     async def _set_mode(self, params: Any) -> dict[str, Any]:
-        wanted = _read(params, SetModeParams)
+        wanted = _read(params, shapes.SetModeParams)
         session = self._session(wanted.session_id)
         self._choose_mode(session, wanted.mode_id)
-        await self.update(session.id, ConfigUpdate(config_options=self._state(session).config_options))
+        await self.update(session.id, shapes.ConfigUpdate(config_options=self._state(session).config_options))
         return {}
 
-    async def _set_config(self, params: Any) -> ConfigResult:
-        wanted = _read(params, SetConfigParams)
+    async def _set_config(self, params: Any) -> shapes.ConfigResult:
+        wanted = _read(params, shapes.SetConfigParams)
         session = self._session(wanted.session_id)
         match wanted.config_id:
             case "mode":
                 self._choose_mode(session, wanted.value)
-                await self.update(session.id, ModeUpdate(current_mode_id=wanted.value))
+                await self.update(session.id, shapes.ModeUpdate(current_mode_id=wanted.value))
             case "model":
                 if session.models and all(model.id != wanted.value for model in session.models):
                     raise RpcError(_INVALID, f"There is no model {wanted.value[:100]!r}; see `cursor-gateway models`.")
                 session.model = wanted.value
             case unknown:
                 raise RpcError(_INVALID, f"There is no option {unknown[:100]!r}; use `mode` or `model`.")
-        return ConfigResult(config_options=self._state(session).config_options)
+        return shapes.ConfigResult(config_options=self._state(session).config_options)
 
     def _choose_mode(self, session: EditorSession, wanted: str) -> None:
         mode = next((mode for mode in MODES if mode == wanted), None)
@@ -395,30 +374,32 @@ class AcpServer:
             raise RpcError(_INVALID, f"There is no mode {wanted[:100]!r}; use one of {', '.join(MODES)}.")
         session.mode = mode
 
-    def _state(self, session: EditorSession) -> SessionState:
+    def _state(self, session: EditorSession) -> shapes.SessionState:
         mode = session.mode or self._default_mode
-        modes = [ModeEntry(id=id, name=name, description=about) for id, (name, about) in _MODES.items()]
+        modes = [shapes.ModeEntry(id=id, name=name, description=about) for id, (name, about) in _MODES.items()]
         options = [
-            ConfigOption(
+            shapes.ConfigOption(
                 id="mode",
                 name="Mode",
                 category="mode",
                 current_value=mode,
-                options=[ConfigValue(value=one.id, name=one.name, description=one.description) for one in modes],
+                options=[shapes.ConfigValue(value=one.id, name=one.name, description=one.description) for one in modes],
             )
         ]
         if session.models:
             default = next((one.id for one in session.models if one.default), session.models[0].id)
             options.append(
-                ConfigOption(
+                shapes.ConfigOption(
                     id="model",
                     name="Model",
                     category="model",
                     current_value=session.model or default,
-                    options=[ConfigValue(value=one.id, name=one.name or one.id) for one in session.models],
+                    options=[shapes.ConfigValue(value=one.id, name=one.name or one.id) for one in session.models],
                 )
             )
-        return SessionState(modes=ModeState(current_mode_id=mode, available_modes=modes), config_options=options)
+        return shapes.SessionState(
+            modes=shapes.ModeState(current_mode_id=mode, available_modes=modes), config_options=options
+        )
 
 
 def _read(params: Any, shape: type[_Params]) -> _Params:
@@ -426,7 +407,7 @@ def _read(params: Any, shape: type[_Params]) -> _Params:
     return msgspec.convert(params, shape)
 
 
-def _unknown(wanted: OpenSessionParams) -> RpcError:
+def _unknown(wanted: shapes.OpenSessionParams) -> RpcError:
     return RpcError(_NOT_FOUND, f"Unknown session {wanted.session_id[:100]!r}; start a new one.")
 
 

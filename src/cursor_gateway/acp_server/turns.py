@@ -7,26 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import UNSET, Struct
 
-from cursor_gateway.acp_server.questions import (
-    choice_of,
-    decision_of,
-    form_answers,
-    form_params,
-    permission_params,
-    plan_params,
-    question_answer,
-    question_params,
-)
-from cursor_gateway.acp_server.shapes import (
-    ClientCapabilities,
-    ModeUpdate,
-    SessionUpdate,
-    TextContent,
-    TokenUsage,
-    ToolCallUpdate,
-    ToolStatus,
-    UserMessageChunk,
-)
+from cursor_gateway.acp_server import questions, shapes
 from cursor_gateway.acp_server.updates import RunUpdates, SessionTodos
 from cursor_gateway.client.asynchronous import AsyncClient, AsyncStream
 from cursor_gateway.client.failures import CallFailed
@@ -49,9 +30,9 @@ _STOP_SECONDS = 10.0  # for the last events of a run that was cancelled
 class Editor(Protocol):
     """The client on the other side."""
 
-    capabilities: ClientCapabilities
+    capabilities: shapes.ClientCapabilities
 
-    async def update(self, session_id: str, update: SessionUpdate) -> None:
+    async def update(self, session_id: str, update: shapes.SessionUpdate) -> None:
         """Waits while the client does not read."""
         ...
 
@@ -125,12 +106,12 @@ class PromptTurn:
         work.cancel()
 
     @property
-    def usage(self) -> TokenUsage | None:
+    def usage(self) -> shapes.TokenUsage | None:
         """Of all its runs."""
         used = [done.envelope.usage for done in self._dones]
         if not used:
             return None
-        return TokenUsage(
+        return shapes.TokenUsage(
             total_tokens=sum(one.total_tokens for one in used),
             input_tokens=sum(one.prompt_tokens for one in used),
             output_tokens=sum(one.completion_tokens for one in used),
@@ -246,8 +227,8 @@ class PromptTurn:
             call_id = f"{done.envelope.id}/{one.document_id}"
             decided = await self._ask(one, call_id)
             # The call itself has ended before.
-            status: ToolStatus = "completed" if isinstance(one, PlanAsked) else "failed"
-            await self._editor.update(self._session.id, ToolCallUpdate(tool_call_id=call_id, status=status))
+            status: shapes.ToolStatus = "completed" if isinstance(one, PlanAsked) else "failed"
+            await self._editor.update(self._session.id, shapes.ToolCallUpdate(tool_call_id=call_id, status=status))
             if decided is None:
                 continue
             if fields is not None and "permissions" in fields and "permissions" in decided:
@@ -256,7 +237,7 @@ class PromptTurn:
                 fields = decided
             if isinstance(one, PlanAsked):  # what follows carries it out
                 self._session.mode = "agent"
-                await self._editor.update(self._session.id, ModeUpdate(current_mode_id="agent"))
+                await self._editor.update(self._session.id, shapes.ModeUpdate(current_mode_id="agent"))
         return fields
 
     async def _ask(self, asked: RunQuestion, call_id: str) -> "AnswerFields | None":
@@ -264,12 +245,14 @@ class PromptTurn:
         id = self._session.id
         match asked:
             case PermissionAsked():
-                answer = await self._requested("session/request_permission", permission_params(id, call_id, asked))
-                decision = decision_of(asked, answer)
+                answer = await self._requested(
+                    "session/request_permission", questions.permission_params(id, call_id, asked)
+                )
+                decision = questions.decision_of(asked, answer)
                 return None if decision is None else {"permissions": [decision]}
             case PlanAsked():
-                answer = await self._requested("session/request_permission", plan_params(id, call_id, asked))
-                choice = choice_of(asked, answer)
+                answer = await self._requested("session/request_permission", questions.plan_params(id, call_id, asked))
+                choice = questions.choice_of(asked, answer)
                 return None if choice is None else {"plan": choice}
             case QuestionsAsked():
                 answers = await self._ask_questions(asked, call_id)
@@ -279,11 +262,15 @@ class PromptTurn:
     async def _ask_questions(self, asked: QuestionsAsked, call_id: str) -> list[QuestionAnswer]:
         id = self._session.id
         if self._editor.capabilities.has_forms:
-            return form_answers(asked, await self._requested("elicitation/create", form_params(id, call_id, asked)))
+            return questions.form_answers(
+                asked, await self._requested("elicitation/create", questions.form_params(id, call_id, asked))
+            )
         answers: list[QuestionAnswer] = []
         for question in asked.questions:
-            params = question_params(id, call_id, question)
-            answers.append(question_answer(question, await self._requested("session/request_permission", params)))
+            params = questions.question_params(id, call_id, question)
+            answers.append(
+                questions.question_answer(question, await self._requested("session/request_permission", params))
+            )
         return answers
 
     async def _requested(self, method: str, params: Struct) -> Any:
@@ -311,6 +298,6 @@ async def replay(editor: Editor, session: EditorSession, client: AsyncClient, de
     return ""
 
 
-def _user_chunk(message: MessageEntry) -> UserMessageChunk:
+def _user_chunk(message: MessageEntry) -> shapes.UserMessageChunk:
     text = message.note or message.text
-    return UserMessageChunk(content=TextContent(text=text), message_id=f"{message.chat_id}/user")
+    return shapes.UserMessageChunk(content=shapes.TextContent(text=text), message_id=f"{message.chat_id}/user")

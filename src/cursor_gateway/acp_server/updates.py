@@ -10,60 +10,9 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from cursor_gateway.acp_server.shapes import (
-    AgentMessageChunk,
-    AgentThoughtChunk,
-    EntryStatus,
-    Location,
-    PlanEntry,
-    PlanUpdate,
-    SessionUpdate,
-    TextContent,
-    ToolCallStart,
-    ToolCallUpdate,
-    ToolContent,
-    ToolDiff,
-    ToolKind,
-    ToolStatus,
-    ToolText,
-    UsageUpdate,
-)
+from cursor_gateway.acp_server import shapes
 from cursor_gateway.errors import RunCancelled
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    KnownMetadata,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationMetadata,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    Operation,
-    PlanDocument,
-    PlanTodo,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoChange,
-    TodoStatus,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    ToolTrace,
-    said_in,
-)
+from cursor_gateway.model import document_events, documents
 from cursor_gateway.stages.context_size import window_of
 from cursor_gateway.stages.summary import main_argument
 
@@ -73,7 +22,7 @@ _TITLE = 200  # characters
 _DEMO = "DEMO: this answer is a recording. No agent ran, and no files were changed."
 _OF_THE_RUN = ("agent", "gateway")  # sources of an error that is no tool's: a tool's own call says that it failed
 
-_KINDS: dict[str, ToolKind] = {
+_KINDS: dict[str, shapes.ToolKind] = {
     "read_file": "read",
     "list_dir": "read",
     "read_lints": "read",
@@ -94,13 +43,13 @@ _KINDS: dict[str, ToolKind] = {
     "reflect": "think",
 }
 _PATHS = ("target_file", "path", "target_directory", "file_path")  # arguments that name a file or folder
-_OPERATIONS: dict[Operation, tuple[ToolKind, str]] = {
+_OPERATIONS: dict[documents.Operation, tuple[shapes.ToolKind, str]] = {
     "create": ("edit", "Create"),
     "edit": ("edit", "Edit"),
     "delete": ("delete", "Delete"),
     "rename": ("move", "Rename"),
 }
-_ENTRY_STATES: dict[TodoStatus, EntryStatus] = {
+_ENTRY_STATES: dict[documents.TodoStatus, shapes.EntryStatus] = {
     "pending": "pending",
     "in_progress": "in_progress",
     "completed": "completed",
@@ -111,13 +60,13 @@ class SessionTodos:
     """The to-dos of a session, which each update of the plan lists in full."""
 
     def __init__(self) -> None:
-        self._found: dict[str, tuple[str, TodoStatus]] = {}
+        self._found: dict[str, tuple[str, documents.TodoStatus]] = {}
 
-    def replace(self, todos: list[PlanTodo]) -> PlanUpdate:
+    def replace(self, todos: list[documents.PlanTodo]) -> shapes.PlanUpdate:
         self._found = {todo.id: (todo.content, todo.status) for todo in todos}
         return self._update()
 
-    def change(self, todos: list[TodoChange], *, replaces: bool) -> PlanUpdate:
+    def change(self, todos: list[documents.TodoChange], *, replaces: bool) -> shapes.PlanUpdate:
         before = self._found
         self._found = {} if replaces else dict(before)
         for todo in todos:
@@ -125,13 +74,13 @@ class SessionTodos:
             self._found[todo.id] = (todo.content or known or todo.id, todo.status)
         return self._update()
 
-    def _update(self) -> PlanUpdate:
+    def _update(self) -> shapes.PlanUpdate:
         entries = [
-            PlanEntry(content=content, status=_ENTRY_STATES[status])
+            shapes.PlanEntry(content=content, status=_ENTRY_STATES[status])
             for content, status in self._found.values()
             if status in _ENTRY_STATES
         ]
-        return PlanUpdate(entries=entries)
+        return shapes.PlanUpdate(entries=entries)
 
 
 class _Joined:
@@ -151,44 +100,46 @@ class RunUpdates:
         """`workspace` completes relative paths: an editor knows only absolute ones."""
         self._run_id, self._workspace, self._todos = run_id, workspace, todos
         self._text, self._thoughts = _Joined(), _Joined()
-        self._open: dict[str, DocumentStarted] = {}
+        self._open: dict[str, document_events.DocumentStarted] = {}
         self._outputs: dict[str, str] = {}  # the ends of those of commands that still run
         self._calls: dict[str, str] = {}  # of documents that continue another one's call
-        self._decided: dict[str, ToolCallUpdate] = {}  # the ends of calls whose commands have not begun, by these
+        self._decided: dict[
+            str, shapes.ToolCallUpdate
+        ] = {}  # the ends of calls whose commands have not begun, by these
         self._tools: dict[str, str] = {}  # the names of those that are used now
 
-    def push(self, event: DocumentEvent, /) -> list[SessionUpdate]:
+    def push(self, event: document_events.DocumentEvent, /) -> list[shapes.SessionUpdate]:
         match event:
-            case DocumentStarted():
+            case document_events.DocumentStarted():
                 self._open[event.id] = event
-                return self._started(event, event.metadata or KnownMetadata())
-            case ContentDelta(id=id, text=text):
+                return self._started(event, event.metadata or document_events.KnownMetadata())
+            case document_events.ContentDelta(id=id, text=text):
                 return self._grown(id, text)
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 shown = self._outputs[id] = (self._outputs.get(id, "") + text)[-_TAIL:]
-                return [ToolCallUpdate(tool_call_id=self.call_id(id), content=[_code(shown)])]
-            case ToolCallStarted(id=id, tool_name=name):
+                return [shapes.ToolCallUpdate(tool_call_id=self.call_id(id), content=[_code(shown)])]
+            case document_events.ToolCallStarted(id=id, tool_name=name):
                 self._tools[id] = name
                 return [self._call(id, name, _KINDS.get(name, "other"), "in_progress")]
-            case ToolCallArguments(id=id, arguments=arguments):
+            case document_events.ToolCallArguments(id=id, arguments=arguments):
                 return [
-                    ToolCallUpdate(
+                    shapes.ToolCallUpdate(
                         tool_call_id=self.call_id(id),
                         title=self._tool_title(self._tools.get(id, "tool"), arguments),
                         locations=self._locations(arguments),
                         raw_input=arguments,
                     )
                 ]
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 for kept in (self._open, self._outputs, self._tools):
                     kept.pop(document.id, None)
                 return self._ended(document)
-            case Reasoning(text=text):
+            case document_events.Reasoning(text=text):
                 return [self._thought("reasoning", text)]
-            case Done(envelope=envelope):
+            case document_events.Done(envelope=envelope):
                 demo = [self._call("demo", _DEMO, "other", "completed")] if envelope.metadata.recording else []
                 return [*self._decided.values(), *demo, *_used(event)]
-            case ToolCallEnded() | Paused():
+            case document_events.ToolCallEnded() | document_events.Paused():
                 return []
 
     def call_id(self, document_id: str) -> str:
@@ -197,18 +148,20 @@ class RunUpdates:
 
     # --- a document starts, and grows -----------------------------------------------------------------
 
-    def _started(self, event: DocumentStarted, known: KnownMetadata) -> list[SessionUpdate]:
+    def _started(
+        self, event: document_events.DocumentStarted, known: document_events.KnownMetadata
+    ) -> list[shapes.SessionUpdate]:
         match event.type:
             case "terminal_command":
                 return self._command(event.id, known)
             case "file_edit":
                 return [
-                    ToolCallStart(
+                    shapes.ToolCallStart(
                         tool_call_id=self.call_id(event.id),
                         title=_title(f"Edit {self._short(known.file_path) if known.file_path else 'a file'}"),
                         kind="edit",
                         status="in_progress",
-                        locations=[Location(path=self._absolute(known.file_path))] if known.file_path else UNSET,
+                        locations=[shapes.Location(path=self._absolute(known.file_path))] if known.file_path else UNSET,
                     )
                 ]
             case "plan":
@@ -223,16 +176,16 @@ class RunUpdates:
             case "tool_call" | "text" | "thinking" | "code_block" | "code_reference" | "todo_update" | "error":
                 return []
 
-    def _command(self, id: str, known: KnownMetadata) -> list[SessionUpdate]:
+    def _command(self, id: str, known: document_events.KnownMetadata) -> list[shapes.SessionUpdate]:
         command = known.command or "A command"
         details: dict[str, Any] = {"command": command}
         if known.working_directory:
             details["cwd"] = known.working_directory
         if (decided := self._decided.pop(command, None)) is not None:
             self._calls[id] = decided.tool_call_id
-            return [ToolCallUpdate(tool_call_id=decided.tool_call_id, status="in_progress", raw_input=details)]
+            return [shapes.ToolCallUpdate(tool_call_id=decided.tool_call_id, status="in_progress", raw_input=details)]
         return [
-            ToolCallStart(
+            shapes.ToolCallStart(
                 tool_call_id=self.call_id(id),
                 title=_title(command),
                 kind="execute",
@@ -241,7 +194,7 @@ class RunUpdates:
             )
         ]
 
-    def _grown(self, id: str, text: str) -> list[SessionUpdate]:
+    def _grown(self, id: str, text: str) -> list[shapes.SessionUpdate]:
         started = self._open.get(id)
         match started.type if started is not None else "":
             case "text":
@@ -249,19 +202,19 @@ class RunUpdates:
             case "thinking":
                 return [self._thought(id, text)]
             case "plan":  # which comes in one piece
-                return [ToolCallUpdate(tool_call_id=self.call_id(id), content=[_text(text)])]
+                return [shapes.ToolCallUpdate(tool_call_id=self.call_id(id), content=[_text(text)])]
             case _:
                 return []
 
     # --- a document ends ------------------------------------------------------------------------------
 
-    def _ended(self, document: Document) -> list[SessionUpdate]:
+    def _ended(self, document: documents.Document) -> list[shapes.SessionUpdate]:
         match document:
-            case TextDocument() | ThinkingDocument():
+            case documents.TextDocument() | documents.ThinkingDocument():
                 return []
-            case CodeBlockDocument() | CodeReferenceDocument():
-                return [self._said(document.id, said_in(document) or "")]
-            case TerminalCommandDocument(metadata=metadata):
+            case documents.CodeBlockDocument() | documents.CodeReferenceDocument():
+                return [self._said(document.id, documents.said_in(document) or "")]
+            case documents.TerminalCommandDocument(metadata=metadata):
                 return [
                     self._end(
                         document.id,
@@ -270,9 +223,9 @@ class RunUpdates:
                         raw_output={"exitCode": metadata.exit_code, "stdout": metadata.output, "stderr": ""},
                     )
                 ]
-            case FileEditDocument():
+            case documents.FileEditDocument():
                 return [self._edited(document)]
-            case ToolCallDocument(metadata=metadata):
+            case documents.ToolCallDocument(metadata=metadata):
                 data = metadata.result.data
                 shown = data if isinstance(data, str) else "" if data is None else msgspec.json.encode(data).decode()
                 return [
@@ -284,20 +237,20 @@ class RunUpdates:
                         has_failed=metadata.result.status == "error",
                     )
                 ]
-            case PlanDocument(metadata=metadata, content=text):
+            case documents.PlanDocument(metadata=metadata, content=text):
                 ended = self._end(
                     document.id, metadata, [_text(text)] if text else [], has_failed=metadata.accepted is False
                 )
                 return [ended, self._todos.replace(metadata.todos)] if metadata.todos else [ended]
-            case ClarificationDocument(metadata=metadata):
+            case documents.ClarificationDocument(metadata=metadata):
                 return self._answered(document.id, metadata)
-            case TodoUpdateDocument(metadata=metadata):
+            case documents.TodoUpdateDocument(metadata=metadata):
                 return [self._todos.change(metadata.todos, replaces=metadata.merge is False)]
-            case ErrorDocument(metadata=metadata, content=text):
+            case documents.ErrorDocument(metadata=metadata, content=text):
                 if metadata.source not in _OF_THE_RUN or metadata.error_code == RunCancelled.code.upper():
                     return []
                 return [
-                    ToolCallStart(
+                    shapes.ToolCallStart(
                         tool_call_id=self.call_id(document.id),
                         title=_title(text),
                         kind="other",
@@ -306,17 +259,17 @@ class RunUpdates:
                     )
                 ]
 
-    def _edited(self, document: FileEditDocument) -> ToolCallUpdate:
+    def _edited(self, document: documents.FileEditDocument) -> shapes.ToolCallUpdate:
         metadata, new = document.metadata, document.content
         kind, verb = _OPERATIONS[metadata.operation]
         path = self._absolute(metadata.file_path)
-        content: list[ToolContent] = []
+        content: list[shapes.ToolContent] = []
         line: int | UnsetType = UNSET
         if metadata.diff:
             line = max(1, metadata.diff.start_line)
-            content = [ToolDiff(path=path, old_text=metadata.diff.old_string, new_text=metadata.diff.new_string)]
+            content = [shapes.ToolDiff(path=path, old_text=metadata.diff.old_string, new_text=metadata.diff.new_string)]
         elif metadata.operation == "create" and new is not None:
-            content = [ToolDiff(path=path, old_text=None, new_text=new)]
+            content = [shapes.ToolDiff(path=path, old_text=None, new_text=new)]
         what = self._short(metadata.file_path)
         what = f"{self._short(metadata.old_path)} to {what}" if metadata.old_path else what
         return self._end(
@@ -325,10 +278,10 @@ class RunUpdates:
             content,
             title=_title(f"{verb} {what}"),
             kind=kind,
-            locations=[Location(path=path, line=line)],
+            locations=[shapes.Location(path=path, line=line)],
         )
 
-    def _answered(self, id: str, metadata: ClarificationMetadata) -> list[SessionUpdate]:
+    def _answered(self, id: str, metadata: documents.ClarificationMetadata) -> list[shapes.SessionUpdate]:
         chosen = {answer.question_id: answer for answer in metadata.answers or []}
         if metadata.permission:
             decisions = [option for answer in chosen.values() for option in answer.selected_option_ids]
@@ -350,32 +303,34 @@ class RunUpdates:
 
     # --- their parts ----------------------------------------------------------------------------------
 
-    def _said(self, id: str, text: str) -> AgentMessageChunk:
-        return AgentMessageChunk(content=TextContent(text=self._text.push(id, text)), message_id=self._run_id)
+    def _said(self, id: str, text: str) -> shapes.AgentMessageChunk:
+        return shapes.AgentMessageChunk(
+            content=shapes.TextContent(text=self._text.push(id, text)), message_id=self._run_id
+        )
 
-    def _thought(self, id: str, text: str) -> AgentThoughtChunk:
+    def _thought(self, id: str, text: str) -> shapes.AgentThoughtChunk:
         joined = self._thoughts.push(id, text)
-        return AgentThoughtChunk(content=TextContent(text=joined), message_id=f"{self._run_id}/{id}")
+        return shapes.AgentThoughtChunk(content=shapes.TextContent(text=joined), message_id=f"{self._run_id}/{id}")
 
-    def _call(self, id: str, title: str, kind: ToolKind, status: ToolStatus) -> ToolCallStart:
-        return ToolCallStart(tool_call_id=self.call_id(id), title=_title(title), kind=kind, status=status)
+    def _call(self, id: str, title: str, kind: shapes.ToolKind, status: shapes.ToolStatus) -> shapes.ToolCallStart:
+        return shapes.ToolCallStart(tool_call_id=self.call_id(id), title=_title(title), kind=kind, status=status)
 
     def _end(
         self,
         id: str,
-        trace: ToolTrace,
-        content: list[ToolContent],
+        trace: documents.ToolTrace,
+        content: list[shapes.ToolContent],
         *,
         title: str | UnsetType = UNSET,
-        kind: ToolKind | UnsetType = UNSET,
-        locations: list[Location] | UnsetType = UNSET,
+        kind: shapes.ToolKind | UnsetType = UNSET,
+        locations: list[shapes.Location] | UnsetType = UNSET,
         raw_output: Any = UNSET,
         has_failed: bool = False,
-    ) -> ToolCallUpdate:
+    ) -> shapes.ToolCallUpdate:
         """With the reason, if it did not simply complete."""
         reason = [_text(trace.reason)] if trace.reason else []
         is_failed = has_failed or trace.state is not UNSET
-        return ToolCallUpdate(
+        return shapes.ToolCallUpdate(
             tool_call_id=self.call_id(id),
             title=title,
             kind=kind,
@@ -385,9 +340,9 @@ class RunUpdates:
             raw_output=raw_output,
         )
 
-    def _locations(self, arguments: dict[str, Any]) -> list[Location] | UnsetType:
+    def _locations(self, arguments: dict[str, Any]) -> list[shapes.Location] | UnsetType:
         path = next((path for name in _PATHS if isinstance(path := arguments.get(name), str) and path), None)
-        return UNSET if path is None else [Location(path=self._absolute(path))]
+        return UNSET if path is None else [shapes.Location(path=self._absolute(path))]
 
     def _tool_title(self, name: str, arguments: dict[str, Any]) -> str:
         about = self._short(main_argument(arguments))
@@ -401,10 +356,10 @@ class RunUpdates:
         return path.removeprefix(f"{self._workspace.rstrip('/')}/")
 
 
-def _used(done: Done) -> list[SessionUpdate]:
+def _used(done: document_events.Done) -> list[shapes.SessionUpdate]:
     """The size of the context, if it is known of how much: only some models' names say that."""
     used, size = done.envelope.metadata.context_tokens, window_of(done.envelope.model)
-    return [UsageUpdate(used=used, size=size)] if used is not UNSET and size else []
+    return [shapes.UsageUpdate(used=used, size=size)] if used is not UNSET and size else []
 
 
 def _title(text: str) -> str:
@@ -412,11 +367,11 @@ def _title(text: str) -> str:
     return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
 
 
-def _text(text: str) -> ToolText:
-    return ToolText(content=TextContent(text=text))
+def _text(text: str) -> shapes.ToolText:
+    return shapes.ToolText(content=shapes.TextContent(text=text))
 
 
-def _code(output: str) -> ToolText:
+def _code(output: str) -> shapes.ToolText:
     """As Markdown, in which editors show a tool's text."""
     shown = output if len(output) <= _LONGEST else f"{output[:_LONGEST]}\n… {len(output) - _LONGEST:,} characters more"
     mark = "```"

@@ -8,21 +8,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from cursor_gateway.client import steps
 from cursor_gateway.client.failures import CallFailed
-from cursor_gateway.client.steps import (
-    Batch,
-    BatchCall,
-    Call,
-    Close,
-    Link,
-    Pause,
-    Reply,
-    Request,
-    Tries,
-    ask,
-    once,
-    read_value,
-)
 from cursor_gateway.dialects.documents.request import (
     AnswerRequest,
     ChatRequest,
@@ -32,6 +19,7 @@ from cursor_gateway.dialects.documents.request import (
     QuestionAnswer,
     ToolAnswer,
 )
+from cursor_gateway.model import history
 from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList, PlanChoice
 from cursor_gateway.model.changes import (
@@ -45,16 +33,6 @@ from cursor_gateway.model.changes import (
 )
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.health import Health
-from cursor_gateway.model.history import (
-    ConversationDetail,
-    ConversationEntry,
-    ConversationLink,
-    ConversationList,
-    DeviceEntry,
-    DeviceList,
-    LinkList,
-    LoginLink,
-)
 from cursor_gateway.model.requests import RunOptionFields, WhenClientLeaves
 
 T = TypeVar("T")
@@ -77,7 +55,7 @@ class ChatFields(RunOptionFields, total=False):
     may_ask: bool  # whether an agent that can wait may ask questions; False by default, because the caller must answer
 
 
-def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> Request:
+def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFields) -> steps.Request:
     """With a key, so that it may be sent again when its reply was lost; and the run outlives the connection."""
     if not (0 < len(key) <= 255 and key.isascii() and key.isprintable()):
         raise ValueError("an idempotency key has 1 to 255 printable ASCII characters")
@@ -85,29 +63,29 @@ def chat_request(message: str, key: str, images: Iterable[str], fields: ChatFiel
     options |= {"include": set(fields.get("include") or ()), "tools": list(fields.get("tools") or ())}
     request = ChatRequest(message=message, images=list(images), stream=True, **options)
     headers = {**_JSON, **_STREAM, "idempotency-key": key}
-    return Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))
+    return steps.Request(method="POST", path=("v1", "chat"), headers=headers, body=msgspec.json.encode(request))
 
 
-def events_request(id: str, after: int) -> Request:
+def events_request(id: str, after: int) -> steps.Request:
     headers = {**_STREAM, "last-event-id": str(after)}
-    return Request(method="GET", path=("v1", "chat", id, "events"), headers=headers)
+    return steps.Request(method="GET", path=("v1", "chat", id, "events"), headers=headers)
 
 
-def cancel_request(id: str, seconds: float | None = None) -> Request:
+def cancel_request(id: str, seconds: float | None = None) -> steps.Request:
     path = ("v1", "chat", id, "cancel")
-    return Request(method="POST", path=path, headers=_JSON, body=b"{}", seconds=seconds)
+    return steps.Request(method="POST", path=path, headers=_JSON, body=b"{}", seconds=seconds)
 
 
 # --- a run ------------------------------------------------------------------------------------------
 
 
-def start(link: Link, request: Request) -> Call[ChatResponse]:
+def start(link: steps.Link, request: steps.Request) -> steps.Call[ChatResponse]:
     """The run's first snapshot, as soon as the gateway has accepted the message."""
     request = replace(request, headers={**request.headers, "prefer": "respond-async"})
-    return read_value(link, (yield from ask(request, Tries(link))), ChatResponse)
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ChatResponse)
 
 
-def response(link: Link, id: str) -> Call[ChatResponse]:
+def response(link: steps.Link, id: str) -> steps.Call[ChatResponse]:
     """The whole answer, or a snapshot with the status `streaming`."""
     return (yield from _get(link, ChatResponse, "v1", "chat", id))
 
@@ -123,7 +101,7 @@ class AnswerFields(TypedDict, total=False):
     when_client_leaves: WhenClientLeaves  # from now on; `finish` by default
 
 
-def answer(link: Link, id: str, **fields: Unpack[AnswerFields]) -> Call[str]:
+def answer(link: steps.Link, id: str, **fields: Unpack[AnswerFields]) -> steps.Call[str]:
     """Answers a run: send one of `tool_results`, `answers`, `plan` (and perhaps `text`) and `permissions`.
 
     Returns the id of the run that continues: the same one, or the next in the conversation.
@@ -136,29 +114,29 @@ def answer(link: Link, id: str, **fields: Unpack[AnswerFields]) -> Call[str]:
         permissions=_listed(fields.get("permissions")),
         when_client_leaves=fields.get("when_client_leaves", "finish"),
     )
-    request = Request(
+    request = steps.Request(
         method="POST",
         path=("v1", "chat", id, "answer"),
         headers={**_JSON, "prefer": "respond-async"},
         body=msgspec.json.encode(body),
     )
-    return read_value(link, (yield from ask(request, Tries(link))), ChatResponse).id
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ChatResponse).id
 
 
 def _listed(items: Iterable[T] | None) -> list[T] | None:
     return None if items is None else list(items)
 
 
-def cancel(link: Link, id: str) -> Call[Envelope]:
+def cancel(link: steps.Link, id: str) -> steps.Call[Envelope]:
     """Stops the run, and returns how it ended."""
-    reply = yield from ask(cancel_request(id), Tries(link))
-    return read_value(link, reply, Envelope)
+    reply = yield from steps.ask(cancel_request(id), steps.Tries(link))
+    return steps.read_value(link, reply, Envelope)
 
 
 # --- the history ------------------------------------------------------------------------------------
 
 
-def conversations(link: Link, query: str | None, limit: int | None) -> BatchCall[ConversationEntry]:
+def conversations(link: steps.Link, query: str | None, limit: int | None) -> steps.BatchCall[history.ConversationEntry]:
     before: str | None = None
     while limit is None or limit > 0:
         parameters = {"limit": str(_PAGE if limit is None else min(limit, _PAGE))}
@@ -166,20 +144,20 @@ def conversations(link: Link, query: str | None, limit: int | None) -> BatchCall
             parameters["q"] = query
         if before is not None:
             parameters["before"] = before
-        request = Request(method="GET", path=("v1", "conversations"), query=parameters)
-        page = read_value(link, (yield from ask(request, Tries(link))), ConversationList)
-        yield Batch(page.conversations)
+        request = steps.Request(method="GET", path=("v1", "conversations"), query=parameters)
+        page = steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.ConversationList)
+        yield steps.Batch(page.conversations)
         if page.next is None:
             return
         before = page.next
         limit = None if limit is None else limit - len(page.conversations)
 
 
-def conversation(link: Link, id: str) -> Call[ConversationDetail]:
-    return (yield from _get(link, ConversationDetail, "v1", "conversations", id))
+def conversation(link: steps.Link, id: str) -> steps.Call[history.ConversationDetail]:
+    return (yield from _get(link, history.ConversationDetail, "v1", "conversations", id))
 
 
-def delete_conversation(link: Link, id: str) -> Call[None]:
+def delete_conversation(link: steps.Link, id: str) -> steps.Call[None]:
     """With all its runs. An active run is stopped."""
     yield from _delete(link, "v1", "conversations", id)
 
@@ -187,24 +165,24 @@ def delete_conversation(link: Link, id: str) -> Call[None]:
 # --- read-only links ----------------------------------------------------------------------------------
 
 
-def links(link: Link) -> BatchCall[ConversationEntry]:
+def links(link: steps.Link) -> steps.BatchCall[history.ConversationEntry]:
     before: str | None = None
     while True:
-        request = Request(method="GET", path=("v1", "links"), query={} if before is None else {"before": before})
-        page = read_value(link, (yield from ask(request, Tries(link))), LinkList)
-        yield Batch(page.conversations)
+        request = steps.Request(method="GET", path=("v1", "links"), query={} if before is None else {"before": before})
+        page = steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.LinkList)
+        yield steps.Batch(page.conversations)
         if page.next is None:
             return
         before = page.next
 
 
-def create_link(link: Link, id: str) -> Call[str]:
+def create_link(link: steps.Link, id: str) -> steps.Call[str]:
     """The address, which is shown only now. It replaces an earlier link of the conversation."""
-    request = Request(method="POST", path=("v1", "conversations", id, "link"))
-    return read_value(link, (yield from ask(request, Tries(link))), ConversationLink).url
+    request = steps.Request(method="POST", path=("v1", "conversations", id, "link"))
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.ConversationLink).url
 
 
-def revoke_link(link: Link, id: str) -> Call[None]:
+def revoke_link(link: steps.Link, id: str) -> steps.Call[None]:
     """The link of this conversation stops working."""
     yield from _delete(link, "v1", "conversations", id, "link")
 
@@ -212,37 +190,39 @@ def revoke_link(link: Link, id: str) -> Call[None]:
 # --- changed files ----------------------------------------------------------------------------------
 
 
-def changes(link: Link, id: str, chat_id: str | None = None) -> Call[ConversationChanges]:
+def changes(link: steps.Link, id: str, chat_id: str | None = None) -> steps.Call[ConversationChanges]:
     """The files that changed in a conversation, or in one of its runs."""
     query = {"chatId": chat_id} if chat_id is not None else {}
-    request = Request(method="GET", path=("v1", "conversations", id, "changes"), query=query)
-    return read_value(link, (yield from ask(request, Tries(link))), ConversationChanges)
+    request = steps.Request(method="GET", path=("v1", "conversations", id, "changes"), query=query)
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), ConversationChanges)
 
 
-def patch(link: Link, id: str, chat_id: str | None = None, path: str | None = None) -> Call[bytes]:
+def patch(link: steps.Link, id: str, chat_id: str | None = None, path: str | None = None) -> steps.Call[bytes]:
     """What changed, for `git apply`."""
     wanted = {"dialect": "patch", "chatId": chat_id, "path": path}
     query = {name: value for name, value in wanted.items() if value is not None}
-    reply = yield from ask(Request(method="GET", path=("v1", "conversations", id, "changes"), query=query), Tries(link))
+    reply = yield from steps.ask(
+        steps.Request(method="GET", path=("v1", "conversations", id, "changes"), query=query), steps.Tries(link)
+    )
     return reply.body
 
 
-def trace(link: Link, id: str) -> Call[TraceRecord]:
+def trace(link: steps.Link, id: str) -> steps.Call[TraceRecord]:
     """The lines that the agent wrote, as a record of Agent Trace."""
     return (yield from _get(link, TraceRecord, "v1", "conversations", id, "trace"))
 
 
-def revert(link: Link, id: str, request: RevertRequest) -> Call[RevertedFiles]:
+def revert(link: steps.Link, id: str, request: RevertRequest) -> steps.Call[RevertedFiles]:
     """Restores files, or says what would change."""
     return (yield from _post(link, request, RevertedFiles, "v1", "conversations", id, "revert"))
 
 
-def keep(link: Link, id: str, request: KeepRequest) -> Call[KeptFiles]:
+def keep(link: steps.Link, id: str, request: KeepRequest) -> steps.Call[KeptFiles]:
     """Marks changes as reviewed."""
     return (yield from _post(link, request, KeptFiles, "v1", "conversations", id, "keep"))
 
 
-def commit(link: Link, id: str, request: CommitRequest) -> Call[CommitResult]:
+def commit(link: steps.Link, id: str, request: CommitRequest) -> steps.Call[CommitResult]:
     """Commits the changed files, or proposes a message."""
     return (yield from _post(link, request, CommitResult, "v1", "conversations", id, "commit"))
 
@@ -254,22 +234,22 @@ class _Files(Struct, frozen=True):
     files: list[str]
 
 
-def files(link: Link, query: str, workspace: str | None = None) -> Call[list[str]]:
+def files(link: steps.Link, query: str, workspace: str | None = None) -> steps.Call[list[str]]:
     """Files of a workspace whose paths contain the letters of `query`, best match first."""
     parameters = {"q": query} if workspace is None else {"q": query, "workspace": workspace}
-    request = Request(method="GET", path=("v1", "workspace", "files"), query=parameters)
-    return read_value(link, (yield from ask(request, Tries(link))), _Files).files
+    request = steps.Request(method="GET", path=("v1", "workspace", "files"), query=parameters)
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), _Files).files
 
 
 # --- permissions ------------------------------------------------------------------------------------
 
 
-def permissions(link: Link) -> Call[PermissionList]:
+def permissions(link: steps.Link) -> steps.Call[PermissionList]:
     """The caller's decisions and the operator's rules."""
     return (yield from _get(link, PermissionList, "v1", "permissions"))
 
 
-def revoke_permission(link: Link, id: str) -> Call[None]:
+def revoke_permission(link: steps.Link, id: str) -> steps.Call[None]:
     """Applies from the next run on."""
     yield from _delete(link, "v1", "permissions", id)
 
@@ -277,18 +257,18 @@ def revoke_permission(link: Link, id: str) -> Call[None]:
 # --- devices ---------------------------------------------------------------------------------------
 
 
-def new_login(link: Link) -> Call[LoginLink]:
+def new_login(link: steps.Link) -> steps.Call[history.LoginLink]:
     """A link with which one device can log in at a gateway that is shared."""
-    request = Request(method="POST", path=("v1", "logins"))
-    return read_value(link, (yield from ask(request, Tries(link))), LoginLink)
+    request = steps.Request(method="POST", path=("v1", "logins"))
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), history.LoginLink)
 
 
-def devices(link: Link) -> Call[list[DeviceEntry]]:
+def devices(link: steps.Link) -> steps.Call[list[history.DeviceEntry]]:
     """Those that are logged in."""
-    return (yield from _get(link, DeviceList, "v1", "devices")).devices
+    return (yield from _get(link, history.DeviceList, "v1", "devices")).devices
 
 
-def forget_device(link: Link, id: str) -> Call[None]:
+def forget_device(link: steps.Link, id: str) -> steps.Call[None]:
     """Its key is no longer valid."""
     yield from _delete(link, "v1", "devices", id)
 
@@ -309,38 +289,38 @@ class _Models(Struct, frozen=True):
     data: list[ModelEntry]
 
 
-def models(link: Link) -> Call[list[ModelEntry]]:
+def models(link: steps.Link) -> steps.Call[list[ModelEntry]]:
     """Without aliases."""
     entries = (yield from _get(link, _Models, "v1", "models")).data
     return [entry for entry in entries if not entry.alias_of]
 
 
-def health(link: Link) -> Call[Health]:
+def health(link: steps.Link) -> steps.Call[Health]:
     """Whatever the reply's status is: without an agent it is 503, and the body says the rest. Raises `CallFailed`."""
-    tries = Tries(link)
+    tries = steps.Tries(link)
     while True:
-        reply = yield from once(Request(method="GET", path=("health",)))
-        if isinstance(reply, Reply):
+        reply = yield from steps.once(steps.Request(method="GET", path=("health",)))
+        if isinstance(reply, steps.Reply):
             with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
                 return msgspec.json.decode(reply.body, type=Health)
-        yield Close()
-        yield Pause(tries.pause_after(reply))
+        yield steps.Close()
+        yield steps.Pause(tries.pause_after(reply))
 
 
-def _get(link: Link, shape: type[T], *path: str) -> Call[T]:
-    reply = yield from ask(Request(method="GET", path=path), Tries(link))
-    return read_value(link, reply, shape)
+def _get(link: steps.Link, shape: type[T], *path: str) -> steps.Call[T]:
+    reply = yield from steps.ask(steps.Request(method="GET", path=path), steps.Tries(link))
+    return steps.read_value(link, reply, shape)
 
 
-def _post(link: Link, body: Struct, shape: type[T], *path: str) -> Call[T]:
-    request = Request(method="POST", path=path, headers=_JSON, body=msgspec.json.encode(body))
-    return read_value(link, (yield from ask(request, Tries(link))), shape)
+def _post(link: steps.Link, body: Struct, shape: type[T], *path: str) -> steps.Call[T]:
+    request = steps.Request(method="POST", path=path, headers=_JSON, body=msgspec.json.encode(body))
+    return steps.read_value(link, (yield from steps.ask(request, steps.Tries(link))), shape)
 
 
-def _delete(link: Link, *path: str) -> Call[None]:
-    tries = Tries(link)
+def _delete(link: steps.Link, *path: str) -> steps.Call[None]:
+    tries = steps.Tries(link)
     try:
-        yield from ask(Request(method="DELETE", path=path), tries)
+        yield from steps.ask(steps.Request(method="DELETE", path=path), tries)
     except CallFailed as error:
         if error.status != 404 or not tries.used:  # otherwise the first try succeeded, and only its reply was lost
             raise

@@ -6,29 +6,9 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from cursor_gateway.client import steps
 from cursor_gateway.client.calls import cancel_request, events_request
 from cursor_gateway.client.failures import CallFailed, run_failure
-from cursor_gateway.client.steps import (
-    Batch,
-    BatchCall,
-    Call,
-    Close,
-    Head,
-    Link,
-    Lost,
-    Pause,
-    Reply,
-    Request,
-    Result,
-    Step,
-    Tries,
-    ask,
-    body_of,
-    next_batch,
-    opened,
-    piece,
-    unreadable,
-)
 from cursor_gateway.dialects.documents.reader import DocumentEventReader
 from cursor_gateway.errors import UnusableInput
 from cursor_gateway.model.document_events import ContentDelta, DocumentEvent, Done, source_text
@@ -42,7 +22,7 @@ Numbered: TypeAlias = tuple[int, DocumentEvent]  # with its number in the run
 
 
 class Following:
-    def __init__(self, link: Link, *, start: Request | None = None, id: str = "", after: int = 0) -> None:
+    def __init__(self, link: steps.Link, *, start: steps.Request | None = None, id: str = "", after: int = 0) -> None:
         """`start` starts a run, which closing then stops. Otherwise the run `id` is only read, after that event."""
         self.id, self.conversation_id, self.request_id, self.fallback = id, "", "", ""
         self.done: Done | None = None
@@ -55,7 +35,7 @@ class Following:
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def follow(self) -> BatchCall[Numbered]:
+    def follow(self) -> steps.BatchCall[Numbered]:
         """Yields an empty batch as soon as the run exists, then its events. Raises `CallFailed`."""
         try:
             yield from self._follow()
@@ -64,56 +44,58 @@ class Following:
             self.error = error
             raise
 
-    def _follow(self) -> BatchCall[Numbered]:
-        tries = Tries(self._link)
+    def _follow(self) -> steps.BatchCall[Numbered]:
+        tries = steps.Tries(self._link)
         while True:
             head = yield from self._opened()
-            if isinstance(head, Lost):
-                trouble: Lost | Reply | None = head
+            if isinstance(head, steps.Lost):
+                trouble: steps.Lost | steps.Reply | None = head
             elif head.status == 200:
                 self._begin(head)
-                yield Batch[Numbered]([])
+                yield steps.Batch[Numbered]([])
                 trouble = yield from self._read(tries)
             elif head.status == 204:  # it is over, but its last event never came
-                raise unreadable(self._link, f"the run {self.id} is shorter than it was", 204)
+                raise steps.unreadable(self._link, f"the run {self.id} is shorter than it was", 204)
             else:
-                trouble = yield from body_of(head)
-            yield Close()
+                trouble = yield from steps.body_of(head)
+            yield steps.Close()
             if trouble is None:
                 return
-            yield Pause(tries.pause_after(trouble))
+            yield steps.Pause(tries.pause_after(trouble))
 
-    def _opened(self) -> Call[Head | Lost]:
+    def _opened(self) -> steps.Call[steps.Head | steps.Lost]:
         request = self._start
         if request is None or self.id:
             request = events_request(self.id, self._number)
         was_sent, self._was_sent = self._was_sent, True  # an interrupt here leaves this unknown
-        head = yield from opened(request)
-        if isinstance(head, Lost) and not head.was_connected:
+        head = yield from steps.opened(request)
+        if isinstance(head, steps.Lost) and not head.was_connected:
             self._was_sent = was_sent
         return head
 
-    def _begin(self, head: Head) -> None:
+    def _begin(self, head: steps.Head) -> None:
         headers = head.headers
         self.id = headers.get("x-chat-id") or self.id
         if not headers.get("content-type", "").startswith("text/event-stream") or not self.id:
-            raise unreadable(self._link, "it is no run's stream of events")
+            raise steps.unreadable(self._link, "it is no run's stream of events")
         self.conversation_id = headers.get("x-conversation-id", "")
         self.request_id = headers.get("x-request-id", "")
         self.fallback = headers.get("x-cursor-gateway-fallback", "")
         self._sse.flush()  # a frame that was cut off is sent again
 
-    def _read(self, tries: Tries) -> Generator[Step | Batch[Numbered], Result, Lost | None]:
+    def _read(
+        self, tries: steps.Tries
+    ) -> Generator[steps.Step | steps.Batch[Numbered], steps.Result, steps.Lost | None]:
         """None at the end of the run."""
         while True:
-            read = yield from piece()
-            if isinstance(read, Lost):
+            read = yield from steps.piece()
+            if isinstance(read, steps.Lost):
                 return read
             if not read:
-                return Lost("the reply ended before the run did")
+                return steps.Lost("the reply ended before the run did")
             tries.reset()
             if events := [numbered for frame in self._sse.push(read) for numbered in self._understood(frame)]:
-                yield Batch(events)
+                yield steps.Batch(events)
             if self.done is not None:
                 return None
 
@@ -124,7 +106,7 @@ class Following:
         try:
             event = self._reader.push(frame)
         except UnusableInput as error:
-            raise unreadable(self._link, str(error)) from None
+            raise steps.unreadable(self._link, str(error)) from None
         self._number = number or self._number
         if event is None:
             return
@@ -155,11 +137,11 @@ class Following:
 
     # --- stopping -----------------------------------------------------------------------------------
 
-    def cancel(self) -> Call[None]:
+    def cancel(self) -> steps.Call[None]:
         """The stream then reports how it ended. Raises `CallFailed`."""
-        yield from ask(cancel_request(self.id), Tries(self._link))
+        yield from steps.ask(cancel_request(self.id), steps.Tries(self._link))
 
-    def leave(self) -> Call[None]:
+    def leave(self) -> steps.Call[None]:
         """Stops the run, unless it is over, or not ours to stop, or cannot be reached. Without retries."""
         stops, self.stops_when_left = self.stops_when_left, False
         if not (stops and self._was_sent) or self.done is not None or self.error is not None:
@@ -168,12 +150,12 @@ class Following:
             # The reply had not started. Repeating the request with the same key returns the run's id at once.
             assert self._start is not None
             headers = {**self._start.headers, "prefer": "respond-async"}
-            head = yield from opened(replace(self._start, headers=headers, seconds=_LEAVE_SECONDS))
-            yield Close()
-            self.id = "" if isinstance(head, Lost) else head.headers.get("x-chat-id", "")
+            head = yield from steps.opened(replace(self._start, headers=headers, seconds=_LEAVE_SECONDS))
+            yield steps.Close()
+            self.id = "" if isinstance(head, steps.Lost) else head.headers.get("x-chat-id", "")
         if self.id:
-            yield from opened(cancel_request(self.id, _LEAVE_SECONDS))
-            yield Close()
+            yield from steps.opened(cancel_request(self.id, _LEAVE_SECONDS))
+            yield steps.Close()
 
 
 class PrintableText:
@@ -226,16 +208,16 @@ class BaseStream:
     def _take(self, batch: list[Numbered] | None) -> None:
         self._pending.extend(batch or ())
 
-    def _fill(self) -> Call[bool]:
+    def _fill(self) -> steps.Call[bool]:
         """Whether there are more events."""
         while not self._pending:
-            batch = yield from next_batch(self._steps)
+            batch = yield from steps.next_batch(self._steps)
             if batch is None:
                 return False
             self._take(batch)
         return True
 
-    def _finish(self) -> Call[ChatResponse]:
+    def _finish(self) -> steps.Call[ChatResponse]:
         """Raises `CallFailed`, also for a run that failed."""
         while (yield from self._fill()):
             self._all()

@@ -11,17 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol, Unpack
 from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
+from cursor_gateway.mcp_server import tools
 from cursor_gateway.mcp_server.elicitation import FilledForm, answer_to, forms, has_questions
 from cursor_gateway.mcp_server.peers import Peer
 from cursor_gateway.mcp_server.results import progress_line
-from cursor_gateway.mcp_server.tools import (
-    AnswerArguments,
-    AskArguments,
-    CancelArguments,
-    RunArguments,
-    StatusArguments,
-    ToolArguments,
-)
 from cursor_gateway.model.document_events import DocumentEvent, Done, Paused
 from cursor_gateway.model.documents import ChatResponse, Envelope
 from cursor_gateway.model.requests import INTERACTIVE
@@ -99,24 +92,24 @@ class HostLink(Protocol):
     async def ask_user(self, run_id: str, document_id: str, form: dict[str, Any]) -> FilledForm: ...
 
 
-async def perform(gateway: ConnectedGateway, arguments: ToolArguments, host: HostLink) -> ChatResponse:
+async def perform(gateway: ConnectedGateway, arguments: tools.ToolArguments, host: HostLink) -> ChatResponse:
     """Raises `CallFailed`."""
     client = gateway.client
     match arguments:
-        case AskArguments() | RunArguments():
+        case tools.AskArguments() | tools.RunArguments():
             return await _with_user(gateway, await _send(gateway, arguments, host), host)
-        case StatusArguments(run_id=id, wait_seconds=seconds):
+        case tools.StatusArguments(run_id=id, wait_seconds=seconds):
             return await _status(client, id, seconds, host)
-        case AnswerArguments(run_id=id, background=True):
+        case tools.AnswerArguments(run_id=id, background=True):
             return await client.response(await client.answer(id, **_fields(arguments)))
-        case AnswerArguments():
+        case tools.AnswerArguments():
             return await _with_user(gateway, await _answer(gateway, arguments, host), host)
-        case CancelArguments(run_id=id):
+        case tools.CancelArguments(run_id=id):
             await client.cancel(id)
             return await client.response(id)
 
 
-async def start_task(gateway: ConnectedGateway, message: AskArguments | RunArguments) -> ChatResponse:
+async def start_task(gateway: ConnectedGateway, message: tools.AskArguments | tools.RunArguments) -> ChatResponse:
     """Starts a run that outlives its call. Raises `CallFailed`."""
     options = _options(gateway, message)
     return await gateway.client.response(await gateway.client.start(message.prompt, **options))
@@ -158,8 +151,10 @@ async def follow_run(
     return await _with_user(gateway, response, host)
 
 
-async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments, host: HostLink) -> ChatResponse:
-    if isinstance(message, RunArguments) and message.background:
+async def _send(
+    gateway: ConnectedGateway, message: tools.AskArguments | tools.RunArguments, host: HostLink
+) -> ChatResponse:
+    if isinstance(message, tools.RunArguments) and message.background:
         return await start_task(gateway, message)
     options = _options(gateway, message)
     options["when_client_leaves"] = "cancel"  # a host may kill this process soon after it has closed its input
@@ -168,7 +163,7 @@ async def _send(gateway: ConnectedGateway, message: AskArguments | RunArguments,
         return await _follow(gateway.client, stream, host)
 
 
-def _options(gateway: ConnectedGateway, message: AskArguments | RunArguments) -> "ChatOptions":
+def _options(gateway: ConnectedGateway, message: tools.AskArguments | tools.RunArguments) -> "ChatOptions":
     # A conversation has its own folder.
     folder = message.workspace or (None if message.conversation_id else gateway.folder)
     options: ChatOptions = {
@@ -177,12 +172,12 @@ def _options(gateway: ConnectedGateway, message: AskArguments | RunArguments) ->
         "workspace": folder,
         "mode": "ask",
     }
-    if isinstance(message, RunArguments):
+    if isinstance(message, tools.RunArguments):
         options = {**options, "mode": message.mode, "may_ask": True, "source": INTERACTIVE}
     return options
 
 
-async def _answer(gateway: ConnectedGateway, answer: AnswerArguments, host: HostLink) -> ChatResponse:
+async def _answer(gateway: ConnectedGateway, answer: tools.AnswerArguments, host: HostLink) -> ChatResponse:
     client = gateway.client
     async with _stopped_if_cancelled(gateway, answer.run_id):
         answered: Set[str] = frozenset()
@@ -310,7 +305,7 @@ def _open_calls(response: ChatResponse) -> Set[str]:
     return frozenset(call.tool_call_id for call in response.metadata.waiting_for or ())
 
 
-def _fields(answer: AnswerArguments) -> "AnswerFields":
+def _fields(answer: tools.AnswerArguments) -> "AnswerFields":
     return {
         "answers": answer.answers,
         "plan": answer.plan,

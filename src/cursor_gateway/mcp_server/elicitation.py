@@ -9,15 +9,8 @@ from msgspec import Struct
 from cursor_gateway.dialects.documents.request import PermissionAnswer, QuestionAnswer
 from cursor_gateway.mcp_server.peers import Peer
 from cursor_gateway.mcp_server.tools import AnswerArguments
+from cursor_gateway.model import documents
 from cursor_gateway.model.answers import Decision, PlanChoice
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationDocument,
-    ClarificationQuestion,
-    Document,
-    PlanDocument,
-    ToolTrace,
-)
 
 METHOD = "elicitation/create"
 
@@ -40,13 +33,13 @@ def read_form(value: Any) -> FilledForm:
         return FilledForm("cancel")
 
 
-def forms(response: ChatResponse, peer: Peer) -> dict[str, _Form]:
+def forms(response: documents.ChatResponse, peer: Peer) -> dict[str, _Form]:
     """The parameters of `elicitation/create` for each document that the run waits with, by their ids."""
     return {document.id: _form(document, peer) for document in _waiting(response)}
 
 
 def answer_to(
-    response: ChatResponse, document_id: str, form: FilledForm, *, is_final: bool = False
+    response: documents.ChatResponse, document_id: str, form: FilledForm, *, is_final: bool = False
 ) -> AnswerArguments | None:
     """None: there was no decision, or the run does not wait for one about this document.
 
@@ -56,47 +49,47 @@ def answer_to(
     document = next((one for one in _waiting(response) if one.id == document_id), None)
     if document is None:
         return None
-    is_question = isinstance(document, ClarificationDocument) and not document.metadata.permission
+    is_question = isinstance(document, documents.ClarificationDocument) and not document.metadata.permission
     if not is_final and (form.action == "cancel" or (form.action == "decline" and is_question)):
         return None
     content = (form.content or {}) if form.action == "accept" else {}
     metadata = document.metadata
-    if isinstance(metadata, ToolTrace) and metadata.permission:
+    if isinstance(metadata, documents.ToolTrace) and metadata.permission:
         decision = _decision(content)
         reason = str(content.get("reason") or "") if decision == "deny" else ""
         permission = PermissionAnswer(document_id=document.id, decision=decision, reason=reason)
         return AnswerArguments(run_id=response.id, permissions=[permission])
-    if isinstance(document, ClarificationDocument):
+    if isinstance(document, documents.ClarificationDocument):
         answers = [_question_answer(question, content) for question in document.metadata.questions]
         return AnswerArguments(run_id=response.id, answers=answers)
     choice: PlanChoice = "accept" if content.get("decision") == "accept" else "reject"
     return AnswerArguments(run_id=response.id, plan=choice)
 
 
-def _waiting(response: ChatResponse) -> Iterator[Document]:
+def _waiting(response: documents.ChatResponse) -> Iterator[documents.Document]:
     if response.status != "streaming" or not response.metadata.waiting_for:
         return
     for document in response.documents:
         metadata = document.metadata
-        if not isinstance(metadata, ToolTrace) or metadata.state != "waiting":
+        if not isinstance(metadata, documents.ToolTrace) or metadata.state != "waiting":
             continue
-        if metadata.permission or isinstance(document, ClarificationDocument | PlanDocument):
+        if metadata.permission or isinstance(document, documents.ClarificationDocument | documents.PlanDocument):
             yield document
 
 
-def has_questions(response: ChatResponse) -> bool:
+def has_questions(response: documents.ChatResponse) -> bool:
     """Whether a document is not decided yet: the run waits for that, or will in a moment."""
     return response.status == "streaming" and any(
-        isinstance(document.metadata, ToolTrace)
+        isinstance(document.metadata, documents.ToolTrace)
         and document.metadata.state in ("waiting", "running")
-        and (bool(document.metadata.permission) or isinstance(document, ClarificationDocument))
+        and (bool(document.metadata.permission) or isinstance(document, documents.ClarificationDocument))
         for document in response.documents
     )
 
 
-def _form(document: Document, peer: Peer) -> _Form:
+def _form(document: documents.Document, peer: Peer) -> _Form:
     metadata = document.metadata
-    if isinstance(metadata, ToolTrace) and metadata.permission:
+    if isinstance(metadata, documents.ToolTrace) and metadata.permission:
         wanted = metadata.permission
         rules = ", ".join(wanted.rules)
         choices = {
@@ -113,12 +106,12 @@ def _form(document: Document, peer: Peer) -> _Form:
         message = f"Cursor's agent needs permission for:\n\n{wanted.subject}{warning}"
         return _parameters(message, properties, ["decision"], peer)
     match document:
-        case ClarificationDocument(content=content, metadata=questions):
+        case documents.ClarificationDocument(content=content, metadata=questions):
             fields = [field for question in questions.questions for field in _fields(question, peer)]
             return _parameters(content or "Cursor's agent asks:", dict(fields), [], peer)
         case _:
             decision = {"decision": {"title": "Decision", **_choice({"accept": "Accept", "reject": "Reject"}, peer)}}
-            title = document.metadata.title if isinstance(document, PlanDocument) else ""
+            title = document.metadata.title if isinstance(document, documents.PlanDocument) else ""
             message = f"Cursor's agent proposes a plan: {title}\n\n{(document.content or '').strip()}"
             return _parameters(message, decision, ["decision"], peer)
 
@@ -137,7 +130,7 @@ def _choice(labels: Mapping[str, str], peer: Peer) -> _Form:
     return {"type": "string", "enum": list(labels), "enumNames": list(labels.values())}
 
 
-def _fields(question: ClarificationQuestion, peer: Peer) -> Iterator[tuple[str, _Form]]:
+def _fields(question: documents.ClarificationQuestion, peer: Peer) -> Iterator[tuple[str, _Form]]:
     if not question.options:
         yield question.id, {"type": "string", "title": question.text}
         return
@@ -150,7 +143,7 @@ def _fields(question: ClarificationQuestion, peer: Peer) -> Iterator[tuple[str, 
     yield f"{question.id}{_OTHER}", {"type": "string", "title": "In your own words"}
 
 
-def _question_answer(question: ClarificationQuestion, content: Mapping[str, Any]) -> QuestionAnswer:
+def _question_answer(question: documents.ClarificationQuestion, content: Mapping[str, Any]) -> QuestionAnswer:
     given, known = content.get(question.id), [option.id for option in question.options]
     chosen = [id for id in (given if isinstance(given, list) else [given]) if id in known]
     words = content.get(f"{question.id}{_OTHER}") or ("" if chosen or not isinstance(given, str) else given)

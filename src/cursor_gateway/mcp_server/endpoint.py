@@ -19,34 +19,14 @@ from starlette.types import ASGIApp
 
 from cursor_gateway.dialects.base import SSE, Dialect
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.mcp_server import messages, sessions
 from cursor_gateway.mcp_server.calls import ConnectedGateway, answer_run
 from cursor_gateway.mcp_server.elicitation import read_form
 from cursor_gateway.mcp_server.headers import SESSION, VERSION, accepts_both, check_headers
 from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
-from cursor_gateway.mcp_server.messages import (
-    INVALID_REQUEST,
-    UNSUPPORTED_VERSION,
-    HostReply,
-    Message,
-    Notification,
-    Request,
-    RequestId,
-    RpcError,
-    encode_error,
-    encode_result,
-    read_message,
-)
 from cursor_gateway.mcp_server.methods import McpMethods, ToolCall, progress_token, read_call
 from cursor_gateway.mcp_server.peers import LEGACY, MODERN, VERSIONS, Peer, initialized_peer, is_modern, requesting_peer
 from cursor_gateway.mcp_server.service_gateway import Caller, ServiceGateway
-from cursor_gateway.mcp_server.sessions import (
-    EndedSessions,
-    Place,
-    encode_place,
-    new_session,
-    read_place,
-    read_session,
-)
 from cursor_gateway.mcp_server.sse_reply import SseReply
 from cursor_gateway.mcp_server.tasks import ttl_of
 from cursor_gateway.model.requests import TraceContext
@@ -68,7 +48,7 @@ class _Host(Struct, frozen=True):
     session: str = ""  # before 2026-07-28
     trace: TraceContext | None = None
 
-    def key(self, id: RequestId) -> str | None:
+    def key(self, id: messages.RequestId) -> str | None:
         """The same request again, of the same session, is the same run again."""
         if not self.session:
             return None
@@ -79,40 +59,40 @@ class McpEndpoint:
     def __init__(self, service: RunService, settings: Settings, documents: Dialect, reading: Reading) -> None:
         """`documents`: the dialect that reads messages and answers."""
         self._service, self._settings, self._documents, self._reading = service, settings, documents, reading
-        self._forms, self._ended, self._shutdown = OpenForms(), EndedSessions(), Shutdown(service)
-        self._calls: dict[tuple[str, str, RequestId], StreamedCall] = {}  # by owner, session and request
+        self._forms, self._ended, self._shutdown = OpenForms(), sessions.EndedSessions(), Shutdown(service)
+        self._calls: dict[tuple[str, str, messages.RequestId], StreamedCall] = {}  # by owner, session and request
 
     async def message(self, request: HttpRequest) -> ASGIApp:
         """One message of a host."""
         body = await read_body(request, self._settings)
         turn = self._reading.unread.turn(request.state.owner)
-        message: Message | None = None
+        message: messages.Message | None = None
         try:
-            message = await parse_body(body, read_message, turn)
+            message = await parse_body(body, messages.read_message, turn)
             if not accepts_both(request.headers):
                 wanted = "Send `Accept: application/json, text/event-stream`."
-                raise RpcError(INVALID_REQUEST, wanted, status=406)
+                raise messages.RpcError(messages.INVALID_REQUEST, wanted, status=406)
             match message:
-                case Request():
+                case messages.Request():
                     return await self._answer(message, request)
-                case Notification():
+                case messages.Notification():
                     await self._note(message, request)
-                case HostReply():
+                case messages.HostReply():
                     await self._take_form(message, self._session(request))
-        except RpcError as error:
-            return _refused(error, message.id if isinstance(message, Request) else error.id)
+        except messages.RpcError as error:
+            return _refused(error, message.id if isinstance(message, messages.Request) else error.id)
         return Response(status_code=202)
 
     async def stream(self, request: HttpRequest) -> ASGIApp:
         """What is left of a stream that broke; or one on which nothing comes, as there is nothing to tell."""
         try:
             host = self._session(request)
-        except RpcError as error:
+        except messages.RpcError as error:
             return _refused(error)
         if request.method == "HEAD":
             return Response(media_type=SSE.media_type)
         self._reading.unread.check(host.owner)
-        place = read_place(request.headers.get("last-event-id", ""))
+        place = sessions.read_place(request.headers.get("last-event-id", ""))
         if place is None:
             return SseReply(self._reading, host.owner, self._shutdown.wait)
         return SseReply(self._reading, host.owner, partial(self._resume, host, place))
@@ -121,7 +101,7 @@ class McpEndpoint:
         """The host has left: what its calls wait for is stopped."""
         try:
             host = self._session(request)
-        except RpcError as error:
+        except messages.RpcError as error:
             return _refused(error)
         self._ended.add(host.owner, host.session)
         for owner, session, id in list(self._calls):
@@ -131,7 +111,7 @@ class McpEndpoint:
 
     # --- hosts --------------------------------------------------------------------------------------
 
-    def _modern(self, message: Request, request: HttpRequest) -> _Host:
+    def _modern(self, message: messages.Request, request: HttpRequest) -> _Host:
         """Raises `RpcError`."""
         if is_modern(message.params):  # else what is missing is the better error
             check_headers(message, request.headers)
@@ -143,17 +123,21 @@ class McpEndpoint:
         said = request.headers.get(VERSION)
         if said is not None and said not in LEGACY:
             data = {"supported": list(VERSIONS), "requested": said}
-            raise RpcError(UNSUPPORTED_VERSION, f"The protocol version {said[:100]!r} has no sessions here.", data)
+            raise messages.RpcError(
+                messages.UNSUPPORTED_VERSION, f"The protocol version {said[:100]!r} has no sessions here.", data
+            )
         id = request.headers.get(SESSION)
         if id is None:
             wanted = f"Send `initialize` first, then its {SESSION}; or the protocol version {MODERN} in `_meta`."
-            raise RpcError(INVALID_REQUEST, wanted)
-        peer = None if self._ended.has(request.state.owner, id) else read_session(id)
+            raise messages.RpcError(messages.INVALID_REQUEST, wanted)
+        peer = None if self._ended.has(request.state.owner, id) else sessions.read_session(id)
         if peer is None:
-            raise RpcError(INVALID_REQUEST, "This session has ended; send `initialize` again.", status=404)
+            raise messages.RpcError(
+                messages.INVALID_REQUEST, "This session has ended; send `initialize` again.", status=404
+            )
         return _Host(request.state.owner, request.state.request_id, peer, id, request.scope.get("trace"))
 
-    def _gateway(self, host: _Host, id: RequestId) -> ServiceGateway:
+    def _gateway(self, host: _Host, id: messages.RequestId) -> ServiceGateway:
         """For one request."""
         caller = Caller(
             owner=host.owner,
@@ -177,15 +161,15 @@ class McpEndpoint:
 
     # --- requests -----------------------------------------------------------------------------------
 
-    async def _answer(self, message: Request, request: HttpRequest) -> ASGIApp:
+    async def _answer(self, message: messages.Request, request: HttpRequest) -> ASGIApp:
         """Raises `RpcError`."""
         said = request.headers.get(VERSION)
         if is_modern(message.params) or (said is not None and said not in LEGACY):
             host = self._modern(message, request)
         elif message.method == "initialize":
             peer = initialized_peer(message.params)
-            answer = encode_result(message.id, self._methods().initialized(peer))
-            return Response(answer, headers={SESSION: new_session(peer)}, media_type="application/json")
+            answer = messages.encode_result(message.id, self._methods().initialized(peer))
+            return Response(answer, headers={SESSION: sessions.new_session(peer)}, media_type="application/json")
         else:
             host = self._session(request)
         if message.method == "subscriptions/listen" and host.peer.is_modern:
@@ -198,34 +182,36 @@ class McpEndpoint:
         gateway = self._gateway(host, message.id)
         result = await self._methods(gateway).result(message, HostCall(host.peer, None, _unheard, self._forms))
         noting = BackgroundTask(gateway.delivered)
-        return Response(encode_result(message.id, result), media_type="application/json", background=noting)
+        return Response(messages.encode_result(message.id, result), media_type="application/json", background=noting)
 
-    async def _perform(self, host: _Host, message: Request, reply: SseReply) -> bytes:
+    async def _perform(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
         gateway = self._gateway(host, message.id)
-        place = Place(message.id, "", 0, progress_token(message))
+        place = sessions.Place(message.id, "", 0, progress_token(message))
         with self._active(host, message.id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
             try:
                 result = await self._methods(gateway).result(message, streamed)
-            except RpcError as error:
-                return encode_error(message.id, error)
+            except messages.RpcError as error:
+                return messages.encode_error(message.id, error)
         reply.delivered = gateway.delivered
-        return encode_result(message.id, result)
+        return messages.encode_result(message.id, result)
 
-    async def _resume(self, host: _Host, place: Place, reply: SseReply) -> bytes:
+    async def _resume(self, host: _Host, place: sessions.Place, reply: SseReply) -> bytes:
         gateway = self._gateway(host, place.request_id)
         with self._active(host, place.request_id, StreamedCall(host.peer, place, reply, self._forms)) as streamed:
             result = await self._methods(gateway).resumed(place.run_id, place.after, streamed)
-        return encode_result(place.request_id, result)
+        return messages.encode_result(place.request_id, result)
 
-    async def _listen(self, host: _Host, message: Request, reply: SseReply) -> bytes:
+    async def _listen(self, host: _Host, message: messages.Request, reply: SseReply) -> bytes:
         methods = self._methods(self._gateway(host, message.id))
         listening = asyncio.ensure_future(methods.listen(message, host.peer, reply.event))
         stopping = asyncio.ensure_future(self._shutdown.wait(reply))
         try:
             await asyncio.wait((listening, stopping), return_when=asyncio.FIRST_COMPLETED)
-            return encode_result(message.id, listening.result() if listening.done() else methods.listened(message))
-        except RpcError as error:
-            return encode_error(message.id, error)
+            return messages.encode_result(
+                message.id, listening.result() if listening.done() else methods.listened(message)
+            )
+        except messages.RpcError as error:
+            return messages.encode_error(message.id, error)
         finally:
             listening.cancel()
             stopping.cancel()
@@ -234,7 +220,7 @@ class McpEndpoint:
     # --- calls that last ----------------------------------------------------------------------------
 
     @contextmanager
-    def _active(self, host: _Host, id: RequestId, call: "StreamedCall") -> Iterator["StreamedCall"]:
+    def _active(self, host: _Host, id: messages.RequestId, call: "StreamedCall") -> Iterator["StreamedCall"]:
         key = host.owner, host.session, id
         if host.session:  # only then can another request name it
             self._calls[key] = call
@@ -244,18 +230,18 @@ class McpEndpoint:
             if self._calls.get(key) is call:
                 del self._calls[key]
 
-    async def _note(self, message: Notification, request: HttpRequest) -> None:
+    async def _note(self, message: messages.Notification, request: HttpRequest) -> None:
         """Raises `RpcError`."""
         if is_modern(message.params) or request.headers.get(VERSION) == MODERN:
             return  # closing the stream cancels a request
         host = self._session(request)
         match message:
-            case Notification("notifications/cancelled", {"requestId": int() | str() as id}):
+            case messages.Notification("notifications/cancelled", {"requestId": int() | str() as id}):
                 await self._stop(host, id)
             case _:
                 pass
 
-    async def _stop(self, host: _Host, id: RequestId) -> None:
+    async def _stop(self, host: _Host, id: messages.RequestId) -> None:
         """What performs this request, here or at another process."""
         call = self._calls.get((host.owner, host.session, id))
         run_id = "" if call is None else call.run_id
@@ -268,7 +254,7 @@ class McpEndpoint:
             if run_id:
                 await self._service.cancel(run_id, host.owner)
 
-    async def _take_form(self, message: HostReply, host: _Host) -> None:
+    async def _take_form(self, message: messages.HostReply, host: _Host) -> None:
         """The reply to a request of ours. The run gets it from here: the stream of its call may be elsewhere, or break.
         Without a decision, the call returns; where there is none, it counts as a refusal."""
         run_id, _, document_id = str(message.id).partition("/")
@@ -283,7 +269,7 @@ class McpEndpoint:
 class StreamedCall(HostCall):
     """With ids, after which a stream that breaks can be continued."""
 
-    def __init__(self, peer: Peer, place: Place, reply: SseReply, forms: OpenForms) -> None:
+    def __init__(self, peer: Peer, place: sessions.Place, reply: SseReply, forms: OpenForms) -> None:
         super().__init__(peer, place.progress_token, self._event, forms)
         self.run_id, self.last_number, self._place, self._reply = place.run_id, place.after, place, reply
 
@@ -300,7 +286,7 @@ class StreamedCall(HostCall):
         await self._reply.event(message, self._id(number) if number and not self.peer.is_modern else "")
 
     def _id(self, number: int) -> str:
-        return encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
+        return sessions.encode_place(msgspec.structs.replace(self._place, run_id=self.run_id, after=number))
 
 
 class Shutdown:
@@ -333,8 +319,8 @@ def _connected(gateway: ServiceGateway) -> ConnectedGateway:
     return ConnectedGateway(gateway, stops_cancelled=False)
 
 
-def _refused(error: RpcError, id: RequestId | None = None) -> Response:
-    return Response(encode_error(id, error), error.status, media_type="application/json")
+def _refused(error: messages.RpcError, id: messages.RequestId | None = None) -> Response:
+    return Response(messages.encode_error(id, error), error.status, media_type="application/json")
 
 
 async def _unheard(message: bytes, number: int) -> None:

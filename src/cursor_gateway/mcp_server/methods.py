@@ -12,14 +12,7 @@ from msgspec import Struct
 
 from cursor_gateway.client.failures import CallFailed
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.mcp_server.calls import (
-    ConnectedGateway,
-    answer_run,
-    continue_call,
-    follow_run,
-    perform,
-    start_task,
-)
+from cursor_gateway.mcp_server import calls, tools
 from cursor_gateway.mcp_server.elicitation import METHOD, forms, read_form
 from cursor_gateway.mcp_server.host_calls import HostCall
 from cursor_gateway.mcp_server.messages import (
@@ -34,21 +27,10 @@ from cursor_gateway.mcp_server.messages import (
 from cursor_gateway.mcp_server.peers import TASKS, VERSIONS, Peer, need_tasks
 from cursor_gateway.mcp_server.results import failed_result, tool_result
 from cursor_gateway.mcp_server.tasks import created_task, detailed_task
-from cursor_gateway.mcp_server.tools import (
-    TOOLS,
-    AnswerArguments,
-    AskArguments,
-    CancelArguments,
-    RunArguments,
-    StatusArguments,
-    ToolArguments,
-    listed_tools,
-    read_arguments,
-)
 from cursor_gateway.model.document_events import Done, Paused
 from cursor_gateway.model.documents import ChatResponse
 
-Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[ConnectedGateway]]
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[calls.ConnectedGateway]]
 Failures: TypeAlias = tuple[type[Exception], ...]
 
 _SUBSCRIPTION_KEY = "io.modelcontextprotocol/subscriptionId"
@@ -100,16 +82,16 @@ def progress_token(request: Request) -> RequestId | None:
 class ToolCall(Struct, frozen=True):
     """A call whose arguments are valid."""
 
-    arguments: ToolArguments
+    arguments: tools.ToolArguments
     continues: str = ""  # if it was called before: the run that performs it, and what was asked
     filled: dict[str, Any] = {}
 
     def becomes_task(self, peer: Peer) -> bool:
         """For a host that has them; but where the agent may ask, the host must show forms, or nobody could answer."""
         match self.arguments:
-            case RunArguments(background=background):
+            case tools.RunArguments(background=background):
                 return peer.has_tasks and peer.can_elicit and not background and not self.continues
-            case AskArguments():
+            case tools.AskArguments():
                 return peer.has_tasks and not self.continues
             case _:
                 return False
@@ -117,7 +99,7 @@ class ToolCall(Struct, frozen=True):
     def lasts(self, peer: Peer) -> bool:
         """Whether its result comes later than at once."""
         match self.arguments:
-            case StatusArguments(wait_seconds=seconds):
+            case tools.StatusArguments(wait_seconds=seconds):
                 return seconds > 0
             case arguments:
                 return _waits(arguments) and not self.becomes_task(peer)
@@ -126,11 +108,11 @@ class ToolCall(Struct, frozen=True):
 def read_call(request: Request) -> ToolCall | str:
     """Or what is wrong with it, for the host's model. Raises `RpcError`."""
     wanted = _read(request, CallParameters)
-    tool = TOOLS.get(wanted.name)
+    tool = tools.TOOLS.get(wanted.name)
     if tool is None:
-        return f"There is no tool `{wanted.name}`; use one of: {', '.join(TOOLS)}."
+        return f"There is no tool `{wanted.name}`; use one of: {', '.join(tools.TOOLS)}."
     try:
-        arguments = read_arguments(tool, wanted.arguments or {})
+        arguments = tools.read_arguments(tool, wanted.arguments or {})
     except msgspec.ValidationError as error:
         return f"The arguments of `{tool.name}` are not valid: {error}."
     return ToolCall(arguments, wanted.request_state or "", wanted.input_responses or {})
@@ -171,7 +153,7 @@ class McpMethods:
             case "ping" if not peer.is_modern:
                 return {}
             case "tools/list":
-                return {"tools": listed_tools(), **(_cacheable() if peer.is_modern else {})}
+                return {"tools": tools.listed_tools(), **(_cacheable() if peer.is_modern else {})}
             case "tools/call":
                 return await self._call(request, host)
             case "tasks/get" if peer.is_modern:
@@ -196,21 +178,21 @@ class McpMethods:
         )
 
     async def _perform(
-        self, gateway: ConnectedGateway, call: ToolCall, host: HostCall
+        self, gateway: calls.ConnectedGateway, call: ToolCall, host: HostCall
     ) -> ChatResponse | dict[str, Any]:
         match call.arguments:
             case _ if call.continues:
                 filled = {id: read_form(form) for id, form in call.filled.items()}
                 run_id = await self._continued(gateway, call.continues)
-                response = await continue_call(gateway, run_id, filled, host)
+                response = await calls.continue_call(gateway, run_id, filled, host)
                 is_dismissed = bool(filled.keys() & forms(response, host.peer).keys())  # then the model gets it
                 return tool_result(response) if is_dismissed else response
-            case AskArguments() as message if call.becomes_task(host.peer):
-                return created_task(await start_task(gateway, message), self._ttl_ms, _now())
+            case tools.AskArguments() as message if call.becomes_task(host.peer):
+                return created_task(await calls.start_task(gateway, message), self._ttl_ms, _now())
             case arguments:
-                return await perform(gateway, arguments, host)
+                return await calls.perform(gateway, arguments, host)
 
-    async def _continued(self, gateway: ConnectedGateway, state: str) -> str:
+    async def _continued(self, gateway: calls.ConnectedGateway, state: str) -> str:
         """The run of a `requestState`. It says nothing that its caller could not send by itself, so it is not signed.
         Raises `RpcError` for one that cannot be ours."""
         run_id, *asked = state.split("/")
@@ -224,14 +206,14 @@ class McpMethods:
     async def resumed(self, run_id: str, after: int, host: HostCall) -> dict[str, Any]:
         """The result of a call whose stream broke after this event."""
         return await self._performed(
-            lambda gateway: follow_run(gateway, run_id, after, host),
+            lambda gateway: calls.follow_run(gateway, run_id, after, host),
             host,
             tool_result,
         )
 
     async def _performed(
         self,
-        work: Callable[[ConnectedGateway], Awaitable[ChatResponse | dict[str, Any]]],
+        work: Callable[[calls.ConnectedGateway], Awaitable[ChatResponse | dict[str, Any]]],
         host: HostCall,
         shown: Callable[[ChatResponse], dict[str, Any]],
     ) -> dict[str, Any]:
@@ -250,7 +232,7 @@ class McpMethods:
         finally:
             reporting.cancel()
 
-    def _shown(self, response: ChatResponse, arguments: ToolArguments, peer: Peer) -> dict[str, Any]:
+    def _shown(self, response: ChatResponse, arguments: tools.ToolArguments, peer: Peer) -> dict[str, Any]:
         asks = peer.is_modern and peer.can_elicit and _waits(arguments)
         if asks and (wanted := forms(response, peer)):
             requests = {id: {"method": METHOD, "params": form} for id, form in wanted.items()}
@@ -264,7 +246,7 @@ class McpMethods:
         self,
         request: Request,
         peer: Peer,
-        work: Callable[[ConnectedGateway, _TaskParameters, Peer], Awaitable[dict[str, Any]]],
+        work: Callable[[calls.ConnectedGateway, _TaskParameters, Peer], Awaitable[dict[str, Any]]],
     ) -> dict[str, Any]:
         need_tasks(peer)
         wanted = _read(request, _TaskParameters)
@@ -274,16 +256,16 @@ class McpMethods:
         except self._failures as error:
             raise _task_error(error) from error
 
-    async def _get(self, gateway: ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
+    async def _get(self, gateway: calls.ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
         return detailed_task(await gateway.client.response(wanted.task_id), peer, self._ttl_ms, _now())
 
-    async def _update(self, gateway: ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
+    async def _update(self, gateway: calls.ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
         """Hosts show a form once, so who dismisses it has refused."""
         filled = {id: read_form(form) for id, form in wanted.input_responses.items()}
-        await answer_run(gateway, wanted.task_id, filled, is_final=True)
+        await calls.answer_run(gateway, wanted.task_id, filled, is_final=True)
         return {}
 
-    async def _cancel(self, gateway: ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
+    async def _cancel(self, gateway: calls.ConnectedGateway, wanted: _TaskParameters, peer: Peer) -> dict[str, Any]:
         """One that is over stays as it is."""
         if (await gateway.client.response(wanted.task_id)).status == "streaming":
             await gateway.client.cancel(wanted.task_id)
@@ -320,14 +302,14 @@ class McpMethods:
         """The result of `subscriptions/listen`, when it ends."""
         return {"resultType": "complete", "_meta": {_SUBSCRIPTION_KEY: request.id}}
 
-    async def _is_known(self, gateway: ConnectedGateway, id: str) -> bool:
+    async def _is_known(self, gateway: calls.ConnectedGateway, id: str) -> bool:
         try:
             await gateway.client.response(id)
         except self._failures:
             return False
         return True
 
-    async def _watch(self, gateway: ConnectedGateway, id: str, tell: Callable[[str], Awaitable[str]]) -> None:
+    async def _watch(self, gateway: calls.ConnectedGateway, id: str, tell: Callable[[str], Awaitable[str]]) -> None:
         """Tells how the task is now, and whenever it begins to wait, continues, or ends."""
         told = await tell(id)
         if told not in ("working", "input_required"):
@@ -340,14 +322,14 @@ class McpMethods:
                         return
 
 
-def _waits(arguments: ToolArguments) -> bool:
+def _waits(arguments: tools.ToolArguments) -> bool:
     """Whether the call lasts until the agent is done, or needs an answer."""
     match arguments:
-        case RunArguments(background=background) | AnswerArguments(background=background):
+        case tools.RunArguments(background=background) | tools.AnswerArguments(background=background):
             return not background
-        case AskArguments():
+        case tools.AskArguments():
             return True
-        case StatusArguments() | CancelArguments():
+        case tools.StatusArguments() | tools.CancelArguments():
             return False
 
 

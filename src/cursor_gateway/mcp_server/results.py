@@ -6,30 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    ChatResponse,
-    ClarificationDocument,
-    ClarificationMetadata,
-    ClarificationQuestion,
-    Document,
-    ErrorDocument,
-    PlanDocument,
-    TextDocument,
-    ToolTrace,
-)
+from cursor_gateway.model import document_events, documents
 from cursor_gateway.stages.summary import one_line
 
 _MOST_ACTIONS = 50  # the last ones
@@ -39,7 +16,7 @@ _WAIT_SECONDS = 60  # some hosts allow a tool little more
 _OPEN = ("waiting", "unanswered", "rejected")
 
 
-def tool_result(response: ChatResponse, *, message: str = "") -> dict[str, Any]:
+def tool_result(response: documents.ChatResponse, *, message: str = "") -> dict[str, Any]:
     """As `tools/call` returns it. `message`: why the call failed; the response is then what was done before."""
     texts = [*([message] if message else []), text_of(response)]
     return {
@@ -54,14 +31,14 @@ def failed_result(message: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-def task_result(response: ChatResponse) -> dict[str, Any]:
+def task_result(response: documents.ChatResponse) -> dict[str, Any]:
     """Of a run that has ended."""
     last = response.documents[-1] if response.documents else None
-    is_error = response.status == "error" and isinstance(last, ErrorDocument)
+    is_error = response.status == "error" and isinstance(last, documents.ErrorDocument)
     return tool_result(response, message=last.content if last is not None and is_error and last.content else "")
 
 
-def structured(response: ChatResponse) -> dict[str, Any]:
+def structured(response: documents.ChatResponse) -> dict[str, Any]:
     """The response as over HTTP, with long outputs and files cut: a model would have to read them.
 
     Some hosts show their model nothing but this, so it begins with the state of the run and what to do next.
@@ -87,7 +64,7 @@ def _cut(value: Any) -> Any:
             return value
 
 
-def text_of(response: ChatResponse) -> str:
+def text_of(response: documents.ChatResponse) -> str:
     """What was said, what was done, what is open, and the ids."""
     return _joined(_parts(response))
 
@@ -96,7 +73,7 @@ def _joined(parts: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _parts(response: ChatResponse) -> Iterator[str]:
+def _parts(response: documents.ChatResponse) -> Iterator[str]:
     demo, *state = _summary(response)
     yield demo
     yield response.text.strip()
@@ -107,11 +84,11 @@ def _parts(response: ChatResponse) -> Iterator[str]:
     yield from _next_steps(response)
 
 
-def _summary(response: ChatResponse) -> list[str]:
+def _summary(response: documents.ChatResponse) -> list[str]:
     """Whether it is a demo, what went wrong, and the state of the run."""
     demo = "DEMO: this answer is a recording. No agent ran, and no files were changed."
     last = response.documents[-1] if response.documents else None
-    is_error = response.status == "error" and isinstance(last, ErrorDocument)
+    is_error = response.status == "error" and isinstance(last, documents.ErrorDocument)
     return [
         demo if response.metadata.recording else "",
         f"Error: {last.content}" if last is not None and is_error else "",
@@ -119,7 +96,7 @@ def _summary(response: ChatResponse) -> list[str]:
     ]
 
 
-def _next_steps(response: ChatResponse) -> Iterator[str]:
+def _next_steps(response: documents.ChatResponse) -> Iterator[str]:
     for document in response.documents:
         yield "\n".join(_open_lines(document, response))
     match response.status:
@@ -132,7 +109,7 @@ def _next_steps(response: ChatResponse) -> Iterator[str]:
             pass
 
 
-def _state(response: ChatResponse) -> str:
+def _state(response: documents.ChatResponse) -> str:
     match response.status:
         case "completed":
             return "is completed"
@@ -146,31 +123,31 @@ def _state(response: ChatResponse) -> str:
             return "is still working"
 
 
-def _open_lines(document: Document, response: ChatResponse) -> Iterator[str]:
+def _open_lines(document: documents.Document, response: documents.ChatResponse) -> Iterator[str]:
     """What `answer` should be called with."""
     metadata = document.metadata
-    if not isinstance(metadata, ToolTrace):
+    if not isinstance(metadata, documents.ToolTrace):
         return
     if metadata.permission and metadata.state in _OPEN:
         yield f"The agent needs permission for `{metadata.permission.subject}`. Ask the user, then call `answer` with"
         yield _call(response, permissions=[{"documentId": document.id, "decision": "once"}])
         yield "`decision` can be `once`, `conversation`, `workspace` or `deny` (then perhaps with a `reason`)."
-    elif isinstance(document, ClarificationDocument) and metadata.state in _OPEN:
+    elif isinstance(document, documents.ClarificationDocument) and metadata.state in _OPEN:
         yield from _questions(document.metadata, response)
-    elif isinstance(document, PlanDocument) and _is_open(document, response):
+    elif isinstance(document, documents.PlanDocument) and _is_open(document, response):
         yield f"The agent proposes a plan: {document.metadata.title}\n\n{document.content.strip()}\n"
         yield "Show it to the user, then call `answer` with"
         yield _call(response, plan="accept")
         yield 'or with `"plan": "reject"`.' + ("" if metadata.state == "waiting" else " `text` can say why.")
 
 
-def _is_open(plan: PlanDocument, response: ChatResponse) -> bool:
+def _is_open(plan: documents.PlanDocument, response: documents.ChatResponse) -> bool:
     """A run in the mode `plan` may end with its plan."""
     is_decided = bool(plan.metadata.accepted) or plan.metadata.state == "rejected"
     return plan.metadata.state == "waiting" or (response.mode == "plan" and not is_decided)
 
 
-def _questions(metadata: ClarificationMetadata, response: ChatResponse) -> Iterator[str]:
+def _questions(metadata: documents.ClarificationMetadata, response: documents.ChatResponse) -> Iterator[str]:
     yield "The agent asks:"
     for question in metadata.questions:
         yield f"- {question.text} (`questionId`: `{question.id}`)"
@@ -180,12 +157,12 @@ def _questions(metadata: ClarificationMetadata, response: ChatResponse) -> Itera
     yield _call(response, answers=[_sample(question) for question in metadata.questions])
 
 
-def _sample(question: ClarificationQuestion) -> dict[str, Any]:
+def _sample(question: documents.ClarificationQuestion) -> dict[str, Any]:
     chosen = [option.id for option in question.options[:1]]
     return {"questionId": question.id, **({"selectedOptionIds": chosen} if chosen else {"text": "…"})}
 
 
-def _call(response: ChatResponse, **fields: Any) -> str:
+def _call(response: documents.ChatResponse, **fields: Any) -> str:
     return msgspec.json.encode({"runId": response.id, **fields}).decode()
 
 
@@ -195,30 +172,36 @@ def _call(response: ChatResponse, **fields: Any) -> str:
 _WIDTH = 200
 
 
-def progress_line(event: DocumentEvent) -> str:
+def progress_line(event: document_events.DocumentEvent) -> str:
     """Empty if there is nothing to report."""
     match event:
-        case DocumentStarted(metadata=metadata) if metadata is not None and metadata.command:
+        case document_events.DocumentStarted(metadata=metadata) if metadata is not None and metadata.command:
             return _line(f"Running `{metadata.command}`")
-        case DocumentEnded(document=TextDocument(content=content)):
+        case document_events.DocumentEnded(document=documents.TextDocument(content=content)):
             return _line(content.strip().partition("\n")[0])
-        case DocumentEnded(document=document):
+        case document_events.DocumentEnded(document=document):
             return _line(one_line(document) or "")
-        case Paused():
+        case document_events.Paused():
             return "Waiting for an answer"
-        case DocumentStarted() | ContentDelta() | Done():
+        case document_events.DocumentStarted() | document_events.ContentDelta() | document_events.Done():
             return ""
-        case ToolCallStarted() | ToolCallArguments() | ToolCallEnded() | Reasoning() | TerminalOutput():
+        case (
+            document_events.ToolCallStarted()
+            | document_events.ToolCallArguments()
+            | document_events.ToolCallEnded()
+            | document_events.Reasoning()
+            | document_events.TerminalOutput()
+        ):
             return ""
 
 
-def progress_of(response: ChatResponse) -> str:
+def progress_of(response: documents.ChatResponse) -> str:
     """The last line that was reported; empty if there was none."""
     if response.metadata.queue is not UNSET:
         return "Waiting in the queue"
     if response.status == "streaming" and response.metadata.waiting_for:
         return "Waiting for an answer"
-    lines = (progress_line(DocumentEnded(document)) for document in reversed(response.documents))
+    lines = (progress_line(document_events.DocumentEnded(document)) for document in reversed(response.documents))
     return next((line for line in lines if line), "")
 
 

@@ -7,18 +7,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, BinaryIO
 
+from cursor_gateway.mcp_server import messages
 from cursor_gateway.mcp_server.host_calls import HostCall, OpenForms
-from cursor_gateway.mcp_server.messages import (
-    INVALID_REQUEST,
-    HostReply,
-    Notification,
-    Request,
-    RequestId,
-    RpcError,
-    encode_error,
-    encode_result,
-    read_message,
-)
 from cursor_gateway.mcp_server.methods import McpMethods, progress_token
 from cursor_gateway.mcp_server.peers import Peer, initialized_peer, is_modern, requesting_peer
 
@@ -29,7 +19,7 @@ class StdioMcpServer:
     def __init__(self, methods: McpMethods) -> None:
         self._methods, self._forms = methods, OpenForms()
         self._peer: Peer | None = None  # of a host that has said `initialize`
-        self._requests: dict[RequestId, asyncio.Task[None]] = {}
+        self._requests: dict[messages.RequestId, asyncio.Task[None]] = {}
         self._output: BinaryIO = os.fdopen(os.dup(1), "wb")
         self._writing = asyncio.Lock()
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -58,42 +48,44 @@ class StdioMcpServer:
 
     def _take(self, line: bytes) -> None:
         try:
-            message = read_message(line)
-        except RpcError as error:
+            message = messages.read_message(line)
+        except messages.RpcError as error:
             if error.id is not None:  # else the host could not tell to what it is the reply
-                self._start(error.id, self._write(encode_error(error.id, error)))
+                self._start(error.id, self._write(messages.encode_error(error.id, error)))
             return
         match message:
-            case Request(id=id):
+            case messages.Request(id=id):
                 self._start(id, self._answer(message))
-            case Notification(method="notifications/cancelled", params=params):
+            case messages.Notification(method="notifications/cancelled", params=params):
                 # Once: cancelled again, the request that stops the run would be interrupted.
                 if (task := self._requests.get(params.get("requestId", ""))) is not None and not task.cancelling():
                     task.cancel()
-            case Notification():
+            case messages.Notification():
                 pass
-            case HostReply():
+            case messages.HostReply():
                 self._forms.fill(message)
 
-    def _start(self, id: RequestId, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, id: messages.RequestId, work: Coroutine[Any, Any, None]) -> None:
         task = self._requests[id] = asyncio.create_task(work)
         task.add_done_callback(lambda _: self._requests.pop(id, None))
 
-    async def _answer(self, request: Request) -> None:
+    async def _answer(self, request: messages.Request) -> None:
         try:
-            reply = encode_result(request.id, await self._result(request))
-        except RpcError as error:
-            reply = encode_error(request.id, error)
+            reply = messages.encode_result(request.id, await self._result(request))
+        except messages.RpcError as error:
+            reply = messages.encode_error(request.id, error)
         await self._write(reply)
 
-    async def _result(self, request: Request) -> dict[str, Any]:
+    async def _result(self, request: messages.Request) -> dict[str, Any]:
         if is_modern(request.params):
             peer = requesting_peer(request.params)
         elif request.method == "initialize":
             self._peer = initialized_peer(request.params)
             return self._methods.initialized(self._peer)
         elif self._peer is None:
-            raise RpcError(INVALID_REQUEST, "Send `initialize` first, or the protocol version in `_meta`.")
+            raise messages.RpcError(
+                messages.INVALID_REQUEST, "Send `initialize` first, or the protocol version in `_meta`."
+            )
         else:
             peer = self._peer
         if request.method == "subscriptions/listen" and peer.is_modern:

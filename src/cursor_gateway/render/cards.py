@@ -10,6 +10,7 @@ from rich.text import Text
 from cursor_gateway.model import documents
 from cursor_gateway.model.changes import FileChange
 from cursor_gateway.model.document_events import Done
+from cursor_gateway.render import looks
 from cursor_gateway.render.listing import (
     AgentMarkdown,
     Listing,
@@ -20,18 +21,6 @@ from cursor_gateway.render.listing import (
     folded_in_the_middle,
     numbered_rows,
     plain_rows,
-)
-from cursor_gateway.render.looks import (
-    Todos,
-    answer_to,
-    duration,
-    line_range,
-    planned,
-    progress,
-    split_lines,
-    tokens,
-    updated,
-    waits_for,
 )
 from cursor_gateway.render.visible import visible, visible_line, visible_output
 from cursor_gateway.stages.summary import main_argument
@@ -52,25 +41,25 @@ class Checklist:
 
     def __init__(self) -> None:
         self._title = ""
-        self._todos: Todos = {}
+        self._todos: looks.Todos = {}
 
     def begin(self, plan: documents.PlanMetadata) -> None:
-        self._title, self._todos = plan.title, planned(plan)
+        self._title, self._todos = plan.title, looks.planned(plan)
 
     def update(self, change: documents.TodoUpdateMetadata) -> None:
-        self._todos = updated(self._todos, change)
+        self._todos = looks.updated(self._todos, change)
 
     @property
     def heading(self) -> str:
         title = f" · {self._title}" if self._title else ""
-        return f"To-dos{title} · {progress(self._todos)}"
+        return f"To-dos{title} · {looks.progress(self._todos)}"
 
     def picture(self) -> Listing:
         digits = len(str(len(self._todos)))
         rows = []
         for number, todo in enumerate(self._todos.values(), 1):
             mark, mark_style, style = _TODO_MARKS[todo.status]
-            needed = waits_for(todo, self._todos)
+            needed = looks.waits_for(todo, self._todos)
             after = f"  after {needed}" if needed else ""
             gutter = Text.assemble("  ", (mark, mark_style), (f" {number:>{digits}}. ", "dim"))
             rows.append(ListingRow(gutter, Text.assemble((visible_line(todo.content), style), (after, "dim"))))
@@ -154,7 +143,7 @@ def code_headline(language: str) -> Headline:
 
 
 def reference_headline(path: str, first: int, last: int) -> Listing:
-    return _path_line(Text(visible_line(path), "cyan"), Text(line_range(first, last), "dim"))
+    return _path_line(Text(visible_line(path), "cyan"), Text(looks.line_range(first, last), "dim"))
 
 
 def _path_line(path: Text, note: Text) -> Listing:
@@ -185,7 +174,7 @@ def _file_edit(document: documents.FileEditDocument) -> RenderableType:
     match metadata.operation:
         case "create":
             rows = _beginning(content, metadata.language)
-            counts = Text(f"+{len(split_lines(content))}", "green")
+            counts = Text(f"+{len(looks.split_lines(content))}", "green")
         case "edit" if metadata.diff is not UNSET:
             changed = change(metadata.diff)
             rows = folded(changed.rows, _CHANGE_LINES)
@@ -213,16 +202,16 @@ def changed_file(file: FileChange, *, with_lines: bool) -> RenderableType:
 
 def _beginning(content: str, language: str) -> list[ListingRow]:
     """Only what will be seen is highlighted."""
-    lines = split_lines(visible(content))
+    lines = looks.split_lines(visible(content))
     first = list(code_rows("\n".join(lines[: _NEW_FILE_LINES + 1]), language))
     return folded([*first, *plain_rows(lines[len(first) :])], _NEW_FILE_LINES)
 
 
 def _command(document: documents.TerminalCommandDocument) -> RenderableType:
     metadata = document.metadata
-    output = list(plain_rows(split_lines(visible_output(metadata.output).rstrip("\n"))))
+    output = list(plain_rows(looks.split_lines(visible_output(metadata.output).rstrip("\n"))))
     shown = Listing(folded_in_the_middle(output, _OUTPUT_FIRST, _OUTPUT_LAST))
-    took = f" · {duration(metadata.duration_ms)}" if metadata.duration_ms else ""
+    took = f" · {looks.duration(metadata.duration_ms)}" if metadata.duration_ms else ""
     if metadata.state in (UNSET, "failed") and metadata.exit_code != -1:
         good = metadata.exit_code == 0
         ending = [_note(f"{'✓' if good else '✗'} exit {metadata.exit_code}{took}", "green" if good else "red")]
@@ -250,7 +239,7 @@ def _tool_call(document: documents.ToolCallDocument) -> RenderableType:
         tool_line(metadata.tool_name, main_argument(metadata.arguments)),
     )
     shown = [state.replace("_", " ")] if state != "completed" else []
-    took = [duration(metadata.duration_ms)] if metadata.duration_ms else []
+    took = [looks.duration(metadata.duration_ms)] if metadata.duration_ms else []
     head = Headline(title, Text(" · ".join([*shown, *took]), "dim" if state == "completed" else style))
     if state == "completed":
         return Group(head, *_short(_value_lines(metadata.result.data)))
@@ -301,7 +290,7 @@ def _clarification(document: documents.ClarificationDocument) -> RenderableType:
     metadata = document.metadata
     if metadata.permission and metadata.answers:  # it is decided, so what else could have been chosen is of no use
         (question,) = metadata.questions[:1]
-        chosen, _ = answer_to(question, metadata)
+        chosen, _ = looks.answer_to(question, metadata)
         decision = ", ".join(visible_line(option.label) for option in question.options if option.id in chosen)
         return Headline(
             Text.assemble(("? ", "yellow"), f"{decision}: ", (visible_line(metadata.permission.subject), "bold"))
@@ -312,7 +301,7 @@ def _clarification(document: documents.ClarificationDocument) -> RenderableType:
         rows.append(
             ListingRow(Text(f"  {number}. "), Text.assemble((visible_line(question.text), "bold"), (several, "dim")))
         )
-        chosen, _ = answer_to(question, metadata)
+        chosen, _ = looks.answer_to(question, metadata)
         for option in question.options:
             mark, style = ("●", "green") if option.id in chosen else ("○", "")
             rows.append(ListingRow(Text(f"     {mark} ", style), Text(visible_line(option.label), style)))
@@ -324,7 +313,7 @@ def _error(document: documents.ErrorDocument) -> RenderableType:
     metadata = document.metadata
     message = visible(document.content).strip() or "It failed without a message."
     facts = " · ".join(visible_line(fact) for fact in (metadata.error_code, metadata.source) if fact)
-    details = list(plain_rows(split_lines(visible_output(metadata.details).strip()), "red dim"))
+    details = list(plain_rows(looks.split_lines(visible_output(metadata.details).strip()), "red dim"))
     parts: list[RenderableType] = [Listing([ListingRow(Text("✗ ", "bold red"), Text(message, "bold red"))])]
     if facts:
         parts.append(_note(facts, "red"))
@@ -336,12 +325,12 @@ def _error(document: documents.ErrorDocument) -> RenderableType:
 
 def closing(done: Done) -> RenderableType:
     envelope = done.envelope
-    time = duration(envelope.metadata.duration_ms)
+    time = looks.duration(envelope.metadata.duration_ms)
     if done.failure is None:
         mark, outcome = Text("✓ ", "green"), Text(envelope.status + (f" in {time}" if time else ""), "green")
     else:
         mark, outcome = Text("✗ ", "red"), Text("failed" + (f" after {time}" if time else ""), "red")
     model = "" if envelope.model == "unknown" else visible_line(envelope.model)
-    facts = [fact for fact in (tokens(envelope.usage, "tokens "), model) if fact]
+    facts = [fact for fact in (looks.tokens(envelope.usage, "tokens "), model) if fact]
     refused = (f" · {count} not run", "yellow") if (count := envelope.metadata.refused_count) else ""
     return Listing([ListingRow(mark, Text.assemble(outcome, refused, *((f" · {fact}", "dim") for fact in facts)))])

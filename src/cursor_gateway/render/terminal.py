@@ -26,16 +26,7 @@ from cursor_gateway.model.documents import (
     TodoUpdateDocument,
     ToolCallDocument,
 )
-from cursor_gateway.render.cards import (
-    Checklist,
-    Headline,
-    card,
-    closing,
-    code_headline,
-    reference_headline,
-    thinking,
-    tool_line,
-)
+from cursor_gateway.render import cards
 from cursor_gateway.render.export import WholeConversation
 from cursor_gateway.render.listing import (
     AgentMarkdown,
@@ -156,13 +147,13 @@ class _Region:
         if not running and prose is None and self.state:
             running = [("", Text(self.state, "dim"))]
         below = [
-            Headline(Text.assemble((f"{frame} ", "yellow"), line), self._lasting(id, now))
+            cards.Headline(Text.assemble((f"{frame} ", "yellow"), line), self._lasting(id, now))
             for id, line in running[:_RUNNING_LINES]
         ]
         if len(running) > _RUNNING_LINES:
-            below.append(Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
+            below.append(cards.Headline(Text(f"  and {len(running) - _RUNNING_LINES} more", "dim")))
         lines = split_lines(visible_output(self.output[1]).rstrip("\n"))[-_OUTPUT_LINES:]
-        below += [Headline(Text(f"  {line}", "dim")) for line in lines]
+        below += [cards.Headline(Text(f"  {line}", "dim")) for line in lines]
         if self.last is not None and (below or prose) and (prose is None or prose.id != self.last):
             yield ""
         if prose is not None:
@@ -187,14 +178,14 @@ def _preview(prose: _Prose, room: int) -> RenderableType:
     if prose.type in ("text", "thinking"):
         if len(text) > _PREVIEW:
             text = text[-_PREVIEW:].partition("\n")[2] or text[-_PREVIEW:]
-        return thinking(text) if prose.type == "thinking" else AgentMarkdown(text)
+        return cards.thinking(text) if prose.type == "thinking" else AgentMarkdown(text)
     lines = split_lines(text)
     code, language = "\n".join(lines[-room:]), known.language or "text"
     hidden = max(len(lines) - room, 0)
     if known.file_path and known.start_line and known.end_line:
-        head = reference_headline(known.file_path, known.start_line, known.end_line)
+        head = cards.reference_headline(known.file_path, known.start_line, known.end_line)
         return Group(head, Listing(numbered_rows(code, language, known.start_line + hidden)))
-    return Group(code_headline(language), Listing(code_rows(code, language)))
+    return Group(cards.code_headline(language), Listing(code_rows(code, language)))
 
 
 class TerminalView:
@@ -203,7 +194,7 @@ class TerminalView:
         self._plain = not console.is_terminal
         self._region = _Region()
         self._live = LiveRegion(console, self._region, _FRAMES_PER_SECOND)
-        self._checklist = Checklist()
+        self._checklist = cards.Checklist()
         self._tool_names: dict[str, str] = {}
 
     def __enter__(self) -> Self:
@@ -234,9 +225,9 @@ class TerminalView:
                 self._start(id, type, known or document_events.KnownMetadata())
             case document_events.ToolCallStarted(id=id, tool_name=name):
                 self._tool_names[id] = name
-                region.running[id] = tool_line(name)
+                region.running[id] = cards.tool_line(name)
             case document_events.ToolCallArguments(id=id, arguments=arguments):
-                region.running[id] = tool_line(self._tool_names[id], main_argument(arguments))
+                region.running[id] = cards.tool_line(self._tool_names[id], main_argument(arguments))
             case document_events.ToolCallEnded():
                 pass  # the document's end says it, too
             case document_events.DocumentEnded(document=document):
@@ -248,7 +239,7 @@ class TerminalView:
                 region.state = "waiting for you" if asks else f"waiting for the caller to run {tools}"
             case document_events.Done():
                 region.clear()
-                self._print(closing(event))
+                self._print(cards.closing(event))
 
     def _start(self, id: str, type: DocumentType, known: document_events.KnownMetadata) -> None:
         running = self._region.running
@@ -258,13 +249,13 @@ class TerminalView:
             case "terminal_command":
                 running[id] = Text.assemble(("$ ", "green"), (visible_line(known.command or ""), "bold"))
             case "file_edit":
-                running[id] = tool_line("edit", known.file_path or "")
+                running[id] = cards.tool_line("edit", known.file_path or "")
             case "plan":
-                running[id] = tool_line("plan", known.title or "")
+                running[id] = cards.tool_line("plan", known.title or "")
             case "clarification":
-                running[id] = tool_line("question", known.questions[0].text if known.questions else "")
+                running[id] = cards.tool_line("question", known.questions[0].text if known.questions else "")
             case "todo_update":
-                running[id] = tool_line("to-dos")
+                running[id] = cards.tool_line("to-dos")
             case "tool_call" | "error":
                 pass  # a tool's name comes with its own event; an error takes no time
 
@@ -279,7 +270,7 @@ class TerminalView:
             return
         text = text.removesuffix("\n")
         if prose.type == "thinking":
-            self._print(thinking(text), prose.id)
+            self._print(cards.thinking(text), prose.id)
         else:
             self._print(AgentMarkdown(text), prose.id if self._plain else "")
 
@@ -304,7 +295,9 @@ class TerminalView:
             self._checklist.begin(document.metadata)
         if isinstance(document, TodoUpdateDocument) and document.metadata.state is UNSET:
             self._checklist.update(document.metadata)
-        self._print(card(document, self._checklist), "tool_call" if isinstance(document, ToolCallDocument) else "")
+        self._print(
+            cards.card(document, self._checklist), "tool_call" if isinstance(document, ToolCallDocument) else ""
+        )
 
     def _print(self, renderable: RenderableType, together: str = "") -> None:
         """After an empty line, unless the last one had the same `together`: lines of one text, or tool calls."""

@@ -9,16 +9,8 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from cursor_gateway.dialects.openapi import described
+from cursor_gateway.model import documents
 from cursor_gateway.model.document_events import StreamEvent, StreamEventType
-from cursor_gateway.model.documents import (
-    METADATA_TYPES,
-    ChatResponse,
-    Document,
-    DocumentType,
-    Envelope,
-    Metadata,
-    Usage,
-)
 
 Json: TypeAlias = dict[str, Any]
 
@@ -26,17 +18,20 @@ _DEFS = "#/$defs/"
 _COMPONENTS = "#/components/schemas/"
 # Unions and literals have no name and no description of their own at run time.
 _NAMED: dict[str, tuple[Any, str]] = {
-    "Document": (Document, "One part of an answer. Its kind is its `type`."),
-    "DocumentMetadata": (Metadata, "The metadata of any document; which one follows from the document's type."),
-    "DocumentType": (DocumentType, "The document types. `thinking` is an extension, sent only on request."),
+    "Document": (documents.Document, "One part of an answer. Its kind is its `type`."),
+    "DocumentMetadata": (
+        documents.Metadata,
+        "The metadata of any document; which one follows from the document's type.",
+    ),
+    "DocumentType": (documents.DocumentType, "The document types. `thinking` is an extension, sent only on request."),
     "StreamEvent": (
         StreamEvent,
         "One line of an NDJSON stream. In a Server-Sent Event, `type` is the event name and `data` its data.",
     ),
     "StreamEventType": (StreamEventType, "The names of the streaming events."),
 }
-_RENAMED: dict[type[Struct], str] = {Usage: "UsageInfo", Envelope: "DonePayload"}
-_ROOTS = (ChatResponse, DocumentType, Document, StreamEventType, StreamEvent)
+_RENAMED: dict[type[Struct], str] = {documents.Usage: "UsageInfo", documents.Envelope: "DonePayload"}
+_ROOTS = (documents.ChatResponse, documents.DocumentType, documents.Document, StreamEventType, StreamEvent)
 
 
 def json_schema() -> Json:
@@ -134,7 +129,7 @@ def _record(name: str, type: type[Struct], refs: str) -> Json:
 def _about(type: type[Struct]) -> str:
     if own := type.__dict__.get("__doc__"):  # without what it inherits
         return " ".join(own.split())
-    kind = next(kind for kind, metadata in METADATA_TYPES.items() if metadata is type)
+    kind = next(kind for kind, metadata in documents.METADATA_TYPES.items() if metadata is type)
     return f"The metadata of {'an' if kind[0] in 'aeiou' else 'a'} `{kind}` document."
 
 

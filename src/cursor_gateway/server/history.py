@@ -9,18 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cursor_gateway.errors import InvalidRequest, NotFound
+from cursor_gateway.model import history
 from cursor_gateway.model.answers import PermissionList
 from cursor_gateway.model.costs import priced
 from cursor_gateway.model.documents import ChatResponse
-from cursor_gateway.model.history import (
-    ConversationChange,
-    ConversationDetail,
-    ConversationEntry,
-    ConversationList,
-    RemovalPending,
-    RunEntry,
-    RunList,
-)
 from cursor_gateway.model.messages import media_type_of
 from cursor_gateway.runs.conversations import AttachedImage, ImagePlace, WorkspaceImage
 from cursor_gateway.runs.handle import answered_response_of
@@ -32,7 +24,7 @@ from cursor_gateway.store.base import ConversationRecord, FoundConversation
 from cursor_gateway.store.entries import detail_of, entry_of, recent_of
 from cursor_gateway.wire.json_body import read_json
 
-_Run = TypeVar("_Run", bound=RunEntry)
+_Run = TypeVar("_Run", bound=history.RunEntry)
 
 _MOST = 100
 _PENDING = (
@@ -56,7 +48,7 @@ class HistoryEndpoints:
         query = request.query_params
         if query.get("pinned"):
             pinned = await self._service.store.conversations(request.state.owner, limit=_MOST, is_pinned=True)
-            return json_response(ConversationList(conversations=await self._entries(pinned.found), next=None))
+            return json_response(history.ConversationList(conversations=await self._entries(pinned.found), next=None))
         page = await self._service.store.conversations(
             request.state.owner,
             limit=page_size(request, 20),
@@ -64,13 +56,13 @@ class HistoryEndpoints:
             query=query.get("q"),
             clients=_clients(query.get("client")),
         )
-        return json_response(ConversationList(conversations=await self._entries(page.found), next=page.next))
+        return json_response(history.ConversationList(conversations=await self._entries(page.found), next=page.next))
 
     async def conversation(self, request: Request) -> Response:
         return json_response(await self._detail(request))
 
     async def change(self, request: Request) -> Response:
-        change = read_json(await read_body(request, self._settings), ConversationChange)
+        change = read_json(await read_body(request, self._settings), history.ConversationChange)
         title = None if change.title is None else " ".join(change.title.split())
         if title == "":
             raise InvalidRequest("`title` is empty; send some text.", param="title")
@@ -103,7 +95,7 @@ class HistoryEndpoints:
         headers = {"content-security-policy": "default-src 'none'; sandbox", "cache-control": "private, no-cache"}
         return Response(data, media_type=media_type_of(data), headers=headers)
 
-    async def _entries(self, found: Sequence[FoundConversation]) -> list[ConversationEntry]:
+    async def _entries(self, found: Sequence[FoundConversation]) -> list[history.ConversationEntry]:
         waiting = await self._waiting([one.conversation for one in found])
         return [entry_of(one, is_waiting=one.conversation.id in waiting) for one in found]
 
@@ -114,13 +106,13 @@ class HistoryEndpoints:
         can_decide = self._settings.permissions == "ask"
         return held | {one.id for one in conversations if can_decide and one.needs_decision}
 
-    async def _detail(self, request: Request) -> ConversationDetail:
+    async def _detail(self, request: Request) -> history.ConversationDetail:
         found = await find_conversation(self._service, request)
         is_waiting = found.id in await self._waiting([found])
         detail = await detail_of(self._service.store, found, is_waiting=is_waiting)
         return replace(detail, runs=[self._priced(run) for run in detail.runs])
 
-    async def _responses(self, request: Request, detail: ConversationDetail) -> list[ChatResponse]:
+    async def _responses(self, request: Request, detail: history.ConversationDetail) -> list[ChatResponse]:
         service, owner = self._service, request.state.owner
         return [await answered_response_of(service.store, await service.find(run.id, owner)) for run in detail.runs]
 
@@ -129,7 +121,7 @@ class HistoryEndpoints:
         found = await self._service.store.recent_runs(request.state.owner, page_size(request, 50))
         in_cluster = self._service.work.is_shared
         runs = [recent_of(run, title, prompt, run.instance if in_cluster else "") for run, title, prompt in found]
-        return json_response(RunList(runs=[self._priced(run) for run in runs]))
+        return json_response(history.RunList(runs=[self._priced(run) for run in runs]))
 
     def _priced(self, run: _Run) -> _Run:
         prices = self._settings.prices
@@ -141,7 +133,7 @@ class HistoryEndpoints:
             case "unknown":
                 raise _no_conversation(id)
             case "pending":  # gone from the history, and not yet from all that agents keep
-                return json_response(RemovalPending(_PENDING), 202)
+                return json_response(history.RemovalPending(_PENDING), 202)
             case "removed":
                 return Response(status_code=204)
 
@@ -157,7 +149,7 @@ def page_size(request: Request, default: int) -> int:
     return int(limit)
 
 
-def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: str) -> Response:
+def _exported(detail: history.ConversationDetail, responses: list[ChatResponse], form: str) -> Response:
     from cursor_gateway.render.export import as_json, as_markdown, as_text, whole
 
     write = {"markdown": as_markdown, "json": as_json, "text": as_text}[form]
@@ -166,7 +158,7 @@ def _exported(detail: ConversationDetail, responses: list[ChatResponse], form: s
     return Response(write(whole(detail, responses)), media_type=media_type, headers=headers)
 
 
-def _file_name(detail: ConversationDetail) -> str:
+def _file_name(detail: history.ConversationDetail) -> str:
     """The title as far as every file system takes it, or else the id."""
     return "-".join(re.findall(r"[A-Za-z0-9]+", detail.title.lower()))[:60].strip("-") or detail.id
 

@@ -14,35 +14,12 @@ from cursor_gateway.dialects import openapi as api
 from cursor_gateway.dialects.base import Dialect, RunView
 from cursor_gateway.dialects.openapi import Description, Json, Sample
 from cursor_gateway.errors import GatewayError
+from cursor_gateway.model import changes, history
 from cursor_gateway.model.agent_trace import MEDIA_TYPE as TRACE_MEDIA_TYPE
 from cursor_gateway.model.agent_trace import TraceRecord
 from cursor_gateway.model.answers import PermissionList
-from cursor_gateway.model.changes import (
-    CommitRequest,
-    CommitResult,
-    ConversationChanges,
-    KeepRequest,
-    KeptFiles,
-    RevertedFiles,
-    RevertRequest,
-)
 from cursor_gateway.model.health import (
     Health,
-)
-from cursor_gateway.model.history import (
-    ConversationChange,
-    ConversationDetail,
-    ConversationEntry,
-    ConversationLink,
-    ConversationList,
-    DeviceList,
-    LinkList,
-    LoginKey,
-    LoginLink,
-    LoginRequest,
-    RemovalPending,
-    RunList,
-    UsageReport,
 )
 from cursor_gateway.model.queue import QueueReport
 from cursor_gateway.model.requests import RunInfo
@@ -208,7 +185,7 @@ def _operation(path: _Path, schemas: dict[str, Json]) -> Json:
 
 def _groups() -> list[_Group]:
     return [
-        _Group("History", "Conversations and runs.", _HISTORY, [RemovalPending]),
+        _Group("History", "Conversations and runs.", _HISTORY, [history.RemovalPending]),
         _Group("Queue", "Requests that wait to be started, and the processes that start them.", _QUEUE),
         _Group("Links", "Conversations that others may read.", _LINKS),
         _Group("Permissions", "What callers have allowed the agent to do.", _PERMISSIONS),
@@ -238,7 +215,7 @@ _HISTORY = [
         "listConversations",
         "List or search conversations",
         "Newest first. With `q`, only those that contain all its words: in messages, documents, commands and paths.",
-        reply=ConversationList,
+        reply=history.ConversationList,
         errors=[errors.StoreUnavailable],
         parameters=[
             api.query("q", "Words to search for; the last one may be a prefix.", _SEARCH),
@@ -253,15 +230,15 @@ _HISTORY = [
         "getConversation",
         "Get a conversation",
         "Returns all messages. The documents of the answers are at `/v1/chat/{id}`.",
-        reply=ConversationDetail,
+        reply=history.ConversationDetail,
     ),
     _Path(
         "PATCH /v1/conversations/{id}",
         "changeConversation",
         "Rename or pin a conversation",
         "Omitted fields do not change.",
-        reply=ConversationEntry,
-        body=ConversationChange,
+        reply=history.ConversationEntry,
+        body=history.ConversationChange,
         bodies={"rename": ("Rename and pin", {"title": "Login", "pinned": True})},
     ),
     _Path(
@@ -309,7 +286,7 @@ _HISTORY = [
         "List the files that changed",
         "The gateway compares the workspace before and after each turn, so this includes what commands changed. Of "
         "turns that were not compared, it lists the edits that the agent reported.",
-        reply=ConversationChanges,
+        reply=changes.ConversationChanges,
         other=ColouredLines,
         form={"text/x-diff": _TEXT},
         parameters=[
@@ -341,8 +318,8 @@ _HISTORY = [
         "(`chatId`), or of all files before a turn (`before`). Files that did not exist are deleted. With `preview`, "
         "only says what would change. Fails with 409, and changes nothing, if a file is no longer as the agent left "
         "it, unless `token` is that of a preview which showed the file as it is.",
-        reply=RevertedFiles,
-        body=RevertRequest,
+        reply=changes.RevertedFiles,
+        body=changes.RevertRequest,
         bodies={
             "file": ("One file", {"path": "src/app.py"}),
             "preview": ("A preview of a checkpoint", {"before": "chat_7f3a2b1c", "preview": True}),
@@ -354,8 +331,8 @@ _HISTORY = [
         "keepChanges",
         "Keep changes",
         "Marks changes as reviewed: they are no longer listed, and reverting the file does not revert them.",
-        reply=KeptFiles,
-        body=KeepRequest,
+        reply=changes.KeptFiles,
+        body=changes.KeepRequest,
         bodies={"file": ("One file", {"path": "src/app.py"})},
         errors=_CHANGING,
     ),
@@ -365,8 +342,8 @@ _HISTORY = [
         "Commit changed files",
         "Without `message`, proposes one and lists the files. With it, commits them to the branch that is checked out. "
         "No hook, filter or signing program of the repository is run.",
-        reply=CommitResult,
-        body=CommitRequest,
+        reply=changes.CommitResult,
+        body=changes.CommitRequest,
         bodies={"proposal": ("A proposal", {})},
         errors=(*_CHANGING, errors.WorkspaceForbidden),
     ),
@@ -375,7 +352,7 @@ _HISTORY = [
         "listRuns",
         "List recent runs",
         "Of all conversations, newest first.",
-        reply=RunList,
+        reply=history.RunList,
         errors=[errors.StoreUnavailable],
         parameters=[api.page_size(50)],
     ),
@@ -385,7 +362,7 @@ _HISTORY = [
         "Get the usage of the API key",
         "The tokens of its runs by the day (UTC) on which they ended and by model, and what it may use. Deleting "
         "conversations does not change it. With the setting `prices`, also what they cost.",
-        reply=UsageReport,
+        reply=history.UsageReport,
         errors=[errors.StoreUnavailable],
         parameters=[
             api.query(
@@ -431,7 +408,7 @@ _LINKS = [
         "Create a read-only link",
         "Whoever has the link can read the conversation without an API key, until it is revoked. It replaces an "
         "earlier link. Needs the setting `public_links`.",
-        reply=ConversationLink,
+        reply=history.ConversationLink,
         status="201",
         errors=[errors.RequestForbidden],
     ),
@@ -447,7 +424,7 @@ _LINKS = [
         "listLinks",
         "List read-only links",
         "The caller's conversations that have one. The links themselves are shown only when they are created.",
-        reply=LinkList,
+        reply=history.LinkList,
         errors=[errors.StoreUnavailable],
         parameters=[
             api.page_size(100),
@@ -494,9 +471,9 @@ _DEVICES = [
         "Log a device in",
         "Exchanges the code of a login link for a key. A code can be used once, and expires after ten minutes. Only on "
         "the address for other devices.",
-        reply=LoginKey,
+        reply=history.LoginKey,
         status="201",
-        body=LoginRequest,
+        body=history.LoginRequest,
         bodies={"code": ("The code of a link", {"code": "9f2c41"})},
         errors=[errors.NotFound, errors.TooManyRequests],
         is_open=True,
@@ -514,7 +491,7 @@ _DEVICES = [
         "createLoginLink",
         "Create a login link",
         "For one device. Only on this machine.",
-        reply=LoginLink,
+        reply=history.LoginLink,
         status="201",
         errors=[errors.NotFound, errors.MediaTypeRefused],
     ),
@@ -523,7 +500,7 @@ _DEVICES = [
         "listDevices",
         "List devices",
         "Those that have logged in. Only on this machine.",
-        reply=DeviceList,
+        reply=history.DeviceList,
         errors=[errors.NotFound],
     ),
     _Path(

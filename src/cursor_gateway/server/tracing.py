@@ -28,18 +28,7 @@ from cursor_gateway.runs.run import Run
 from cursor_gateway.server.logs import StructuredLog, outcome
 from cursor_gateway.sources.base import Turn
 from cursor_gateway.sources.router import AgentBatches
-from cursor_gateway.stages.run_spans import (
-    AGENT,
-    Attributes,
-    Convention,
-    RunSpans,
-    SpanChange,
-    SpanEnd,
-    SpanStart,
-    end_attributes,
-    message_attributes,
-    run_attributes,
-)
+from cursor_gateway.stages import run_spans
 from cursor_gateway.store.base import Lease, NewRun, Refused, RunEnd, Store, Written
 
 _NAME = "cursor_gateway"
@@ -55,7 +44,7 @@ class Tracing:
     """An observer of runs, and of the requests that lead to them."""
 
     def __init__(
-        self, provider: TracerProvider, convention: Convention, clock: Callable[[], int] = time.time_ns
+        self, provider: TracerProvider, convention: run_spans.Convention, clock: Callable[[], int] = time.time_ns
     ) -> None:
         self._provider, self._convention, self.clock = provider, convention, clock
         self.tracer = provider.get_tracer(_NAME)
@@ -72,12 +61,12 @@ class Tracing:
         asked = info.trace
         is_resumed = run.log.dropped > 0  # what another process did of it is not in this span
         began = asked.received_ns if asked is not None and asked.received_ns and not is_resumed else now
-        attributes = dict(run_attributes(info, run.owner, run.source_name, self._convention))
+        attributes = dict(run_spans.run_attributes(info, run.owner, run.source_name, self._convention))
         attributes["cursor_gateway.request.id"] = run.request_id
         if is_resumed:
             attributes["cursor_gateway.resumed"] = True
         span = self.tracer.start_span(
-            f"invoke_agent {AGENT}",
+            f"invoke_agent {run_spans.AGENT}",
             _context_of(asked) if asked is not None else contexts.Context(),
             SpanKind.INTERNAL,
             attributes,
@@ -100,14 +89,14 @@ class Tracing:
         if traced is None:
             return
         result, done, now = outcome(run), run.done, self.clock()
-        attributes = dict(end_attributes(done, result, self._convention))
+        attributes = dict(run_spans.end_attributes(done, result, self._convention))
         if run.use is not None:
             attributes["cursor_gateway.agent.cpu_seconds"] = run.use.cpu_seconds
             if run.use.memory_bytes is not None:
                 attributes["cursor_gateway.agent.memory_bytes"] = run.use.memory_bytes
         if self._convention.is_latest and self._convention.has_content:
             asked = [message.text for message in run.begun.messages if message.role == "user"]
-            attributes |= message_attributes(asked, run.log.state.text, result)
+            attributes |= run_spans.message_attributes(asked, run.log.state.text, result)
         traced.end(attributes, done.failure if done is not None and result == "failed" else None, now)
         asyncio.get_running_loop().call_soon(self._runs.pop, run.id, None)  # the last line of the log has its ids
 
@@ -210,26 +199,26 @@ class Tracing:
 
 class _RunTrace:
     def __init__(
-        self, tracing: Tracing, span: Span, asked: TraceContext | None, stored: int, convention: Convention
+        self, tracing: Tracing, span: Span, asked: TraceContext | None, stored: int, convention: run_spans.Convention
     ) -> None:
         self.span, self.asked = span, asked
-        self.spans = RunSpans(convention)
+        self.spans = run_spans.RunSpans(convention)
         self._tracing, self._context = tracing, trace.set_span_in_context(span, contexts.Context())
         self._open: dict[str, Span] = {}
         self._seen = stored  # the number of the last event
         self._done_at = 0
         self._writes, self._write_ns = 0, 0
 
-    def apply(self, changes: Iterable[SpanChange]) -> None:
+    def apply(self, changes: Iterable[run_spans.SpanChange]) -> None:
         for change in changes:
             match change:
-                case SpanStart(id=id, parent=parent):
+                case run_spans.SpanStart(id=id, parent=parent):
                     above = self._open.get(parent)
                     context = self._context if above is None else trace.set_span_in_context(above, self._context)
                     self._open[id] = self._tracing.tracer.start_span(
                         change.name, context, SpanKind.INTERNAL, dict(change.attributes), start_time=change.at
                     )
-                case SpanEnd(id=id, at=at, error=error):
+                case run_spans.SpanEnd(id=id, at=at, error=error):
                     _end(self._open.pop(id), change.attributes, error, error, at)
 
     def push(self, first_number: int, events: Sequence[DocumentEvent], began: int, ended: int) -> None:
@@ -249,7 +238,7 @@ class _RunTrace:
             span = self._tracing.tracer.start_span("store", self._context, SpanKind.INTERNAL, start_time=began)
             span.end(ended)
 
-    def end(self, attributes: Attributes, failure: Failure | None, now: int) -> None:
+    def end(self, attributes: run_spans.Attributes, failure: Failure | None, now: int) -> None:
         at = self._done_at or now
         self.apply(self.spans.end(at))
         seconds = {"cursor_gateway.store.writes": self._writes, "cursor_gateway.store.seconds": self._write_ns / 1e9}
@@ -359,7 +348,7 @@ def _answered(span: Span, status: int, headers: Mapping[bytes, bytes], error: st
         span.set_status(Status(StatusCode.ERROR))
 
 
-def _end(span: Span, attributes: Attributes, error: str, message: str, at: int) -> None:
+def _end(span: Span, attributes: run_spans.Attributes, error: str, message: str, at: int) -> None:
     span.set_attributes(dict(attributes))
     if error:
         span.set_attribute("error.type", error)

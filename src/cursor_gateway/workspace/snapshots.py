@@ -19,21 +19,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from cursor_gateway.errors import GatewayError
-from cursor_gateway.model.agent_events import (
-    Action,
-    AgentEvent,
-    Command,
-    FileEdit,
-    OtherTool,
-    Plan,
-    Question,
-    RunFailed,
-    RunFinished,
-    RunStarted,
-    TodoUpdate,
-    ToolEnded,
-    ToolStarted,
-)
+from cursor_gateway.model import agent_events
 from cursor_gateway.stages.diffs import line_diff
 from cursor_gateway.workspace.beneath import PathRefused, is_there, path_below, read_below
 from cursor_gateway.workspace.change_log import ChangeLog, FileStep, FileVersion, TurnStep, is_same, version_of
@@ -57,7 +43,15 @@ _READERS = frozenset(
 )  # tools that change no files
 
 
-_WATCHED: frozenset[type] = frozenset({RunStarted, ToolStarted, ToolEnded, RunFinished, RunFailed})
+_WATCHED: frozenset[type] = frozenset(
+    {
+        agent_events.RunStarted,
+        agent_events.ToolStarted,
+        agent_events.ToolEnded,
+        agent_events.RunFinished,
+        agent_events.RunFailed,
+    }
+)
 
 
 class Snapshots:
@@ -212,23 +206,23 @@ class TurnSnapshots:
         assert self._before is not None
         return self._before if isinstance(self._before, Tree) else await asyncio.shield(self._before)
 
-    async def seen(self, batch: Sequence[AgentEvent]) -> Sequence[AgentEvent]:
+    async def seen(self, batch: Sequence[agent_events.AgentEvent]) -> Sequence[agent_events.AgentEvent]:
         """The same events, with the lines and texts of edits as they are in the files."""
         if self._before is None or _WATCHED.isdisjoint(map(type, batch)):
             return batch
-        found: list[AgentEvent] = []
+        found: list[agent_events.AgentEvent] = []
         for event in batch:
             match event:
-                case RunStarted(recording=recording) if recording:
+                case agent_events.RunStarted(recording=recording) if recording:
                     self._before = None  # nothing really happens
                     return batch
-                case ToolStarted(action=action):
+                case agent_events.ToolStarted(action=action):
                     self._called(action)
-                case ToolEnded(action=action):
+                case agent_events.ToolEnded(action=action):
                     self._called(action)
-                    if isinstance(action, FileEdit) and event.outcome.state == "completed":
+                    if isinstance(action, agent_events.FileEdit) and event.outcome.state == "completed":
                         event = replace(event, action=await self._exact(action))
-                case RunFinished() | RunFailed():
+                case agent_events.RunFinished() | agent_events.RunFailed():
                     if (task := self.end()) is not None:
                         await asyncio.wait([task], timeout=_DONE_SECONDS)
                 case _:
@@ -236,7 +230,7 @@ class TurnSnapshots:
             found.append(event)
         return found
 
-    def _called(self, action: Action) -> None:
+    def _called(self, action: agent_events.Action) -> None:
         if self._may_have_changed or not may_write(action):
             return
         self._may_have_changed = True
@@ -269,7 +263,7 @@ class TurnSnapshots:
         self._may_have_changed = False
         return self._snapshots.end(self, self._before)
 
-    async def _exact(self, action: FileEdit) -> FileEdit:
+    async def _exact(self, action: agent_events.FileEdit) -> agent_events.FileEdit:
         try:
             path = path_below(self.workspace, action.path)
         except PathRefused:
@@ -288,14 +282,14 @@ class TurnSnapshots:
         return action
 
 
-def may_write(action: Action) -> bool:
+def may_write(action: agent_events.Action) -> bool:
     """Whether files may change by it."""
     match action:
-        case FileEdit() | Command():
+        case agent_events.FileEdit() | agent_events.Command():
             return True
-        case Plan() | Question() | TodoUpdate():
+        case agent_events.Plan() | agent_events.Question() | agent_events.TodoUpdate():
             return False
-        case OtherTool(tool=tool):
+        case agent_events.OtherTool(tool=tool):
             return tool not in _READERS
 
 
@@ -307,7 +301,7 @@ def _before(tree: Tree, path: str) -> bytes | None:
     return content
 
 
-def exact_edit(action: FileEdit, old: bytes | None, new: bytes | None) -> FileEdit:
+def exact_edit(action: agent_events.FileEdit, old: bytes | None, new: bytes | None) -> agent_events.FileEdit:
     """With the lines that differ between the file before and after it, if these are what the agent reports."""
     try:
         before, after = (data.decode() if data is not None else None for data in (old, new))

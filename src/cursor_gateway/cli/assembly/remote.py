@@ -18,15 +18,7 @@ from urllib.parse import urlsplit
 import click
 from msgspec import Struct
 
-from cursor_gateway.cli.assembly.local_socket import (
-    LocalGateway,
-    depth,
-    find_gateway,
-    find_gateways,
-    nearest,
-    short_path,
-    url_of,
-)
+from cursor_gateway.cli.assembly import local_socket
 from cursor_gateway.cli.configuration import config, configuration, data_dir
 from cursor_gateway.cli.output import FailedRun, Trouble, aside, aside_demo
 from cursor_gateway.errors import AgentError, KeyRefused, errors_by_code
@@ -110,7 +102,7 @@ class Remote(Struct, frozen=True, kw_only=True):
 
     def works_in(self, folder: str) -> bool:
         """Whether this folder of this machine is one that it may work in. Elsewhere it may not even exist."""
-        return depth(self.folders, Path(folder).resolve()) > 0
+        return local_socket.depth(self.folders, Path(folder).resolve()) > 0
 
     def announce(self, folder: str = "") -> None:
         source = self.health and self.health.source
@@ -134,7 +126,9 @@ async def open_gateway(
         yield None
         return
     async with AsyncExitStack() as opened:
-        socket = opened.enter_context(nullcontext() if found.local is None else short_path(found.local.socket))
+        socket = opened.enter_context(
+            nullcontext() if found.local is None else local_socket.short_path(found.local.socket)
+        )
         try:
             client = AsyncClient(found.url, settings.api_key, timeout=_SILENCE_SECONDS, pauses=_PAUSES, socket=socket)
         except ValueError:  # the address is known to be one
@@ -157,13 +151,13 @@ async def open_gateway(
 class _Address(Struct, frozen=True, kw_only=True):
     url: str
     is_named: bool
-    local: LocalGateway | None = None
+    local: local_socket.LocalGateway | None = None
 
 
-def local_gateway(settings: Settings, folder: str | None = None) -> LocalGateway | None:
+def local_gateway(settings: Settings, folder: str | None = None) -> local_socket.LocalGateway | None:
     """The user's own that works in this folder, by default the current one; else the one on the usual port, or any."""
     here = Path(folder).resolve() if folder else current_or_none()
-    return nearest(find_gateways(data_dir(settings)), here, settings.port)
+    return local_socket.nearest(local_socket.find_gateways(data_dir(settings)), here, settings.port)
 
 
 async def _locate(settings: Settings, url: str | None, folder: str | None) -> _Address | None:
@@ -183,7 +177,7 @@ async def _locate(settings: Settings, url: str | None, folder: str | None) -> _A
     if named and (parts.scheme == "https" or not is_loopback(parts.hostname or "")):
         return _Address(url=address, is_named=True)  # the user who names it trusts it
     data = data_dir(settings)
-    if (local := find_gateway(data, port)) is not None:
+    if (local := local_socket.find_gateway(data, port)) is not None:
         return _Address(url=address, is_named=bool(named), local=local)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):  # whether anything listens there; nothing is sent
@@ -220,7 +214,7 @@ def current_or_none() -> Path | None:
 
 
 def local_url(settings: Settings) -> str:
-    return url_of(settings.host.removeprefix("[").removesuffix("]"), settings.port)
+    return local_socket.url_of(settings.host.removeprefix("[").removesuffix("]"), settings.port)
 
 
 # --- how it is ------------------------------------------------------------------------------------------

@@ -3,24 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from cursor_gateway.cli.clients.base import (
-    CONTEXT_TOKENS,
-    KEY_VARIABLE,
-    NO_KEY,
-    OUTPUT_TOKENS,
-    OWN_TOOLS,
-    PROVIDER,
-    TITLE,
-    ClientProgram,
-    ConfigFolder,
-    GatewayAddress,
-    JsonFile,
-    LaunchPlan,
-    ListItems,
-    StartPlan,
-    YamlFile,
-    to_json,
-)
+from cursor_gateway.cli.clients import base
 
 _SESSIONS = "sessions: the conversation continues in the agent's session"
 
@@ -28,14 +11,14 @@ _SESSIONS = "sessions: the conversation continues in the agent's session"
 # --- Qwen Code ------------------------------------------------------------------------------------------
 
 
-def _qwen_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
+def _qwen_models(endpoint: base.GatewayAddress) -> list[dict[str, object]]:
     return [
         {
             "id": model.id,
             "name": model.label,
             "baseUrl": endpoint.openai_url,
-            "envKey": KEY_VARIABLE,
-            "generationConfig": {"contextWindowSize": CONTEXT_TOKENS, "customHeaders": endpoint.headers},
+            "envKey": base.KEY_VARIABLE,
+            "generationConfig": {"contextWindowSize": base.CONTEXT_TOKENS, "customHeaders": endpoint.headers},
         }
         for model in endpoint.models
     ]
@@ -47,7 +30,7 @@ _QWEN_UI = {"enableFollowupSuggestions": False}
 _QWEN_MEMORY = {"enableManagedAutoMemory": False, "enableManagedAutoDream": False}
 
 
-def _start_qwen(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_qwen(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     settings = {
         "security": {"auth": {"selectedType": "openai"}},
         "model": {"name": endpoint.model},
@@ -55,32 +38,32 @@ def _start_qwen(endpoint: GatewayAddress, folder: str) -> StartPlan:
         "ui": _QWEN_UI,
         "memory": _QWEN_MEMORY,
     }
-    return StartPlan(
-        environment={KEY_VARIABLE: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
-        files={"settings.json": to_json(settings)},
+    return base.StartPlan(
+        environment={base.KEY_VARIABLE: endpoint.key, "QWEN_CODE_SYSTEM_SETTINGS_PATH": f"{folder}/settings.json"},
+        files={"settings.json": base.to_json(settings)},
     )
 
 
-def _keep_qwen(endpoint: GatewayAddress) -> JsonFile:
+def _keep_qwen(endpoint: base.GatewayAddress) -> base.JsonFile:
     values = [
-        (("env", KEY_VARIABLE), endpoint.key),
+        (("env", base.KEY_VARIABLE), endpoint.key),
         (("security", "auth", "selectedType"), "openai"),
         (("model", "name"), endpoint.model),
         (("modelProviders", "openai"), _qwen_models(endpoint)),
         *((("ui", name), value) for name, value in _QWEN_UI.items()),
         *((("memory", name), value) for name, value in _QWEN_MEMORY.items()),
     ]
-    return JsonFile(ConfigFolder("~/.qwen"), "settings.json", values)
+    return base.JsonFile(base.ConfigFolder("~/.qwen"), "settings.json", values)
 
 
-QWEN = ClientProgram(
+QWEN = base.ClientProgram(
     name="qwen",
     title="Qwen Code",
-    launch=LaunchPlan(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
+    launch=base.LaunchPlan(install="npm install -g @qwen-code/qwen-code", start=_start_qwen),
     keep=_keep_qwen,
     then="qwen",
     works=(
-        OWN_TOOLS,
+        base.OWN_TOOLS,
         "sessions: `--continue` continues the agent's session, too",
         "`/model` lists the gateway's models",
     ),
@@ -94,7 +77,7 @@ QWEN = ClientProgram(
 # --- pi -------------------------------------------------------------------------------------------------
 
 
-def _pi_provider(endpoint: GatewayAddress) -> dict[str, object]:
+def _pi_provider(endpoint: base.GatewayAddress) -> dict[str, object]:
     free = {"input": 0, "output": 0, "cacheRead": 0, "cacheWrite": 0}
     return {
         "baseUrl": endpoint.openai_url,
@@ -108,42 +91,44 @@ def _pi_provider(endpoint: GatewayAddress) -> dict[str, object]:
                 "reasoning": False,
                 "input": ["text", "image"],
                 "cost": free,
-                "contextWindow": CONTEXT_TOKENS,
-                "maxTokens": OUTPUT_TOKENS,
+                "contextWindow": base.CONTEXT_TOKENS,
+                "maxTokens": base.OUTPUT_TOKENS,
             }
             for model in endpoint.models
         ],
     }
 
 
-def _start_pi(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_pi(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     provider = json.dumps(_pi_provider(endpoint), indent=2)
-    extension = f"export default function (pi) {{\n  pi.registerProvider({json.dumps(PROVIDER)}, {provider});\n}}\n"
-    return StartPlan(
-        arguments=("-e", f"{folder}/provider.js", "--provider", PROVIDER, "--model", endpoint.model),
+    extension = (
+        f"export default function (pi) {{\n  pi.registerProvider({json.dumps(base.PROVIDER)}, {provider});\n}}\n"
+    )
+    return base.StartPlan(
+        arguments=("-e", f"{folder}/provider.js", "--provider", base.PROVIDER, "--model", endpoint.model),
         files={"provider.js": extension},
     )
 
 
-def _keep_pi(endpoint: GatewayAddress) -> JsonFile:
-    folder = ConfigFolder("~/.pi/agent", "PI_CODING_AGENT_DIR")
-    return JsonFile(folder, "models.json", [(("providers", PROVIDER), _pi_provider(endpoint))])
+def _keep_pi(endpoint: base.GatewayAddress) -> base.JsonFile:
+    folder = base.ConfigFolder("~/.pi/agent", "PI_CODING_AGENT_DIR")
+    return base.JsonFile(folder, "models.json", [(("providers", base.PROVIDER), _pi_provider(endpoint))])
 
 
-PI = ClientProgram(
+PI = base.ClientProgram(
     name="pi",
     title="pi",
-    launch=LaunchPlan(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
+    launch=base.LaunchPlan(install="npm install -g @mariozechner/pi-coding-agent", start=_start_pi),
     keep=_keep_pi,
-    then=f"pi --provider {PROVIDER} --model auto",
-    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
+    then=f"pi --provider {base.PROVIDER} --model auto",
+    works=(base.OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models", "images"),
 )
 
 
 # --- Continue -------------------------------------------------------------------------------------------
 
 
-def _continue_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
+def _continue_models(endpoint: base.GatewayAddress) -> list[dict[str, object]]:
     return [
         {
             "name": model.label,
@@ -153,40 +138,40 @@ def _continue_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
             "apiKey": endpoint.key,
             "roles": ["chat", "edit", "apply"],
             "capabilities": ["tool_use", "image_input"],
-            "defaultCompletionOptions": {"contextLength": CONTEXT_TOKENS, "maxTokens": OUTPUT_TOKENS},
+            "defaultCompletionOptions": {"contextLength": base.CONTEXT_TOKENS, "maxTokens": base.OUTPUT_TOKENS},
             "requestOptions": {"headers": endpoint.headers},
         }
         for model in sorted(endpoint.models, key=lambda model: model.id != endpoint.model)  # the first is the default
     ]
 
 
-def continue_configuration(endpoint: GatewayAddress) -> str:
+def continue_configuration(endpoint: base.GatewayAddress) -> str:
     """YAML, of which JSON is a part."""
-    return f"name: {TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{_yaml_list(_continue_models(endpoint), 2)}"
+    return f"name: {base.TITLE}\nversion: 1.0.0\nschema: v1\nmodels:\n{_yaml_list(_continue_models(endpoint), 2)}"
 
 
 def _yaml_list(items: Sequence[object], indent: int = 0) -> str:
     return "".join(f"{' ' * indent}- {json.dumps(item, ensure_ascii=False)}\n" for item in items)
 
 
-def keep_continue(endpoint: GatewayAddress) -> YamlFile:
-    folder, text = ConfigFolder("~/.continue", "CONTINUE_GLOBAL_DIR"), continue_configuration(endpoint)
-    return YamlFile(folder, "config.yaml", text, ListItems("models", _continue_models(endpoint)))
+def keep_continue(endpoint: base.GatewayAddress) -> base.YamlFile:
+    folder, text = base.ConfigFolder("~/.continue", "CONTINUE_GLOBAL_DIR"), continue_configuration(endpoint)
+    return base.YamlFile(folder, "config.yaml", text, base.ListItems("models", _continue_models(endpoint)))
 
 
-def _start_cn(endpoint: GatewayAddress, folder: str) -> StartPlan:
-    return StartPlan(
+def _start_cn(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
+    return base.StartPlan(
         arguments=("--config", f"{folder}/config.yaml"), files={"config.yaml": continue_configuration(endpoint)}
     )
 
 
-CN = ClientProgram(
+CN = base.ClientProgram(
     name="cn",
     title="Continue (command line)",
-    launch=LaunchPlan(install="npm install -g @continuedev/cli", start=_start_cn),
+    launch=base.LaunchPlan(install="npm install -g @continuedev/cli", start=_start_cn),
     keep=keep_continue,
     then="cn",
-    works=(OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
+    works=(base.OWN_TOOLS, _SESSIONS, "`/model` lists the gateway's models"),
     limits=(
         "The agent's thinking and actions are not shown: Continue ignores reasoning.",
         "Continue warns about limited capabilities, as for every model it does not know. You can ignore the warning.",
@@ -200,7 +185,7 @@ CN = ClientProgram(
 _COMPATIBLE = "openai-compatible"
 
 
-def _cline_provider(endpoint: GatewayAddress) -> dict[str, object]:
+def _cline_provider(endpoint: base.GatewayAddress) -> dict[str, object]:
     settings = {
         "provider": _COMPATIBLE,
         "apiKey": endpoint.key,
@@ -211,34 +196,34 @@ def _cline_provider(endpoint: GatewayAddress) -> dict[str, object]:
     return {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
 
 
-def _start_cline(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_cline(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     saved = {_COMPATIBLE: _cline_provider(endpoint)}
     providers = {"version": 1, "lastUsedProvider": _COMPATIBLE, "modes": {}, "providers": saved}
-    return StartPlan(
+    return base.StartPlan(
         environment={
             "CLINE_PROVIDER_SETTINGS_PATH": f"{folder}/providers.json",
             "CLINE_SESSION_BACKEND_MODE": "local",  # not its background process, which has settings of its own
         },
-        files={"providers.json": to_json(providers)},
+        files={"providers.json": base.to_json(providers)},
     )
 
 
-def _keep_cline(endpoint: GatewayAddress) -> JsonFile:
+def _keep_cline(endpoint: base.GatewayAddress) -> base.JsonFile:
     values = [
         (("version",), 1),
         (("lastUsedProvider",), _COMPATIBLE),
         (("providers", _COMPATIBLE), _cline_provider(endpoint)),
     ]
-    return JsonFile(ConfigFolder("~/.cline/data/settings"), "providers.json", values)
+    return base.JsonFile(base.ConfigFolder("~/.cline/data/settings"), "providers.json", values)
 
 
-CLINE = ClientProgram(
+CLINE = base.ClientProgram(
     name="cline",
     title="Cline (command line)",
-    launch=LaunchPlan(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
+    launch=base.LaunchPlan(install="npm install -g cline", start=_start_cline, once='"What is this project?"'),
     keep=_keep_cline,
     then="cline",
-    works=(OWN_TOOLS, _SESSIONS),
+    works=(base.OWN_TOOLS, _SESSIONS),
     limits=(
         "Its model picker does not list the gateway's models; name one with `-m`.",
         "Cline runs its own tools without asking, unless you press Shift+Tab.",
@@ -253,7 +238,7 @@ def _aider_name(id: str) -> str:
     return f"openai/{id}"
 
 
-def _aider_models(endpoint: GatewayAddress) -> str:
+def _aider_models(endpoint: base.GatewayAddress) -> str:
     """It has no tools, and changes files itself, from the answer's text: the agent must only read them."""
     headers = {**endpoint.headers, "x-cursor-mode": "ask"}
     entries = [
@@ -269,16 +254,16 @@ def _aider_models(endpoint: GatewayAddress) -> str:
     return _yaml_list(entries)
 
 
-def _start_aider(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_aider(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     limits = {
-        "max_input_tokens": CONTEXT_TOKENS,
-        "max_output_tokens": OUTPUT_TOKENS,
+        "max_input_tokens": base.CONTEXT_TOKENS,
+        "max_output_tokens": base.OUTPUT_TOKENS,
         "input_cost_per_token": 0,
         "output_cost_per_token": 0,
         "litellm_provider": "openai",
         "mode": "chat",
     }
-    return StartPlan(
+    return base.StartPlan(
         environment={
             "AIDER_MODEL": _aider_name(endpoint.model),
             "AIDER_OPENAI_API_BASE": endpoint.openai_url,
@@ -288,25 +273,25 @@ def _start_aider(endpoint: GatewayAddress, folder: str) -> StartPlan:
         },
         files={
             "models.yml": _aider_models(endpoint),
-            "limits.json": to_json({_aider_name(model.id): limits for model in endpoint.models}),
+            "limits.json": base.to_json({_aider_name(model.id): limits for model in endpoint.models}),
         },
     )
 
 
-def _keep_aider(endpoint: GatewayAddress) -> YamlFile:
+def _keep_aider(endpoint: base.GatewayAddress) -> base.YamlFile:
     values = {
         "model": _aider_name(endpoint.model),
         "openai-api-base": endpoint.openai_url,
         "openai-api-key": endpoint.key,
     }
     lines = "".join(f"{name}: {json.dumps(value, ensure_ascii=False)}\n" for name, value in values.items())
-    return YamlFile(ConfigFolder("~"), ".aider.conf.yml", lines, values)
+    return base.YamlFile(base.ConfigFolder("~"), ".aider.conf.yml", lines, values)
 
 
-AIDER = ClientProgram(
+AIDER = base.ClientProgram(
     name="aider",
     title="aider",
-    launch=LaunchPlan(
+    launch=base.LaunchPlan(
         install="uv tool install aider-chat", start=_start_aider, once='--message "What is this project?"'
     ),
     keep=_keep_aider,
@@ -325,49 +310,49 @@ AIDER = ClientProgram(
 # --- llm ------------------------------------------------------------------------------------------------
 
 
-def _llm_models(endpoint: GatewayAddress) -> list[dict[str, object]]:
+def _llm_models(endpoint: base.GatewayAddress) -> list[dict[str, object]]:
     return [
         {
-            "model_id": f"{PROVIDER}/{model.id}",
+            "model_id": f"{base.PROVIDER}/{model.id}",
             "model_name": model.id,
             "api_base": endpoint.openai_url,
             "supports_tools": True,
             "supports_schema": True,
             "vision": True,
-            **({} if endpoint.key == NO_KEY else {"api_key_name": PROVIDER}),
+            **({} if endpoint.key == base.NO_KEY else {"api_key_name": base.PROVIDER}),
             "headers": endpoint.headers,
         }
         for model in endpoint.models
     ]
 
 
-def _start_llm(endpoint: GatewayAddress, folder: str) -> StartPlan:
-    return StartPlan(
-        environment={"LLM_USER_PATH": folder, "LLM_MODEL": f"{PROVIDER}/{endpoint.model}"},
+def _start_llm(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
+    return base.StartPlan(
+        environment={"LLM_USER_PATH": folder, "LLM_MODEL": f"{base.PROVIDER}/{endpoint.model}"},
         files={
             "extra-openai-models.yaml": _yaml_list(_llm_models(endpoint)),
-            "keys.json": to_json({PROVIDER: endpoint.key}),
+            "keys.json": base.to_json({base.PROVIDER: endpoint.key}),
         },
     )
 
 
-def _keep_llm(endpoint: GatewayAddress) -> YamlFile:
-    folder = ConfigFolder(
+def _keep_llm(endpoint: base.GatewayAddress) -> base.YamlFile:
+    folder = base.ConfigFolder(
         "~/.config/io.datasette.llm",
         "LLM_USER_PATH",
         below_config="io.datasette.llm",
         macos="~/Library/Application Support/io.datasette.llm",
     )
     models = _llm_models(endpoint)
-    return YamlFile(folder, "extra-openai-models.yaml", _yaml_list(models), ListItems("", models))
+    return base.YamlFile(folder, "extra-openai-models.yaml", _yaml_list(models), base.ListItems("", models))
 
 
-LLM = ClientProgram(
+LLM = base.ClientProgram(
     name="llm",
     title="llm",
-    launch=LaunchPlan(install="uv tool install llm", start=_start_llm, once='"What is this project?"'),
+    launch=base.LaunchPlan(install="uv tool install llm", start=_start_llm, once='"What is this project?"'),
     keep=_keep_llm,
-    then=f"llm -m {PROVIDER}/auto",
+    then=f"llm -m {base.PROVIDER}/auto",
     works=(
         "questions, `llm chat`, tools (`--functions`, `-T`), schemas and images",
         "without these tools, the agent works in the current folder with its own",
@@ -375,6 +360,6 @@ LLM = ClientProgram(
     ),
     limits=(
         "When started with `launch`, llm has a folder of its own, without your logs, keys, aliases and templates.",
-        f"If the gateway requires a key, store it once with `llm keys set {PROVIDER}`; `launch` does it for you.",
+        f"If the gateway requires a key, store it once with `llm keys set {base.PROVIDER}`; `launch` does it for you.",
     ),
 )

@@ -4,23 +4,7 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
-from cursor_gateway.cli.clients.base import (
-    CONTEXT_TOKENS,
-    KEY_VARIABLE,
-    OUTPUT_TOKENS,
-    OWN_TOOLS,
-    PROVIDER,
-    TITLE,
-    ClientProgram,
-    ConfigFolder,
-    GatewayAddress,
-    JsonFile,
-    LaunchPlan,
-    NewFile,
-    OfferedModel,
-    StartPlan,
-    to_json,
-)
+from cursor_gateway.cli.clients import base
 
 # --- Claude Code, a client of Anthropic's Messages API -----------------------------------------------
 
@@ -35,13 +19,13 @@ _OTHERS = (
 )
 
 
-def _claude_environment(endpoint: GatewayAddress) -> dict[str, str]:
+def _claude_environment(endpoint: base.GatewayAddress) -> dict[str, str]:
     return {
         "ANTHROPIC_BASE_URL": endpoint.url,
         "ANTHROPIC_AUTH_TOKEN": endpoint.key,
         "CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1",
         "CLAUDE_CODE_ATTRIBUTION_HEADER": "0",
-        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(CONTEXT_TOKENS),
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": str(base.CONTEXT_TOKENS),
         "ENABLE_TOOL_SEARCH": "false",  # offers all tools at once: the agent reads the list of tools only at its start
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
@@ -55,27 +39,27 @@ def _claude_name(id: str) -> str:
     return id if "claude" in id or "anthropic" in id else f"claude-{id}"
 
 
-def _start_claude(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_claude(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     """Both as variables and as settings: the `env` of the user's settings would win over variables alone."""
     environment = _claude_environment(endpoint)
-    return StartPlan(
+    return base.StartPlan(
         arguments=("--settings", f"{folder}/settings.json"),
         environment={**dict.fromkeys(_OTHERS), **environment},
-        files={"settings.json": to_json({"env": {**dict.fromkeys(_OTHERS, ""), **environment}})},
+        files={"settings.json": base.to_json({"env": {**dict.fromkeys(_OTHERS, ""), **environment}})},
     )
 
 
-def _keep_claude(endpoint: GatewayAddress) -> JsonFile:
-    folder = ConfigFolder("~/.claude", "CLAUDE_CONFIG_DIR")
+def _keep_claude(endpoint: base.GatewayAddress) -> base.JsonFile:
+    folder = base.ConfigFolder("~/.claude", "CLAUDE_CONFIG_DIR")
     values = [(("env", name), value) for name, value in _claude_environment(endpoint).items()]
-    return JsonFile(folder, "settings.json", values)
+    return base.JsonFile(folder, "settings.json", values)
 
 
-CLAUDE = ClientProgram(
+CLAUDE = base.ClientProgram(
     name="claude",
     title="Claude Code",
     wire="messages",
-    launch=LaunchPlan(install="npm install -g @anthropic-ai/claude-code", start=_start_claude),
+    launch=base.LaunchPlan(install="npm install -g @anthropic-ai/claude-code", start=_start_claude),
     keep=_keep_claude,
     then="claude",
     works=(
@@ -106,7 +90,7 @@ def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _codex_model(model: OfferedModel, priority: int) -> dict[str, object]:
+def _codex_model(model: base.OfferedModel, priority: int) -> dict[str, object]:
     return {
         "slug": model.id,
         "display_name": model.label,
@@ -123,54 +107,56 @@ def _codex_model(model: OfferedModel, priority: int) -> dict[str, object]:
         "apply_patch_tool_type": None,
         "truncation_policy": {"mode": "bytes", "limit": 10_000},
         "supports_parallel_tool_calls": True,
-        "context_window": CONTEXT_TOKENS,
+        "context_window": base.CONTEXT_TOKENS,
         "experimental_supported_tools": [],
         "input_modalities": ["text", "image"],
         "base_instructions": _INSTRUCTIONS,
     }
 
 
-def _codex_provider(endpoint: GatewayAddress) -> dict[str, object]:
+def _codex_provider(endpoint: base.GatewayAddress) -> dict[str, object]:
     return {
-        "name": TITLE,
+        "name": base.TITLE,
         "base_url": endpoint.openai_url,
         "wire_api": "responses",
         "http_headers": endpoint.headers,
     }
 
 
-def _start_codex(endpoint: GatewayAddress, folder: str) -> StartPlan:
+def _start_codex(endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
     values = {
-        "model_provider": PROVIDER,
+        "model_provider": base.PROVIDER,
         "model": endpoint.model,
         "model_catalog_json": f"{folder}/{_CATALOGUE}",
-        f"model_providers.{PROVIDER}": {**_codex_provider(endpoint), "env_key": KEY_VARIABLE},
+        f"model_providers.{base.PROVIDER}": {**_codex_provider(endpoint), "env_key": base.KEY_VARIABLE},
     }
     models = [_codex_model(model, number) for number, model in enumerate(endpoint.models)]
-    return StartPlan(
+    return base.StartPlan(
         arguments=[part for name, value in values.items() for part in ("-c", f"{name}={_toml(value)}")],
-        environment={KEY_VARIABLE: endpoint.key},
-        files={_CATALOGUE: to_json({"models": models})},
+        environment={base.KEY_VARIABLE: endpoint.key},
+        files={_CATALOGUE: base.to_json({"models": models})},
     )
 
 
-def _keep_codex(endpoint: GatewayAddress) -> NewFile:
+def _keep_codex(endpoint: base.GatewayAddress) -> base.NewFile:
     provider = {**_codex_provider(endpoint), "experimental_bearer_token": endpoint.key}
     lines = [
-        f"model_provider = {_toml(PROVIDER)}",
+        f"model_provider = {_toml(base.PROVIDER)}",
         f"model = {_toml(endpoint.model)}",
         "",
-        f"[model_providers.{PROVIDER}]",
+        f"[model_providers.{base.PROVIDER}]",
         *(f"{name} = {_toml(value)}" for name, value in provider.items()),
     ]
-    return NewFile(ConfigFolder("~/.codex", "CODEX_HOME"), "cursor.config.toml", "\n".join(lines) + "\n")
+    return base.NewFile(base.ConfigFolder("~/.codex", "CODEX_HOME"), "cursor.config.toml", "\n".join(lines) + "\n")
 
 
-CODEX = ClientProgram(
+CODEX = base.ClientProgram(
     name="codex",
     title="Codex",
     wire="responses",
-    launch=LaunchPlan(install="npm install -g @openai/codex", start=_start_codex, once='exec "What is this project?"'),
+    launch=base.LaunchPlan(
+        install="npm install -g @openai/codex", start=_start_codex, once='exec "What is this project?"'
+    ),
     keep=_keep_codex,
     then="codex -p cursor",
     works=(
@@ -189,11 +175,11 @@ CODEX = ClientProgram(
 # --- OpenCode and its fork Kilo: a provider in a configuration that fits in an environment variable --
 
 
-def _opencode_provider(endpoint: GatewayAddress) -> dict[str, object]:
-    limit = {"context": CONTEXT_TOKENS, "output": OUTPUT_TOKENS}
+def _opencode_provider(endpoint: base.GatewayAddress) -> dict[str, object]:
+    limit = {"context": base.CONTEXT_TOKENS, "output": base.OUTPUT_TOKENS}
     return {
         "npm": "@ai-sdk/openai-compatible",
-        "name": TITLE,
+        "name": base.TITLE,
         "options": {"baseURL": endpoint.openai_url, "apiKey": endpoint.key, "headers": endpoint.headers},
         "models": {
             model.id: {
@@ -207,34 +193,34 @@ def _opencode_provider(endpoint: GatewayAddress) -> dict[str, object]:
     }
 
 
-def _start_opencode(name: str, endpoint: GatewayAddress, folder: str) -> StartPlan:
-    model = f"{PROVIDER}/{endpoint.model}"
-    values = {"provider": {PROVIDER: _opencode_provider(endpoint)}, "model": model, "small_model": model}
-    return StartPlan(environment={f"{name.upper()}_CONFIG_CONTENT": json.dumps(values)})
+def _start_opencode(name: str, endpoint: base.GatewayAddress, folder: str) -> base.StartPlan:
+    model = f"{base.PROVIDER}/{endpoint.model}"
+    values = {"provider": {base.PROVIDER: _opencode_provider(endpoint)}, "model": model, "small_model": model}
+    return base.StartPlan(environment={f"{name.upper()}_CONFIG_CONTENT": json.dumps(values)})
 
 
-def _keep_opencode(name: str, endpoint: GatewayAddress) -> JsonFile:
-    folder = ConfigFolder(f"~/.config/{name}", below_config=name)
-    return JsonFile(folder, f"{name}.json", [(("provider", PROVIDER), _opencode_provider(endpoint))])
+def _keep_opencode(name: str, endpoint: base.GatewayAddress) -> base.JsonFile:
+    folder = base.ConfigFolder(f"~/.config/{name}", below_config=name)
+    return base.JsonFile(folder, f"{name}.json", [(("provider", base.PROVIDER), _opencode_provider(endpoint))])
 
 
 _OPENCODE_WORKS = (
-    OWN_TOOLS,
+    base.OWN_TOOLS,
     "sessions: `--continue` continues the agent's session",
     "`/models` lists the gateway's models",
     "images, titles and compaction",
 )
 
 
-def _opencode(name: str, title: str, install: str, aliases: Sequence[str] = ()) -> ClientProgram:
-    return ClientProgram(
+def _opencode(name: str, title: str, install: str, aliases: Sequence[str] = ()) -> base.ClientProgram:
+    return base.ClientProgram(
         name=name,
         title=title,
-        launch=LaunchPlan(
+        launch=base.LaunchPlan(
             install=install, start=partial(_start_opencode, name), once='run "What is this project?"', aliases=aliases
         ),
         keep=partial(_keep_opencode, name),
-        then=f"{name} --model {PROVIDER}/auto",
+        then=f"{name} --model {base.PROVIDER}/auto",
         works=_OPENCODE_WORKS,
     )
 

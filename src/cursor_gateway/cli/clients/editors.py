@@ -2,25 +2,14 @@
 
 import json
 
-from cursor_gateway.cli.clients.base import (
-    CONTEXT_TOKENS,
-    KEY_VARIABLE,
-    OUTPUT_TOKENS,
-    PROVIDER,
-    TITLE,
-    ClientProgram,
-    ConfigFolder,
-    GatewayAddress,
-    JsonFile,
-    Steps,
-)
+from cursor_gateway.cli.clients import base
 from cursor_gateway.cli.clients.chat_clients import keep_continue
 
 _TOOLS = "the editor's own tools: the agent requests them, and the editor runs them"
 _AGENT = "For the agent itself in the editor, with its own tools, use `cursor-gateway acp`."
 
 
-def _keep_zed(endpoint: GatewayAddress) -> JsonFile:
+def _keep_zed(endpoint: base.GatewayAddress) -> base.JsonFile:
     capabilities = {"tools": True, "images": True, "parallel_tool_calls": True, "prompt_cache_key": False}
     provider = {
         "api_url": endpoint.openai_url,
@@ -28,23 +17,24 @@ def _keep_zed(endpoint: GatewayAddress) -> JsonFile:
             {
                 "name": model.id,
                 "display_name": model.label,
-                "max_tokens": CONTEXT_TOKENS,
-                "max_output_tokens": OUTPUT_TOKENS,
+                "max_tokens": base.CONTEXT_TOKENS,
+                "max_output_tokens": base.OUTPUT_TOKENS,
                 "capabilities": capabilities,
             }
             for model in endpoint.models
         ],
     }
     # Zed reads the key from a variable named after the provider: `Cursor` would send CURSOR_API_KEY, Cursor's own key.
-    folder = ConfigFolder("~/.config/zed", below_config="zed", macos="~/.config/zed")
-    return JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", PROVIDER), provider)])
+    folder = base.ConfigFolder("~/.config/zed", below_config="zed", macos="~/.config/zed")
+    return base.JsonFile(folder, "settings.json", [(("language_models", "openai_compatible", base.PROVIDER), provider)])
 
 
-ZED = ClientProgram(
+ZED = base.ClientProgram(
     name="zed",
     title="Zed",
     keep=_keep_zed,
-    then=f"Open the agent panel and choose a model of {PROVIDER}. If asked for a key, enter the gateway's, or any word",
+    then=f"Open the agent panel and choose a model of {base.PROVIDER}. If asked for a key, enter the gateway's, or any "
+    "word",
     works=(_TOOLS, "the gateway's models in the model picker"),
     limits=(
         "Zed takes the key from `CURSOR_GATEWAY_API_KEY`, if it is set; it derives this name from the provider's.",
@@ -53,26 +43,26 @@ ZED = ClientProgram(
     ),
 )
 
-CONTINUE = ClientProgram(
+CONTINUE = base.ClientProgram(
     name="continue",
     title="Continue (VS Code, JetBrains)",
     keep=keep_continue,
-    then=f"Choose the configuration `{TITLE}` in Continue's panel",
+    then=f"Choose the configuration `{base.TITLE}` in Continue's panel",
     works=(_TOOLS, "the gateway's models in the model picker"),
     limits=("The agent's thinking and actions are not shown.", "Not tested with the real editors."),
 )
 
-CLINE_EDITOR = ClientProgram(
+CLINE_EDITOR = base.ClientProgram(
     name="cline-editor",
     title="Cline (VS Code)",
-    keep=lambda endpoint: Steps(
+    keep=lambda endpoint: base.Steps(
         (
             "Open Cline's settings.",
             'API Provider: "OpenAI Compatible".',
             f"Base URL: {endpoint.openai_url}",
             f"API Key: {endpoint.key}",
             f"Model ID: {endpoint.model}",
-            f"Context Window Size: {CONTEXT_TOKENS}",
+            f"Context Window Size: {base.CONTEXT_TOKENS}",
         )
     ),
     then="Enter a prompt in Cline's panel",
@@ -80,10 +70,10 @@ CLINE_EDITOR = ClientProgram(
     limits=("Not tested with the real editor.",),
 )
 
-JETBRAINS = ClientProgram(
+JETBRAINS = base.ClientProgram(
     name="jetbrains",
     title="JetBrains AI Assistant",
-    keep=lambda endpoint: Steps(
+    keep=lambda endpoint: base.Steps(
         (
             "Open Settings | Tools | AI Assistant | Providers & API keys (Models & API keys before 2026.1).",
             'Add the provider "OpenAI-compatible".',
@@ -98,15 +88,15 @@ JETBRAINS = ClientProgram(
 )
 
 
-def _keep_mcp(endpoint: GatewayAddress) -> Steps:
+def _keep_mcp(endpoint: base.GatewayAddress) -> base.Steps:
     server = {"type": "http", "url": endpoint.mcp_url, "headers": {"Authorization": f"Bearer {endpoint.key}"}}
     key = f'--header "Authorization: Bearer {endpoint.key}"'
-    return Steps(
+    return base.Steps(
         (
             "Claude Code:",
             f"  claude mcp add --transport http cursor {endpoint.mcp_url} {key}",
-            f"Codex, with the key in {KEY_VARIABLE}:",
-            f"  codex mcp add cursor --url {endpoint.mcp_url} --bearer-token-env-var {KEY_VARIABLE}",
+            f"Codex, with the key in {base.KEY_VARIABLE}:",
+            f"  codex mcp add cursor --url {endpoint.mcp_url} --bearer-token-env-var {base.KEY_VARIABLE}",
             "VS Code, in .vscode/mcp.json:",
             f"  {json.dumps({'servers': {'cursor': server}})}",
             "Any other host: the transport is Streamable HTTP.",
@@ -116,7 +106,7 @@ def _keep_mcp(endpoint: GatewayAddress) -> Steps:
     )
 
 
-MCP = ClientProgram(
+MCP = base.ClientProgram(
     name="mcp",
     title="MCP hosts, over HTTP",
     wire="mcp",
@@ -132,10 +122,10 @@ MCP = ClientProgram(
     ),
 )
 
-ANY = ClientProgram(
+ANY = base.ClientProgram(
     name="any",
     title="Any other client",
-    keep=lambda endpoint: Steps(
+    keep=lambda endpoint: base.Steps(
         (
             f"OPENAI_BASE_URL={endpoint.openai_url}",
             f"OPENAI_API_KEY={endpoint.key}",

@@ -14,15 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.cli.assembly.remote import Remote, current_folder, url_option
-from cursor_gateway.cli.clients.base import (
-    NO_KEY,
-    ClientProgram,
-    GatewayAddress,
-    LaunchPlan,
-    OfferedModel,
-    StartPlan,
-    listed,
-)
+from cursor_gateway.cli.clients import base
 from cursor_gateway.cli.clients.table import LAUNCHED
 from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import Trouble, write_text
@@ -39,7 +31,7 @@ class NotInstalled(Trouble):
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
     epilog=f"""\b
     Clients:
-{listed(LAUNCHED)}
+{base.listed(LAUNCHED)}
 
     \b
     Examples:
@@ -84,8 +76,8 @@ def launch(
 
 
 class LaunchOptions(Struct, frozen=True):
-    client: ClientProgram
-    how: LaunchPlan
+    client: base.ClientProgram
+    how: base.LaunchPlan
     program: str
     arguments: Sequence[str]
     folder: str
@@ -93,7 +85,7 @@ class LaunchOptions(Struct, frozen=True):
     model: str | None
 
 
-def _program(client: ClientProgram, how: LaunchPlan) -> str:
+def _program(client: base.ClientProgram, how: base.LaunchPlan) -> str:
     for name in client.programs:
         if (found := shutil.which(name)) is not None:
             return found
@@ -123,7 +115,7 @@ async def _launch(options: LaunchOptions, settings: Settings) -> int:
         return await _start(options, await _endpoint(remote, options, settings.model))
 
 
-async def _start(options: LaunchOptions, endpoint: GatewayAddress) -> int:
+async def _start(options: LaunchOptions, endpoint: base.GatewayAddress) -> int:
     from cursor_gateway.cli.terminal.programs import run_in_foreground
 
     # For this user only. What the client leaves running may still write to it.
@@ -138,7 +130,7 @@ async def _start(options: LaunchOptions, endpoint: GatewayAddress) -> int:
             raise Trouble(f"{options.program} cannot be started: {error.strerror}; reinstall it.") from None
 
 
-def _environment(start: StartPlan, given: Mapping[str, str]) -> dict[str, str]:
+def _environment(start: base.StartPlan, given: Mapping[str, str]) -> dict[str, str]:
     changed = {**given, **_without_proxy(given), **start.environment}
     return {name: value for name, value in changed.items() if value is not None}
 
@@ -149,12 +141,12 @@ def _without_proxy(given: Mapping[str, str]) -> dict[str, str]:
     return {"NO_PROXY": exempt, "no_proxy": exempt}
 
 
-async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> GatewayAddress:
+async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> base.GatewayAddress:
     """With the models and the default one, which is `model` if the gateway does not list them."""
     from cursor_gateway.client.failures import CallFailed
     from cursor_gateway.errors import KeyRefused
 
-    offered, default = [OfferedModel(model, model)], model
+    offered, default = [base.OfferedModel(model, model)], model
     try:
         async with asyncio.timeout(_MODELS_SECONDS):
             entries = await remote.client.models()
@@ -165,13 +157,13 @@ async def _endpoint(remote: Remote, options: LaunchOptions, model: str) -> Gatew
     except TimeoutError:
         entries = []
     if entries:
-        offered = [OfferedModel(entry.id, entry.name or entry.id) for entry in entries]
+        offered = [base.OfferedModel(entry.id, entry.name or entry.id) for entry in entries]
         default = next((entry.id for entry in entries if entry.default), entries[0].id)
     if options.model is not None and options.model not in [model.id for model in offered]:
-        offered.append(OfferedModel(options.model, options.model))
-    return GatewayAddress(
+        offered.append(base.OfferedModel(options.model, options.model))
+    return base.GatewayAddress(
         url=remote.url,
-        key=remote.key or NO_KEY,
+        key=remote.key or base.NO_KEY,
         models=offered,
         model=options.model or default,
         workspace=options.folder if remote.works_in(options.folder) else "",
@@ -191,16 +183,16 @@ async def _show(options: LaunchOptions, settings: Settings) -> None:
         endpoint = None if remote is None else await _endpoint(remote, options, settings.model)
     if endpoint is None:
         gateway = f"a new one on a free port, in {options.folder}; it stops when {options.client.title} exits"
-        endpoint = GatewayAddress(
+        endpoint = base.GatewayAddress(
             url="http://127.0.0.1:PORT",
             model=options.model or settings.model,
-            models=[OfferedModel(options.model or settings.model, "…")],
+            models=[base.OfferedModel(options.model or settings.model, "…")],
             workspace=options.folder,
         )
     else:
         gateway = f"{endpoint.url}, already running"
     folder = "/tmp/cursor-gateway-…"
-    shown = endpoint if endpoint.key == NO_KEY else replace(endpoint, key="KEY")
+    shown = endpoint if endpoint.key == base.NO_KEY else replace(endpoint, key="KEY")
     start = options.how.start(shown, folder)
     lines = [
         f"Gateway: {gateway}",

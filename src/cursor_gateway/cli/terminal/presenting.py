@@ -17,14 +17,7 @@ from cursor_gateway.cli.terminal.interview import Interview, SendAnswer, can_be_
 from cursor_gateway.dialects.documents.encoder import encode_response
 from cursor_gateway.dialects.documents.request import AnswerRequest
 from cursor_gateway.errors import RequestError
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-)
+from cursor_gateway.model import document_events
 from cursor_gateway.model.documents import CodeBlockDocument, CodeReferenceDocument, Mode, fenced
 from cursor_gateway.model.requests import INTERACTIVE, Fences, Include
 from cursor_gateway.stages.run_state import Transcript
@@ -32,7 +25,7 @@ from cursor_gateway.stages.run_state import Transcript
 if TYPE_CHECKING:
     from cursor_gateway.client.connection import ChatOptions
 
-Batches: TypeAlias = AsyncGenerator[list[DocumentEvent], None]
+Batches: TypeAlias = AsyncGenerator[list[document_events.DocumentEvent], None]
 Follow: TypeAlias = Callable[[str], Batches]  # the events of the run of that id
 
 
@@ -118,7 +111,7 @@ class ChatCommand(Struct, frozen=True, kw_only=True):
 
 
 @contextmanager
-def output_of(form: ChatForm) -> Iterator[Callable[[DocumentEvent], None]]:
+def output_of(form: ChatForm) -> Iterator[Callable[[document_events.DocumentEvent], None]]:
     """A function that takes each event."""
     match form:
         case "view":
@@ -143,7 +136,7 @@ class _Json:
     def __init__(self) -> None:
         self._transcript = Transcript()
 
-    def push(self, event: DocumentEvent, /) -> None:
+    def push(self, event: document_events.DocumentEvent, /) -> None:
         self._transcript.push(event)
         if (response := self._transcript.response()) is not None:
             write_json(encode_response(response))
@@ -159,17 +152,17 @@ class _Text:
         self._prose: set[str] = set()  # open documents whose deltas are written at once
         self._has_written = False
 
-    def push(self, event: DocumentEvent, /) -> None:
+    def push(self, event: document_events.DocumentEvent, /) -> None:
         match event:
-            case DocumentStarted(id=id, type="text"):
+            case document_events.DocumentStarted(id=id, type="text"):
                 self._prose.add(id)
                 self._begin()
-            case ContentDelta(id=id, text=text) if id in self._prose:
+            case document_events.ContentDelta(id=id, text=text) if id in self._prose:
                 self._say(text)
-            case DocumentEnded(document=CodeBlockDocument() as document):
+            case document_events.DocumentEnded(document=CodeBlockDocument() as document):
                 self._begin()
                 self._say(fenced(document.metadata.language, document.content))
-            case DocumentEnded(document=CodeReferenceDocument() as document):
+            case document_events.DocumentEnded(document=CodeReferenceDocument() as document):
                 place = document.metadata
                 self._begin()
                 self._say(fenced(f"{place.start_line}:{place.end_line}:{place.file_path}", document.content))
@@ -231,7 +224,7 @@ class GatewayRuns:
         try:
             async with self._client.events(run_id) as stream:
                 async for events in stream.batches():
-                    is_over = isinstance(events[-1], Done)
+                    is_over = isinstance(events[-1], document_events.Done)
                     yield events
         finally:
             if not is_over:
@@ -243,7 +236,7 @@ class GatewayRuns:
 
 async def present(
     batches: Batches, form: ChatForm, answer: SendAnswer, follow: Follow, *, is_interactive: bool
-) -> Done:
+) -> document_events.Done:
     """Includes the runs that follow from decisions at the end of one."""
     from cursor_gateway.client.failures import CallFailed
 
@@ -252,7 +245,7 @@ async def present(
     while True:
         interview = Interview()
         async with aclosing(batches):
-            while not isinstance(last := await _shown(batches, form, interview), Done):
+            while not isinstance(last := await _shown(batches, form, interview), document_events.Done):
                 if (reply := await interview.hold(last)) is not None:
                     await answer(last.envelope.id, reply)
         if not is_interactive or last.failure is not None or (reply := await interview.after()) is None:
@@ -267,13 +260,15 @@ async def present(
         batches = follow(next_id)
 
 
-async def _shown(batches: Batches, form: ChatForm, interview: Interview) -> Paused | Done:
+async def _shown(
+    batches: Batches, form: ChatForm, interview: Interview
+) -> document_events.Paused | document_events.Done:
     """Up to the end, or to a question, for which the live view makes room."""
     with unechoed(), output_of(form) as output:
         async for events in batches:
             for event in events:
                 output(event)
                 interview.push(event)
-            if isinstance(events[-1], Paused | Done):
+            if isinstance(events[-1], document_events.Paused | document_events.Done):
                 return events[-1]
     raise AssertionError("both sources end with `Done`, or raise")

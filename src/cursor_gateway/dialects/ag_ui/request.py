@@ -5,21 +5,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects import ui_requests
 from cursor_gateway.dialects.parts import asked_in
 from cursor_gateway.dialects.requests import convert_field, invalid
-from cursor_gateway.dialects.ui_requests import (
-    NOTHING_NEW,
-    OPTION_HINTS,
-    UNANSWERED,
-    Approval,
-    PageTool,
-    QuotedMessages,
-    UiAnswer,
-    UiOptions,
-    permission_of,
-    question_answers,
-    run_in,
-)
 from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, RunAnswer
 from cursor_gateway.model.messages import (
     Image,
@@ -107,7 +95,9 @@ class ForwardedProps(Struct, frozen=True, kw_only=True):
     """What the gateway reads of `forwardedProps`."""
 
     model: Annotated[NonEmpty | None, "A model id from `GET /v1/models`. The default is the operator's setting."] = None
-    cursor: Annotated[UiOptions | None, "Gateway options. Clients that cannot send them can use headers."] = None
+    cursor: Annotated[
+        ui_requests.UiOptions | None, "Gateway options. Clients that cannot send them can use headers."
+    ] = None
 
 
 class RunAgentInput(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -116,7 +106,7 @@ class RunAgentInput(Struct, frozen=True, kw_only=True, rename="camel"):
     thread_id: Annotated[str, "The conversation, as the client names it."]
     run_id: Annotated[str, "This request, as the client names it. The same one again gets the same run."]
     messages: Annotated[list[AgUiMessage], "The thread so far."]
-    tools: Annotated[list[PageTool], "Tools that the page runs. They replace the agent's own tools."] = []
+    tools: Annotated[list[ui_requests.PageTool], "Tools that the page runs. They replace the agent's own tools."] = []
     context: Annotated[list[ContextItem], "What the agent should know for this run."] = []
     state: Annotated[Any, "The application's state, which the agent is told."] = None
     forwarded_props: Annotated[ForwardedProps | None, "The model, and gateway options."] = None
@@ -128,29 +118,29 @@ class AgUiRun(Struct, frozen=True, kw_only=True):
     messages: list[Message]
     images: list[Image]
     instructions: str
-    answer: UiAnswer | None
+    answer: ui_requests.UiAnswer | None
     follows: str | None  # the run whose answer the newest message follows
 
 
 def read_input(body: bytes, max_images: int = 50) -> AgUiRun:
     """Raises `InvalidRequest`."""
-    hints = {f"forwardedProps.{name}": hint for name, hint in OPTION_HINTS.items()}
+    hints = {f"forwardedProps.{name}": hint for name, hint in ui_requests.OPTION_HINTS.items()}
     asked = read_json(body, RunAgentInput, hints)
-    said, images, follows = QuotedMessages(), list[Image](), None
+    said, images, follows = ui_requests.QuotedMessages(), list[Image](), None
     contents = [_parts(message, f"messages[{number}].content") for number, message in enumerate(asked.messages)]
     check_length(sum(1 + len(parts) for parts in contents))
     check_images(sum(part.type == "image" for parts in contents for part in parts), max_images, "messages")
     for number, (message, parts) in enumerate(zip(asked.messages, contents, strict=True)):
         images += _quote(message, parts, said, f"messages[{number}].content")
         if message.role == "assistant":
-            follows = run_in(message.id)
+            follows = ui_requests.run_in(message.id)
     answer = _answer(asked.resume) if asked.resume else None
     messages = said.all()
     if answer is None:
         check_content(messages)
         last = [one for one in asked.messages if one.role in ("user", "assistant", "tool")][-1:]
         if last and (last[0].role == "assistant" or asked_in(last[0].tool_call_id) is not None):
-            raise invalid("messages", NOTHING_NEW)
+            raise invalid("messages", ui_requests.NOTHING_NEW)
     is_new = bool(messages) and isinstance(messages[-1], UserMessage)
     return AgUiRun(
         input=asked,
@@ -174,7 +164,7 @@ def _parts(message: AgUiMessage, param: str) -> list[_Part]:
             return convert_field(content, list[_Part], param, "Send a string, or a list of parts.")
 
 
-def _quote(message: AgUiMessage, parts: list[_Part], said: QuotedMessages, param: str) -> list[Image]:
+def _quote(message: AgUiMessage, parts: list[_Part], said: ui_requests.QuotedMessages, param: str) -> list[Image]:
     text = "\n".join(part.text for part in parts if part.type == "text")
     images: list[Image] = []
     match message.role:
@@ -223,7 +213,7 @@ def _instructions(asked: RunAgentInput) -> str:
     return "\n\n".join(known)
 
 
-def _answer(entries: list[ResumeEntry]) -> UiAnswer:
+def _answer(entries: list[ResumeEntry]) -> ui_requests.UiAnswer:
     permissions: dict[str, Permission] = {}
     given: RunAnswer | None = None
     run_id = ""
@@ -237,14 +227,16 @@ def _answer(entries: list[ResumeEntry]) -> UiAnswer:
         run_id, document = asked
         if kind == "question":
             if entry.status == "cancelled":
-                raise invalid(f"{param}.status", UNANSWERED)
-            given = question_answers(entry.payload, f"{param}.payload")
+                raise invalid(f"{param}.status", ui_requests.UNANSWERED)
+            given = ui_requests.question_answers(entry.payload, f"{param}.payload")
             continue
-        approval = Approval(approved=False)
+        approval = ui_requests.Approval(approved=False)
         if entry.status == "resolved":
-            approval = convert_field(entry.payload, Approval, f"{param}.payload", "Send {approved: true} or false.")
+            approval = convert_field(
+                entry.payload, ui_requests.Approval, f"{param}.payload", "Send {approved: true} or false."
+            )
         if kind == "plan":
             given = PlanDecision("accept" if approval.approved else "reject")
         else:
-            permissions[document] = permission_of(approval)
-    return UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))
+            permissions[document] = ui_requests.permission_of(approval)
+    return ui_requests.UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))

@@ -9,21 +9,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from cursor_gateway.dialects import ui_requests
 from cursor_gateway.dialects.parts import ASK_TOOLS, asked_in
 from cursor_gateway.dialects.requests import invalid
-from cursor_gateway.dialects.ui_requests import (
-    NOTHING_NEW,
-    OPTION_HINTS,
-    UNANSWERED,
-    Approval,
-    PageTool,
-    QuotedMessages,
-    UiAnswer,
-    UiOptions,
-    permission_of,
-    question_answers,
-    run_in,
-)
 from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, RunAnswer
 from cursor_gateway.model.messages import (
     Image,
@@ -84,7 +72,7 @@ class UiMessage(Struct, frozen=True, kw_only=True):
     def run_id(self) -> str | None:
         """The run that it is the answer of."""
         named = self.metadata.get("chatId") if isinstance(self.metadata, dict) else None
-        return run_in(named if isinstance(named, str) else self.id)
+        return ui_requests.run_in(named if isinstance(named, str) else self.id)
 
 
 class UiChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -98,19 +86,19 @@ class UiChatBody(Struct, frozen=True, kw_only=True, rename="camel"):
     ] = "submit-message"
     model: Annotated[NonEmpty | None, "A model id from `GET /v1/models`. The default is the operator's setting."] = None
     tools: Annotated[
-        list[PageTool],
+        list[ui_requests.PageTool],
         "Tools that the page runs. They replace the agent's own tools. Set them with the transport's `body`.",
     ] = []
-    cursor: Annotated[UiOptions | None, "Gateway options. Set them with the transport's `body`, or with headers."] = (
-        None
-    )
+    cursor: Annotated[
+        ui_requests.UiOptions | None, "Gateway options. Set them with the transport's `body`, or with headers."
+    ] = None
 
 
 class UiChat(Struct, frozen=True, kw_only=True):
     body: UiChatBody
     messages: list[Message]
     images: list[Image]
-    answer: UiAnswer | None
+    answer: ui_requests.UiAnswer | None
     follows: str | None  # the run whose answer the newest message follows
 
     @property
@@ -129,24 +117,24 @@ class UiChat(Struct, frozen=True, kw_only=True):
 
 def read_chat(body: bytes, max_images: int = 50) -> UiChat:
     """Raises `InvalidRequest`."""
-    chat = read_json(body, UiChatBody, OPTION_HINTS)
+    chat = read_json(body, UiChatBody, ui_requests.OPTION_HINTS)
     check_length(sum(1 + len(message.parts) for message in chat.messages))
     check_images(sum(part.type == "file" for one in chat.messages for part in one.parts), max_images, "messages")
     answer = _answer(chat.messages[-1], f"messages[{len(chat.messages) - 1}]")
-    said, images = QuotedMessages(), list[Image]()
+    said, images = ui_requests.QuotedMessages(), list[Image]()
     for number, message in enumerate(chat.messages):
         _quote(message, said, images, f"messages[{number}].parts")
     messages = said.all()
     check_content(messages)
     *before, last = chat.messages
     if last.role == "assistant" and answer is None and not isinstance(messages[-1], ToolMessage):
-        raise invalid("messages", NOTHING_NEW)
+        raise invalid("messages", ui_requests.NOTHING_NEW)
     answers = [one.run_id for one in before if one.role == "assistant"] if last.role == "user" else []
     follows = answers[-1] if answers else None
     return UiChat(body=chat, messages=messages, images=images, answer=answer, follows=follows)
 
 
-def _quote(message: UiMessage, said: QuotedMessages, images: list[Image], param: str) -> None:
+def _quote(message: UiMessage, said: ui_requests.QuotedMessages, images: list[Image], param: str) -> None:
     text = "\n".join(part.text for part in message.parts if part.type == "text")
     match message.role:
         case "system":
@@ -161,7 +149,7 @@ def _quote(message: UiMessage, said: QuotedMessages, images: list[Image], param:
                 _quote_answer(part, said)
 
 
-def _quote_answer(part: UiPart, said: QuotedMessages) -> None:
+def _quote_answer(part: UiPart, said: ui_requests.QuotedMessages) -> None:
     if part.type == "text":
         said.say(part.text)
     if not part.tool or part.provider_executed or asked_in(part.tool_call_id) is not None:
@@ -179,7 +167,7 @@ def _quote_answer(part: UiPart, said: QuotedMessages) -> None:
             pass
 
 
-def _answer(message: UiMessage, param: str) -> UiAnswer | None:
+def _answer(message: UiMessage, param: str) -> ui_requests.UiAnswer | None:
     """What the last step of the last message answers: what was asked before has been answered before."""
     if message.role != "assistant":
         return None
@@ -197,13 +185,15 @@ def _answer(message: UiMessage, param: str) -> UiAnswer | None:
                 if part.tool == ASK_TOOLS["plan"]:
                     given = PlanDecision("accept" if approved else "reject")
                 else:
-                    permissions[document] = permission_of(Approval(approved=approved, reason=reason or ""))
+                    permissions[document] = ui_requests.permission_of(
+                        ui_requests.Approval(approved=approved, reason=reason or "")
+                    )
             case UiPart(state="output-available") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
-                run_id, given = asked[0], question_answers(part.output, f"{param}.parts[{place}].output")
+                run_id, given = asked[0], ui_requests.question_answers(part.output, f"{param}.parts[{place}].output")
             case UiPart(state="output-error") if part.tool == ASK_TOOLS["question"] and not part.provider_executed:
-                raise invalid(f"{param}.parts[{place}]", UNANSWERED)
+                raise invalid(f"{param}.parts[{place}]", ui_requests.UNANSWERED)
             case _:
                 pass
     if given is None and not permissions:
         return None
-    return UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))
+    return ui_requests.UiAnswer(run_id, given if given is not None else PermissionDecisions(permissions))

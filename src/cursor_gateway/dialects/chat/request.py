@@ -11,16 +11,7 @@ from msgspec import Meta, Struct
 
 from cursor_gateway.dialects.deltas import without_marked
 from cursor_gateway.dialects.requests import NO_EFFECT, NO_SETTING, CursorOptions, invalid, one_of, option_hints
-from cursor_gateway.model.caller_tools import (
-    AutoTool,
-    NamedTool,
-    NoTool,
-    Offer,
-    RequiredTool,
-    Tool,
-    ToolChoice,
-    make_tool,
-)
+from cursor_gateway.model import caller_tools
 from cursor_gateway.model.messages import (
     AssistantMessage,
     Image,
@@ -88,7 +79,7 @@ class CompletionRequest(Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...]
     max_tokens: int | None
     format: Format | None
-    offer: Offer | None  # None: there are no tools
+    offer: caller_tools.Offer | None  # None: there are no tools
     cursor: CursorOptions
 
 
@@ -413,36 +404,38 @@ def _content(content: _Content | None, number: int) -> tuple[str, list[Image]]:
 # --- tools and format -------------------------------------------------------------------------------
 
 
-def _offer(wire: CompletionBody) -> Offer | None:
-    tools: dict[str, Tool] = {}
+def _offer(wire: CompletionBody) -> caller_tools.Offer | None:
+    tools: dict[str, caller_tools.Tool] = {}
     for number, offered in enumerate(tool.function for tool in wire.tools or ()):
         param = f"tools[{number}].function"
         if offered.name in tools:
             raise invalid(f"{param}.name", "Two tools have this name; rename one.")
-        tools[offered.name] = make_tool(
+        tools[offered.name] = caller_tools.make_tool(
             offered.name, offered.description, offered.parameters, param, strict=offered.strict or False
         )
     choice = _tool_choice(wire, list(tools))
     if not tools:
         return None
-    return Offer(tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False)
+    return caller_tools.Offer(
+        tools=tuple(tools.values()), choice=choice, parallel=wire.parallel_tool_calls is not False
+    )
 
 
-def _tool_choice(wire: CompletionBody, names: list[str]) -> ToolChoice:
+def _tool_choice(wire: CompletionBody, names: list[str]) -> caller_tools.ToolChoice:
     match wire.tool_choice:
         case "none":
-            return NoTool()
+            return caller_tools.NoTool()
         case "auto" | None:
-            return AutoTool()
+            return caller_tools.AutoTool()
         case "required":
             if not names:
                 raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
-            return RequiredTool()
+            return caller_tools.RequiredTool()
         case _ToolChoice(function=_FunctionName(name=name)):
             if name not in names:
                 there = f"there are {', '.join(names)}" if names else "there are none"
                 raise invalid("tool_choice", f"{name[:100]!r} is not one of the tools; {there}.")
-            return NamedTool(name)
+            return caller_tools.NamedTool(name)
 
 
 def _format(wire: _WireFormat | None) -> Format | None:

@@ -8,19 +8,9 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from cursor_gateway.dialects.requests import invalid
 from cursor_gateway.errors import InvalidRequest
+from cursor_gateway.model import caller_tools
 from cursor_gateway.model.answers import Decision as PermissionDecision
 from cursor_gateway.model.answers import Permission, PlanChoice
-from cursor_gateway.model.caller_tools import (
-    AutoTool,
-    NamedTool,
-    NoTool,
-    Offer,
-    RequiredTool,
-    Tool,
-    ToolChoice,
-    ToolResult,
-    make_tool,
-)
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import check_images, read_image
 from cursor_gateway.model.requests import LeavingOption, NonEmpty, RunOptions
@@ -159,30 +149,34 @@ def read_chat_request(body: bytes) -> ChatRequest:
     return request
 
 
-def offer_of(request: ChatRequest) -> Offer | None:
+def offer_of(request: ChatRequest) -> caller_tools.Offer | None:
     """Raises `InvalidRequest`."""
-    tools: dict[str, Tool] = {}
+    tools: dict[str, caller_tools.Tool] = {}
     for number, offered in enumerate(request.tools):
         param, tool = f"tools[{number}]", offered.function or offered
         if tool.name is None:
             raise InvalidRequest(f"{param}.name is missing; a tool needs a name.", param=f"{param}.name")
         if tool.name in tools:
             raise invalid(param, "Two tools have this name; rename one.")
-        tools[tool.name] = make_tool(tool.name, tool.description, tool.parameters, param)
+        tools[tool.name] = caller_tools.make_tool(tool.name, tool.description, tool.parameters, param)
     choice = _choice(request, tools)
-    return Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls) if tools else None
+    return (
+        caller_tools.Offer(tools=tuple(tools.values()), choice=choice, parallel=request.parallel_tool_calls)
+        if tools
+        else None
+    )
 
 
-def _choice(request: ChatRequest, tools: dict[str, Tool]) -> ToolChoice:
+def _choice(request: ChatRequest, tools: dict[str, caller_tools.Tool]) -> caller_tools.ToolChoice:
     match request.tool_choice:
         case "auto":
-            return AutoTool()
+            return caller_tools.AutoTool()
         case "none":
-            return NoTool()
+            return caller_tools.NoTool()
         case "required" if tools:
-            return RequiredTool()
+            return caller_tools.RequiredTool()
         case ChosenTool(name=name) if name in tools:
-            return NamedTool(name)
+            return caller_tools.NamedTool(name)
         case _:
             there = f"there are {', '.join(tools)}" if tools else "there are none"
             raise InvalidRequest(f"`toolChoice` names a tool that is not in `tools`; {there}.", param="toolChoice")
@@ -225,10 +219,10 @@ def answers_of(answers: Sequence[QuestionAnswer]) -> list[ClarificationAnswer]:
     ]
 
 
-def results_of(answers: Sequence[ToolAnswer], max_images: int = 50) -> dict[str, ToolResult]:
+def results_of(answers: Sequence[ToolAnswer], max_images: int = 50) -> dict[str, caller_tools.ToolResult]:
     """By their calls; of two for one call the first counts. Raises `InvalidRequest`."""
     check_images(sum(_count_images(answer.content) for answer in answers), max_images, "toolResults")
-    results: dict[str, ToolResult] = {}
+    results: dict[str, caller_tools.ToolResult] = {}
     for number, answer in enumerate(answers):
         if answer.tool_call_id not in results:
             results[answer.tool_call_id] = _result(answer, f"toolResults[{number}].content")
@@ -247,17 +241,19 @@ class _ImageUrl(Struct, frozen=True, tag_field="type", tag="image_url"):
     image_url: str | _Address
 
 
-def _result(answer: ToolAnswer, param: str) -> ToolResult:
+def _result(answer: ToolAnswer, param: str) -> caller_tools.ToolResult:
     match answer.content:
         case str(text):
-            return ToolResult(text=text, is_error=answer.is_error)
+            return caller_tools.ToolResult(text=text, is_error=answer.is_error)
         case [{"type": "text" | "image_url"}, *_]:
             return _of_parts(answer, param)
         case value if too_deep(value):
             raise invalid(param, "The value is nested too deeply; send a string.")
         case value:
             text = msgspec.json.encode(value).decode()
-            return ToolResult(text=text, structured=UNSET if value is None else value, is_error=answer.is_error)
+            return caller_tools.ToolResult(
+                text=text, structured=UNSET if value is None else value, is_error=answer.is_error
+            )
 
 
 def _count_images(content: Any) -> int:
@@ -268,13 +264,13 @@ def _count_images(content: Any) -> int:
             return 0
 
 
-def _of_parts(answer: ToolAnswer, param: str) -> ToolResult:
+def _of_parts(answer: ToolAnswer, param: str) -> caller_tools.ToolResult:
     try:
         parts = msgspec.convert(answer.content, list[_Text | _ImageUrl])
     except msgspec.ValidationError as error:
         raise invalid(param, f"{error}; send parts of type text or image_url.") from None
     urls = [part.image_url for part in parts if isinstance(part, _ImageUrl)]
-    return ToolResult(
+    return caller_tools.ToolResult(
         text="\n".join(part.text for part in parts if isinstance(part, _Text)),
         images=tuple(read_image(url if isinstance(url, str) else url.url, param) for url in urls),
         is_error=answer.is_error,

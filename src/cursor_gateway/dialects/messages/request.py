@@ -15,16 +15,7 @@ from msgspec.structs import replace
 from cursor_gateway.dialects.actions import ActionDisplay
 from cursor_gateway.dialects.deltas import without_marked
 from cursor_gateway.dialects.requests import NO_EFFECT, NO_SETTING, CursorOptions, invalid, one_of, option_hints
-from cursor_gateway.model.caller_tools import (
-    AutoTool,
-    NamedTool,
-    NoTool,
-    Offer,
-    RequiredTool,
-    Tool,
-    ToolChoice,
-    make_tool,
-)
+from cursor_gateway.model import caller_tools
 from cursor_gateway.model.messages import (
     AssistantMessage,
     Image,
@@ -276,7 +267,7 @@ class MessagesRequest(Struct, frozen=True, kw_only=True):
     stop: tuple[str, ...]
     thinking: bool
     tool_types: tuple[str, ...]  # of all tools, `custom` for the caller's own
-    offer: Offer | None  # None: there are no tools of the caller's
+    offer: caller_tools.Offer | None  # None: there are no tools of the caller's
     format: Format | None
     user_id: str
     cursor: MessagesOptions
@@ -379,8 +370,8 @@ def _type_of(tool: _Object) -> str:
     return Fields(tool).text("type") or "custom"
 
 
-def _offer(wire: MessagesBody) -> Offer | None:
-    tools: dict[str, Tool] = {}
+def _offer(wire: MessagesBody) -> caller_tools.Offer | None:
+    tools: dict[str, caller_tools.Tool] = {}
     for number, offered in enumerate(wire.tools or ()):
         if _type_of(offered) != "custom":
             continue
@@ -389,32 +380,34 @@ def _offer(wire: MessagesBody) -> Offer | None:
             raise invalid(f"{param}.name", "Two tools have this name; rename one.")
         if not isinstance(offered.get("input_schema", {}), dict):
             raise invalid(f"{param}.input_schema", "Send a JSON Schema, which is an object.")
-        tools[name] = make_tool(name, fields.text("description"), fields.object("input_schema").all, param)
+        tools[name] = caller_tools.make_tool(name, fields.text("description"), fields.object("input_schema").all, param)
     asked = Fields(wire.tool_choice)
     if not wire.tools and asked.text("type") in ("any", "tool"):
         raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
     if not tools:
         return None
     choice = _choice(asked, list(tools), [Fields(tool).text("name") for tool in wire.tools or ()])
-    return Offer(tools=tuple(tools.values()), choice=choice, parallel=not asked.flag("disable_parallel_tool_use"))
+    return caller_tools.Offer(
+        tools=tuple(tools.values()), choice=choice, parallel=not asked.flag("disable_parallel_tool_use")
+    )
 
 
-def _choice(asked: Fields, names: list[str], all_names: list[str]) -> ToolChoice:
+def _choice(asked: Fields, names: list[str], all_names: list[str]) -> caller_tools.ToolChoice:
     name = asked.text("name")
     match asked.text("type"):
         case "auto" | "":
-            return AutoTool()
+            return caller_tools.AutoTool()
         case "none":
-            return NoTool()
+            return caller_tools.NoTool()
         case "any":
-            return RequiredTool()
+            return caller_tools.RequiredTool()
         case "tool" if name in names:
-            return NamedTool(name)
+            return caller_tools.NamedTool(name)
         case "tool" if name not in all_names:
             there = f"there are {', '.join(names)}"
             raise invalid("tool_choice.name", f"{name[:100]!r} is not one of the tools; {there}.")
         case "tool":
-            return AutoTool()  # one of Anthropic's own tools
+            return caller_tools.AutoTool()  # one of Anthropic's own tools
         case _:
             raise invalid("tool_choice.type", one_of(("auto", "any", "tool", "none")))
 

@@ -11,16 +11,8 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct
 
+from cursor_gateway.dialects import requests
 from cursor_gateway.dialects.deltas import TextStyle
-from cursor_gateway.dialects.requests import (
-    NO_EFFECT,
-    NO_SETTING,
-    CursorOptions,
-    convert_field,
-    invalid,
-    option_hints,
-    with_headers,
-)
 from cursor_gateway.dialects.responses.conversation import (
     SUMMARY_REQUEST,
     Placed,
@@ -88,19 +80,19 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 IGNORED: dict[str, str] = {
-    "temperature": NO_SETTING,
-    "top_p": NO_SETTING,
-    "top_logprobs": NO_SETTING,
+    "temperature": requests.NO_SETTING,
+    "top_p": requests.NO_SETTING,
+    "top_logprobs": requests.NO_SETTING,
     "truncation": "The agent itself shortens a conversation that is too long.",
     "context_management": "The agent itself shortens a conversation that is too long.",
     "reasoning": "The names of Cursor's models include the effort: choose it with `model`. Summaries are always sent.",
-    "text.verbosity": NO_SETTING,
-    "max_tool_calls": NO_SETTING,
-    "stream_options": NO_EFFECT,
-    "service_tier": NO_EFFECT,
-    "prompt_cache_key": NO_EFFECT,
-    "prompt_cache_retention": NO_EFFECT,
-    "safety_identifier": NO_EFFECT,
+    "text.verbosity": requests.NO_SETTING,
+    "max_tool_calls": requests.NO_SETTING,
+    "stream_options": requests.NO_EFFECT,
+    "service_tier": requests.NO_EFFECT,
+    "prompt_cache_key": requests.NO_EFFECT,
+    "prompt_cache_retention": requests.NO_EFFECT,
+    "safety_identifier": requests.NO_EFFECT,
     "user": "Conversations belong to the API key.",
     "tools[].strict": "Arguments are always checked against the tool's schema.",
     "tools[].defer_loading": "The agent knows all tools from the start.",
@@ -148,7 +140,7 @@ class ResponsesRequest(Struct, frozen=True, kw_only=True):
     conversation_id: str | None
     codex: Codex | None
     known: frozenset[str]  # the items that the client has got before
-    cursor: CursorOptions
+    cursor: requests.CursorOptions
 
 
 # --- the body's shape -------------------------------------------------------------------------------
@@ -211,7 +203,7 @@ class ResponsesBody(Struct, frozen=True, kw_only=True):
     prompt_cache_key: str | None = None
     client_metadata: Annotated[dict[str, Any] | None, "Codex's data about its turn."] = None
     prompt: Annotated[Any, "Not supported: this gateway stores no prompt templates."] = None
-    cursor: CursorOptions | None = None
+    cursor: requests.CursorOptions | None = None
     # Only echoed:
     temperature: float | None = None
     top_p: float | None = None
@@ -226,7 +218,7 @@ class ResponsesBody(Struct, frozen=True, kw_only=True):
 
 _HINTS = {
     "input": "Send a text, or a list of items.",
-    **option_hints(CursorOptions),
+    **requests.option_hints(requests.CursorOptions),
 }
 
 
@@ -284,7 +276,7 @@ def read_request(body: bytes, headers: Mapping[str, str], max_images: int = 50) 
         conversation_id=_conversation_id(wire),
         codex=codex,
         known=known,
-        cursor=with_headers(wire.cursor or CursorOptions(), headers),
+        cursor=requests.with_headers(wire.cursor or requests.CursorOptions(), headers),
     )
 
 
@@ -296,7 +288,7 @@ def _check_refused(wire: ResponsesBody) -> None:
     }
     for field, is_wrong in is_refused.items():
         if is_wrong:
-            raise invalid(field, REFUSED[field])
+            raise requests.invalid(field, REFUSED[field])
 
 
 def _toolbox(wire: ResponsesBody, items: list[Placed]) -> Toolbox:
@@ -312,7 +304,7 @@ def _instructions(wire: ResponsesBody) -> str:
     try:
         read = read_conversation(read_items(wire.instructions), "", Forms(), 0)
     except InvalidRequest:
-        raise invalid("instructions", "Send a text.") from None
+        raise requests.invalid("instructions", "Send a text.") from None
     return "\n\n".join(message.text for message in read.messages)
 
 
@@ -321,7 +313,7 @@ def _conversation_id(wire: ResponsesBody) -> str | None:
 
 
 def _format(wire: ResponsesBody) -> Format | None:
-    match convert_field(wire.text or {}, _TextOptions, "text", REFUSED["text.format.type"]).format:
+    match requests.convert_field(wire.text or {}, _TextOptions, "text", REFUSED["text.format.type"]).format:
         case None | _TextFormat():
             return None
         case _ObjectFormat():

@@ -14,16 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from cursor_gateway.dialects.requests import invalid
-from cursor_gateway.model.caller_tools import (
-    AutoTool,
-    NamedTool,
-    NoTool,
-    Offer,
-    RequiredTool,
-    Tool,
-    ToolChoice,
-    make_tool,
-)
+from cursor_gateway.model import caller_tools
 from cursor_gateway.model.requests import NonEmpty
 
 _UNUSUAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -59,7 +50,7 @@ class Forms(Struct, frozen=True):
 
 class Toolbox(Struct, frozen=True):
     forms: Forms
-    offer: Offer | None  # None: there is nothing to call
+    offer: caller_tools.Offer | None  # None: there is nothing to call
 
 
 # --- as they are declared ---------------------------------------------------------------------------
@@ -99,7 +90,7 @@ class _Found(Struct, frozen=True):
 
 def read_tools(wire: Sequence[tuple[str, dict[str, Any]]], choice: Any = None, *, parallel: bool = True) -> Toolbox:
     """Each tool with its path in the request. Raises `InvalidRequest`."""
-    tools: dict[str, Tool] = {}
+    tools: dict[str, caller_tools.Tool] = {}
     forms: dict[str, Declared] = {}
     seen: set[tuple[str, str]] = set()
     for found in _found(wire):
@@ -108,13 +99,13 @@ def read_tools(wire: Sequence[tuple[str, dict[str, Any]]], choice: Any = None, *
         seen.add((found.declared.name, found.declared.namespace))
         flat = _unique(_flat(found.declared.name, found.declared.namespace), forms)
         forms[flat] = found.declared
-        tools[flat] = make_tool(
+        tools[flat] = caller_tools.make_tool(
             flat, found.tool.description, found.tool.parameters, found.param, strict=found.tool.strict or False
         )
     known = Forms(forms)
     chosen, usable = _choose(choice, known, is_empty=not wire)
     offered = tuple(tool for name, tool in tools.items() if name in usable)
-    return Toolbox(known, Offer(tools=offered, choice=chosen, parallel=parallel) if offered else None)
+    return Toolbox(known, caller_tools.Offer(tools=offered, choice=chosen, parallel=parallel) if offered else None)
 
 
 def _found(wire: Sequence[tuple[str, dict[str, Any]]], namespace: str = "", about: str = "") -> Iterator[_Found]:
@@ -207,26 +198,26 @@ class _Allowed(Struct, frozen=True):
 _C = TypeVar("_C", _Named, _Allowed)
 
 
-def _choose(choice: Any, forms: Forms, *, is_empty: bool) -> tuple[ToolChoice, set[str]]:
+def _choose(choice: Any, forms: Forms, *, is_empty: bool) -> tuple[caller_tools.ToolChoice, set[str]]:
     """What must be called, and what may be."""
     everything = set(forms.tools)
     match choice:
         case None | "auto":
-            return AutoTool(), everything
+            return caller_tools.AutoTool(), everything
         case "none":
-            return NoTool(), everything
+            return caller_tools.NoTool(), everything
         case "required":
             if is_empty:
                 raise invalid("tool_choice", "A tool call is required, but `tools` is empty.")
-            return RequiredTool(), everything
+            return caller_tools.RequiredTool(), everything
         case {"type": "allowed_tools"}:
             allowed = _convert_choice(choice, _Allowed)
             names = {_chosen(tool, forms) for tool in allowed.tools if tool.type in _CALLABLE}
-            return RequiredTool() if allowed.mode == "required" else AutoTool(), names
+            return caller_tools.RequiredTool() if allowed.mode == "required" else caller_tools.AutoTool(), names
         case {"type": "function" | "custom"}:
-            return NamedTool(_chosen(_convert_choice(choice, _Named), forms)), everything
+            return caller_tools.NamedTool(_chosen(_convert_choice(choice, _Named), forms)), everything
         case {"type": str()}:
-            return AutoTool(), everything  # a tool that the agent has itself
+            return caller_tools.AutoTool(), everything  # a tool that the agent has itself
         case _:
             raise invalid("tool_choice", _CHOICE)
 

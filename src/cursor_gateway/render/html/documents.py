@@ -12,26 +12,7 @@ from typing import Any, NamedTuple
 from msgspec import UNSET
 
 from cursor_gateway.errors import errors_by_code
-from cursor_gateway.model.documents import (
-    ClarificationDocument,
-    ClarificationMetadata,
-    ClarificationQuestion,
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    ErrorDocument,
-    FileEditDocument,
-    PermissionRequest,
-    PlanDocument,
-    PlanMetadata,
-    TerminalCommandDocument,
-    TextDocument,
-    ThinkingDocument,
-    TodoUpdateDocument,
-    ToolCallDocument,
-    ToolTrace,
-    document_type,
-)
+from cursor_gateway.model import documents
 from cursor_gateway.render.html import code, markdown
 from cursor_gateway.render.html.code import change, coloured_output, creation
 from cursor_gateway.render.html.pieces import (
@@ -69,14 +50,19 @@ _TOOLS = {  # what people call them; others have their own name
 }
 
 
-def article(document: Document, todos: str, *, answerable: bool = True, as_plain: bool = False) -> str:
+def article(document: documents.Document, todos: str, *, answerable: bool = True, as_plain: bool = False) -> str:
     """`todos` is the list of a plan or of a change of one; what asks somebody and is not `answerable` is only shown.
 
     `as_plain`: in time that is linear in its length, without colours, Markdown and comparisons.
     """
     html = _any_article(document, todos, answerable, _PLAIN if as_plain else _FORMATTED)
     trace = document.metadata
-    if answerable and isinstance(trace, ToolTrace) and trace.permission and trace.state in ("rejected", "waiting"):
+    if (
+        answerable
+        and isinstance(trace, documents.ToolTrace)
+        and trace.permission
+        and trace.state in ("rejected", "waiting")
+    ):
         html = html.removesuffix(_END) + _permission(document.id, trace.permission) + _END
     return html.replace(">\n", f">\n{_PLAIN_NOTE}", 1) if as_plain else html  # after the article's own tag
 
@@ -92,38 +78,41 @@ class _Look(NamedTuple):
         return "" if self.is_plain else name
 
 
-def _any_article(document: Document, todos: str, answerable: bool, look: _Look) -> str:
+def _any_article(document: documents.Document, todos: str, answerable: bool, look: _Look) -> str:
     match document:
-        case TextDocument(content=content, metadata=metadata) | ThinkingDocument(content=content, metadata=metadata):
+        case (
+            documents.TextDocument(content=content, metadata=metadata)
+            | documents.ThinkingDocument(content=content, metadata=metadata)
+        ):
             if metadata.format == "plain":
                 return prose_article(document, plain(content))
             return prose_article(
                 document, look.blocks(markdown.continued(content) if continues_item(document) else content)
             )
-        case CodeBlockDocument(content=content) | CodeReferenceDocument(content=content):
+        case documents.CodeBlockDocument(content=content) | documents.CodeReferenceDocument(content=content):
             part = code.highlighted(content, look.language(document.metadata.language))
             return code_article(document, code.numbers(content, first_line(document)), code.code_part(part))
-        case FileEditDocument():
+        case documents.FileEditDocument():
             return _file_edit(document, look)
-        case TerminalCommandDocument():
+        case documents.TerminalCommandDocument():
             return _command(document)
-        case ToolCallDocument():
+        case documents.ToolCallDocument():
             return _tool_call(document, look)
-        case PlanDocument():
+        case documents.PlanDocument():
             return _plan(document, todos, look)
-        case TodoUpdateDocument(metadata=metadata):
+        case documents.TodoUpdateDocument(metadata=metadata):
             return _article(document, "To-dos", _head("To-dos") + todos + _ending(metadata))
-        case ClarificationDocument():
+        case documents.ClarificationDocument():
             return _clarification(document, answerable, look)
-        case ErrorDocument():
+        case documents.ErrorDocument():
             return _error(document)
 
 
-def _article(document: Document, name: str, body: str, kind: str = "", **data: str | int) -> str:
+def _article(document: documents.Document, name: str, body: str, kind: str = "", **data: str | int) -> str:
     """`name` is text, `body` is HTML; `data` are attributes, which scripts read."""
-    type = document_type(document.metadata)
+    type = documents.document_type(document.metadata)
     trace = document.metadata
-    state = f' data-state="{exact(trace.state)}"' if isinstance(trace, ToolTrace) and trace.state else ""
+    state = f' data-state="{exact(trace.state)}"' if isinstance(trace, documents.ToolTrace) and trace.state else ""
     more = "".join(f' data-{key}="{exact_line(str(value))}"' for key, value in data.items())
     return (
         f'<article class="document {type}{kind}" id="{exact(document.id)}" data-type="{type}"'
@@ -136,11 +125,11 @@ def _head(what: str, *more: str) -> str:
     return f"<header>{span(what, 'what')}{''.join(more)}</header>"
 
 
-def _badge(trace: ToolTrace) -> str:
+def _badge(trace: documents.ToolTrace) -> str:
     """How a tool ended, where it did not simply complete."""
     if not trace.state or trace.state == "completed":
         return ""
-    if trace.state == "waiting" and isinstance(trace, ClarificationMetadata | PlanMetadata):
+    if trace.state == "waiting" and isinstance(trace, documents.ClarificationMetadata | documents.PlanMetadata):
         return span("waiting for you", "state")
     if trace.state == "rejected" and trace.permission:
         return span("needs permission", "state")
@@ -162,7 +151,7 @@ _DECISIONS = {
 }
 
 
-def _permission(id: str, request: PermissionRequest) -> str:
+def _permission(id: str, request: documents.PermissionRequest) -> str:
     """The form is only shown where a decision is possible."""
     buttons = "".join(
         f'<button type="submit" name="decision" value="{value}"{_QUIET if value != "once" else ""}>{words}</button>'
@@ -181,7 +170,7 @@ def _permission(id: str, request: PermissionRequest) -> str:
     )
 
 
-def _ending(trace: ToolTrace) -> str:
+def _ending(trace: documents.ToolTrace) -> str:
     """The same with the reason."""
     reason = f" {_message(trace.reason)}" if trace.reason else ""
     badge = _badge(trace)
@@ -191,22 +180,24 @@ def _ending(trace: ToolTrace) -> str:
 # --- prose and code ---------------------------------------------------------------------------------
 
 
-def continues_item(document: TextDocument | ThinkingDocument) -> bool:
+def continues_item(document: documents.TextDocument | documents.ThinkingDocument) -> bool:
     """Whether it follows code in a list item, and so belongs to that item."""
-    return document.sequence > 1 and isinstance(document, TextDocument) and document.content.startswith("  ")
+    return document.sequence > 1 and isinstance(document, documents.TextDocument) and document.content.startswith("  ")
 
 
-def prose_article(document: TextDocument | ThinkingDocument, html: str) -> str:
+def prose_article(document: documents.TextDocument | documents.ThinkingDocument, html: str) -> str:
     body = f'<div class="prose{" continued" if continues_item(document) else ""}">{html}</div>'
-    if isinstance(document, ThinkingDocument):
+    if isinstance(document, documents.ThinkingDocument):
         name = thinking(document.metadata.duration_ms)
         return _article(document, "Thinking", f"<details><summary>{name}</summary>{body}</details>")
     return _article(document, "Text", body)
 
 
-def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: str, part: str) -> str:
+def code_article(
+    document: documents.CodeBlockDocument | documents.CodeReferenceDocument, numbers: str, part: str
+) -> str:
     """The code part may be another than the document's: it grows on a live page."""
-    if isinstance(document, CodeBlockDocument):
+    if isinstance(document, documents.CodeBlockDocument):
         language = document.metadata.language
         name, caption = f"Code, {language}", code.language_label(language)
     else:
@@ -218,18 +209,18 @@ def code_article(document: CodeBlockDocument | CodeReferenceDocument, numbers: s
     return _article(document, name, code.figure(caption, code.framed(numbers, part)), **depth)
 
 
-def first_line(document: CodeBlockDocument | CodeReferenceDocument) -> int:
-    return document.metadata.start_line if isinstance(document, CodeReferenceDocument) else 1
+def first_line(document: documents.CodeBlockDocument | documents.CodeReferenceDocument) -> int:
+    return document.metadata.start_line if isinstance(document, documents.CodeReferenceDocument) else 1
 
 
-def code_part(document: CodeBlockDocument | CodeReferenceDocument) -> str:
+def code_part(document: documents.CodeBlockDocument | documents.CodeReferenceDocument) -> str:
     return code.code_part(code.highlighted(document.content, document.metadata.language))
 
 
 # --- tools ------------------------------------------------------------------------------------------
 
 
-def _file_edit(document: FileEditDocument, look: _Look) -> str:
+def _file_edit(document: documents.FileEditDocument, look: _Look) -> str:
     metadata, content = document.metadata, document.content or ""
     what = OPERATIONS[metadata.operation] if metadata.state is UNSET else metadata.operation.capitalize()
     head = [span(what, "what"), literal(metadata.file_path, "path")]
@@ -258,7 +249,7 @@ def _file_edit(document: FileEditDocument, look: _Look) -> str:
     )
 
 
-def _command(document: TerminalCommandDocument) -> str:
+def _command(document: documents.TerminalCommandDocument) -> str:
     metadata = document.metadata
     command = visible(metadata.command).strip()
     output = coloured_output(metadata.output.rstrip())
@@ -289,7 +280,7 @@ def _output_fold(output: str) -> str:
     return f'<details class="fold"><summary>Show all {lines:,} lines</summary></details>' if lines > _OUTPUT else ""
 
 
-def _tool_call(document: ToolCallDocument, look: _Look) -> str:
+def _tool_call(document: documents.ToolCallDocument, look: _Look) -> str:
     metadata = document.metadata
     state = metadata.state or "completed"
     about = main_argument(metadata.arguments)
@@ -332,7 +323,7 @@ def _pretty(value: Any, indent: int | None = 2) -> str:
 # --- plans, questions, errors -----------------------------------------------------------------------
 
 
-def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
+def _plan(document: documents.PlanDocument, todos: str, look: _Look) -> str:
     metadata = document.metadata
     title = metadata.title or "untitled"
     overview = f'<p class="overview">{look.line(metadata.overview)}</p>' if metadata.overview else ""
@@ -343,7 +334,7 @@ def _plan(document: PlanDocument, todos: str, look: _Look) -> str:
     return _article(document, f"Plan {title}", head + overview + content + todos + accepted + _ending(metadata))
 
 
-def _clarification(document: ClarificationDocument, answerable: bool, look: _Look) -> str:
+def _clarification(document: documents.ClarificationDocument, answerable: bool, look: _Look) -> str:
     metadata = document.metadata
     if metadata.permission and not metadata.answers:
         asks = (
@@ -359,7 +350,7 @@ def _clarification(document: ClarificationDocument, answerable: bool, look: _Loo
     return _article(document, "Question", asks + questions + ("" if waits else _ending(metadata)))
 
 
-def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
+def _decided(metadata: documents.ClarificationMetadata, asked: documents.PermissionRequest) -> str:
     chosen = [_DECIDED.get(id, id) for answer in metadata.answers or [] for id in answer.selected_option_ids]
     said = [answer.text for answer in metadata.answers or [] if answer.text]
     reason = f'<p class="note">{prose(" ".join(said))}</p>' if said else ""
@@ -367,11 +358,11 @@ def _decided(metadata: ClarificationMetadata, asked: PermissionRequest) -> str:
     return f"{head}<p>The agent wanted to run:</p>{plain(asked.subject)}{reason}"
 
 
-def _asked(document: ClarificationDocument, look: _Look) -> str:
+def _asked(document: documents.ClarificationDocument, look: _Look) -> str:
     return look.blocks(document.content) if document.content else "<p>The agent asks:</p>"
 
 
-def _answers(metadata: ClarificationMetadata, look: _Look) -> str:
+def _answers(metadata: documents.ClarificationMetadata, look: _Look) -> str:
     """To read, in a page without forms."""
     shown = ""
     for question in metadata.questions:
@@ -385,7 +376,7 @@ def _answers(metadata: ClarificationMetadata, look: _Look) -> str:
     return f'<div class="prose">{shown}</div>' if shown else ""
 
 
-def _form(document: ClarificationDocument, look: _Look) -> str:
+def _form(document: documents.ClarificationDocument, look: _Look) -> str:
     metadata = document.metadata
     is_open = not metadata.answers
     questions = "".join(
@@ -396,7 +387,11 @@ def _form(document: ClarificationDocument, look: _Look) -> str:
 
 
 def _question(
-    document: ClarificationDocument, number: int, question: ClarificationQuestion, answerable: bool, look: _Look
+    document: documents.ClarificationDocument,
+    number: int,
+    question: documents.ClarificationQuestion,
+    answerable: bool,
+    look: _Look,
 ) -> str:
     chosen, said = answer_to(question, document.metadata)
     several = question.allow_multiple is True
@@ -421,7 +416,7 @@ def _question(
     )
 
 
-def _error(document: ErrorDocument) -> str:
+def _error(document: documents.ErrorDocument) -> str:
     """A tool's error repeats what the tool's own document says; the page hides it."""
     metadata = document.metadata
     if metadata.error_code == "CANCELLED":

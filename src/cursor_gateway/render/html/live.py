@@ -12,44 +12,14 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Struct
 
-from cursor_gateway.model.document_events import (
-    ContentDelta,
-    DocumentEnded,
-    DocumentEvent,
-    DocumentStarted,
-    Done,
-    Paused,
-    Reasoning,
-    TerminalOutput,
-    ToolCallArguments,
-    ToolCallEnded,
-    ToolCallStarted,
-)
-from cursor_gateway.model.documents import (
-    CodeBlockDocument,
-    CodeReferenceDocument,
-    Document,
-    TextDocument,
-    ThinkingDocument,
-)
+from cursor_gateway.model import document_events, documents
 from cursor_gateway.model.requests import RunInfo
+from cursor_gateway.render.html import work
 from cursor_gateway.render.html.code import code_part as plain_code_part
 from cursor_gateway.render.html.code import fold
 from cursor_gateway.render.html.documents import article, code_article, continues_item, first_line, prose_article
 from cursor_gateway.render.html.markdown import continued
 from cursor_gateway.render.html.pieces import exact, plain, prose
-from cursor_gateway.render.html.work import (
-    Blocks,
-    CodePart,
-    Do,
-    OpenText,
-    Rendered,
-    TodoDocument,
-    TodoLists,
-    perform,
-    render_article,
-    render_document,
-)
 from cursor_gateway.render.visible import visible
 from cursor_gateway.stages.run_state import RunState
 
@@ -68,7 +38,7 @@ class GrowingMarkdown:
     is shown as it is written.
     """
 
-    def __init__(self, do: Do) -> None:
+    def __init__(self, do: work.Do) -> None:
         self._do = do
         self._pieces: list[str] = []
         self._size = 0
@@ -76,17 +46,17 @@ class GrowingMarkdown:
         self._is_plain = False
         self.is_whole = True
 
-    def push(self, text: str) -> Rendered | None:
+    def push(self, text: str) -> work.Rendered | None:
         """The finished blocks and the open rest. None: it is not worth rendering yet."""
         self._pieces.append(text)
         self._size += len(text)
         if self._size < self._due or self._is_plain:
             return None
         written = "".join(self._pieces)
-        done = self._do(OpenText(written))
+        done = self._do(work.OpenText(written))
         if done is None:
             self._is_plain, self.is_whole = True, False
-            return Rendered(["", plain(written)], continues=True)
+            return work.Rendered(["", plain(written)], continues=True)
         self._pieces, self._size = [done.rest], len(done.rest)
         self._due = self._size + max(self._size // (8 if self._size < _LONG else 2), 16)
         self.is_whole = self.is_whole and not done.has_references
@@ -94,7 +64,7 @@ class GrowingMarkdown:
 
     def finish(self) -> str:
         """The HTML of what was open."""
-        done = self._do(Blocks(visible("".join(self._pieces)))) if self.is_whole else None
+        done = self._do(work.Blocks(visible("".join(self._pieces)))) if self.is_whole else None
         self.is_whole = self.is_whole and done is not None and not done.has_references
         return done.html[0] if done is not None else ""
 
@@ -127,8 +97,8 @@ class Replaced(Struct, frozen=True, tag_field="fragment", tag="replaced"):
 
 Fragment: TypeAlias = Added | Appended | Replaced
 
-_Prose: TypeAlias = TextDocument | ThinkingDocument
-_Code: TypeAlias = CodeBlockDocument | CodeReferenceDocument
+_Prose: TypeAlias = documents.TextDocument | documents.ThinkingDocument
+_Code: TypeAlias = documents.CodeBlockDocument | documents.CodeReferenceDocument
 
 
 class LiveRenderer:
@@ -138,39 +108,44 @@ class LiveRenderer:
     looks the same whether it was read live or not.
     """
 
-    def __init__(self, do: Do = perform) -> None:
+    def __init__(self, do: work.Do = work.perform) -> None:
         self._do = do
         self._open: dict[str, _Growing] = {}
         self._places: dict[str, int] = {}  # in the order of starts
         self._todos = _LiveTodos(do)
 
-    def push(self, event: DocumentEvent, /) -> list[Fragment]:
+    def push(self, event: document_events.DocumentEvent, /) -> list[Fragment]:
         match event:
-            case DocumentStarted(id=id):
+            case document_events.DocumentStarted(id=id):
                 growing = self._open[id] = _growing(event, self._do)
                 self._places[id] = len(self._places)
                 return [Added(id, growing.html)]
-            case ContentDelta(id=id, text=text):
+            case document_events.ContentDelta(id=id, text=text):
                 return list(self._open[id].grow(text)) if id in self._open else []
-            case TerminalOutput(id=id, text=text):
+            case document_events.TerminalOutput(id=id, text=text):
                 return list(self._open[id].show(text)) if id in self._open else []
-            case ToolCallStarted(id=id) | ToolCallArguments(id=id):
+            case document_events.ToolCallStarted(id=id) | document_events.ToolCallArguments(id=id):
                 return list(self._open[id].learn(event)) if id in self._open else []
-            case DocumentEnded(document=document):
+            case document_events.DocumentEnded(document=document):
                 return list(self._end(document))
-            case ToolCallEnded() | Reasoning() | Paused() | Done():
+            case (
+                document_events.ToolCallEnded()
+                | document_events.Reasoning()
+                | document_events.Paused()
+                | document_events.Done()
+            ):
                 return []  # an end repeats a result; the rest is not about a document
 
-    def _end(self, document: Document) -> Iterator[Fragment]:
+    def _end(self, document: documents.Document) -> Iterator[Fragment]:
         place = self._places.setdefault(document.id, len(self._places))
         growing = self._open.pop(document.id, None)
-        if isinstance(document, TodoDocument):
+        if isinstance(document, work.TodoDocument):
             lists = self._todos.push(place, document)
-            html = render_article(document, lists.pop(document.id), self._do)
+            html = work.render_article(document, lists.pop(document.id), self._do)
             yield Added(document.id, html) if growing is None else Replaced(document.id, "", html)
             yield from (Replaced(id, "todos", list) for id, list in lists.items())
         elif growing is None:
-            yield Added(document.id, render_document(document, self._do))
+            yield Added(document.id, work.render_document(document, self._do))
         else:
             yield from growing.end(document)
 
@@ -181,34 +156,34 @@ class LiveRenderer:
 class _Growing:
     """A document that is complete only at its end: until then, shows what is known about it."""
 
-    def __init__(self, started: DocumentStarted, do: Do) -> None:
+    def __init__(self, started: document_events.DocumentStarted, do: work.Do) -> None:
         self._id, self._do = started.id, do
-        self._events: list[DocumentEvent] = [started]
+        self._events: list[document_events.DocumentEvent] = [started]
         self._waits = started.metadata is not None and started.metadata.state == "waiting"
         self.html = self._begin()
 
     def _begin(self) -> str:
-        return render_document(self._so_far(), self._do)
+        return work.render_document(self._so_far(), self._do)
 
-    def _so_far(self) -> Document:
+    def _so_far(self) -> documents.Document:
         (document,) = RunState().push_all(self._events).response([], _ANY_RUN, "").documents
         return document
 
-    def learn(self, event: ToolCallStarted | ToolCallArguments) -> Iterator[Fragment]:
+    def learn(self, event: document_events.ToolCallStarted | document_events.ToolCallArguments) -> Iterator[Fragment]:
         self._events.append(event)
-        yield Replaced(self._id, "", render_document(self._so_far(), self._do))
+        yield Replaced(self._id, "", work.render_document(self._so_far(), self._do))
 
     def grow(self, text: str) -> Iterator[Fragment]:
         """What somebody is to decide on is shown at once; otherwise the end follows."""
         if self._waits:
-            self._events.append(ContentDelta(self._id, text))
-            yield Replaced(self._id, "", render_document(self._so_far(), self._do))
+            self._events.append(document_events.ContentDelta(self._id, text))
+            yield Replaced(self._id, "", work.render_document(self._so_far(), self._do))
 
     def show(self, output: str) -> Iterator[Fragment]:
         yield from ()
 
-    def end(self, document: Document) -> Iterator[Fragment]:
-        yield Replaced(self._id, "", render_document(document, self._do))
+    def end(self, document: documents.Document) -> Iterator[Fragment]:
+        yield Replaced(self._id, "", work.render_document(document, self._do))
 
 
 class _GrowingCommand(_Growing):
@@ -223,8 +198,8 @@ class _GrowingCommand(_Growing):
         if len(self._output) > _LAST_OUTPUT:
             cut = self._output[-_LAST_OUTPUT:]
             self._output = cut.partition("\n")[2] or cut
-        self._events[1:] = [TerminalOutput(self._id, self._output)]
-        yield Replaced(self._id, "", render_document(self._so_far(), self._do))
+        self._events[1:] = [document_events.TerminalOutput(self._id, self._output)]
+        yield Replaced(self._id, "", work.render_document(self._so_far(), self._do))
 
 
 _LAST_OUTPUT = 4000  # characters of a running command's output that are shown
@@ -260,7 +235,7 @@ class _GrowingProse(_Growing):
         elif text:
             yield Appended(self._id, "tail", prose(text))
 
-    def end(self, document: Document) -> Iterator[Fragment]:
+    def end(self, document: documents.Document) -> Iterator[Fragment]:
         rest = self._markdown.finish()
         if (
             isinstance(document, _Prose)
@@ -335,14 +310,14 @@ class _GrowingCode(_Growing):
             self._separator = "\n"
         yield Appended(self._id, "code", exact(text))
 
-    def end(self, document: Document) -> Iterator[Fragment]:
+    def end(self, document: documents.Document) -> Iterator[Fragment]:
         if (
             isinstance(document, _Code)
             and code_article(document, "", "") == self._frame
             and "".join(self._pieces) == document.content
         ):
             yield from self._show("".join(self._held))
-            done = self._do(CodePart(document))
+            done = self._do(work.CodePart(document))
             if done is None:
                 yield Replaced(self._id, "", article(document, "", as_plain=True))
             else:
@@ -353,7 +328,7 @@ class _GrowingCode(_Growing):
             yield from super().end(document)
 
 
-def _growing(started: DocumentStarted, do: Do) -> _Growing:
+def _growing(started: document_events.DocumentStarted, do: work.Do) -> _Growing:
     match started.type:
         case "text" | "thinking":
             return _GrowingProse(started, do)
@@ -371,20 +346,20 @@ class _LiveTodos:
     Tools run side by side, so an earlier document may end later: then all is folded again.
     """
 
-    def __init__(self, do: Do) -> None:
+    def __init__(self, do: work.Do) -> None:
         self._do = do
-        self._documents: list[tuple[int, TodoDocument]] = []
-        self._lists = TodoLists(do)
+        self._documents: list[tuple[int, work.TodoDocument]] = []
+        self._lists = work.TodoLists(do)
         self._shown: dict[str, str] = {}
 
-    def push(self, place: int, document: TodoDocument) -> dict[str, str]:
+    def push(self, place: int, document: work.TodoDocument) -> dict[str, str]:
         """By the document's id; the document's own list is among them."""
         comes_last = not self._documents or place > self._documents[-1][0]
         insort(self._documents, (place, document), key=lambda placed: placed[0])
         if comes_last:
             found = {document.id: self._lists.push(document)}
         else:
-            self._lists = TodoLists(self._do)
+            self._lists = work.TodoLists(self._do)
             found = self._lists.push_all(document for _, document in self._documents)
         found |= self._lists.plan()
         changed = {id: html for id, html in found.items() if html != self._shown.get(id)}

@@ -12,12 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from cursor_gateway.model.agent_events import Action, FileEdit, OtherTool, Outcome
-from cursor_gateway.sources.cursor.permissions import (
-    is_allowed_command,
-    is_allowed_page,
-    is_allowed_path,
-    is_allowed_tool,
-)
+from cursor_gateway.sources.cursor import permissions
 from cursor_gateway.sources.cursor.tools import CODES, read_call, read_result
 from cursor_gateway.wire.payload import Fields
 
@@ -374,17 +369,17 @@ def is_allowed(call: AcpCall, rules: Sequence[str], workspace: str) -> bool:
     args = Fields(call.args)
     match call.tool:
         case "shell":
-            return is_allowed_command(args.text("command"), rules)
+            return permissions.is_allowed_command(args.text("command"), rules)
         case "edit" | "write" | "delete":
             paths = [args.text("path"), *(path for path, _ in call.places)]
-            return all(is_allowed_path("Write", path, rules, workspace) for path in paths)
+            return all(permissions.is_allowed_path("Write", path, rules, workspace) for path in paths)
         case "read" | "ls" | "grep" | "glob":
             paths = [args.text("path", "targetDirectory") or workspace, *(path for path, _ in call.places)]
-            return all(is_allowed_path("Read", path, rules, workspace) for path in paths)
+            return all(permissions.is_allowed_path("Read", path, rules, workspace) for path in paths)
         case "mcp":
-            return is_allowed_tool(call.server, args.text("toolName"), rules)
+            return permissions.is_allowed_tool(call.server, args.text("toolName"), rules)
         case "webFetch":
-            return is_allowed_page(args.text("url"), rules)
+            return permissions.is_allowed_page(args.text("url"), rules)
         case _:
             return False
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from cursor_gateway import errors
 from cursor_gateway.model.agent_events import AgentEvent, PromptEchoed, RunFailed, RunStarted, TokenCounts
+from cursor_gateway.sources import leftovers
 from cursor_gateway.sources.acp.connection import AgentConnection, AgentRefused, PreparedSession, Session, no_acp
 from cursor_gateway.sources.acp.models import Choice, candidates, nearest_variants, settings_for
 from cursor_gateway.sources.acp.pool import Pool, PoolOptions, PoolPlace
@@ -37,13 +38,6 @@ from cursor_gateway.sources.cursor.configuration import (
 )
 from cursor_gateway.sources.cursor.program import InstalledAgent
 from cursor_gateway.sources.ledger import Ledger
-from cursor_gateway.sources.leftovers import (
-    NotedSession,
-    delete_sessions,
-    delete_users_sessions,
-    note_session,
-    noted_sessions,
-)
 from cursor_gateway.sources.private_files import data_of, read_private
 from cursor_gateway.sources.process import start_with_stdin
 from cursor_gateway.sources.processes import end_commands
@@ -186,8 +180,8 @@ class CursorAcpSource(Source):
                 session, is_warm = await self._session(place, turn)
                 if turn.offered is None:  # a shared agent keeps its sessions outside the conversation's folder
                     self._pool.remember(session.id, place.slot)
-                    noted = NotedSession("acp", session.id, turn.workspace)
-                    note_session(Path(turn.folder), data_of(turn.folder), noted)
+                    noted = leftovers.NotedSession("acp", session.id, turn.workspace)
+                    leftovers.note_session(Path(turn.folder), data_of(turn.folder), noted)
                 return place, session, is_warm and place.connection.pid in pids
             except BaseException as error:
                 is_stuck = (
@@ -200,12 +194,14 @@ class CursorAcpSource(Source):
 
     async def forget(self, folder: str) -> bool:
         """First ends the agents that have loaded the sessions: they would write them again."""
-        ids = {session.id for session in noted_sessions(Path(folder), "acp")}
+        ids = {session.id for session in leftovers.noted_sessions(Path(folder), "acp")}
         if not ids:
             return True
         await self._pool.forget(ids)
-        is_done = await asyncio.to_thread(delete_sessions, ids, self._folder.glob("*"))
-        return await asyncio.to_thread(delete_users_sessions, ids, self._environ, self._options.user) and is_done
+        is_done = await asyncio.to_thread(leftovers.delete_sessions, ids, self._folder.glob("*"))
+        return (
+            await asyncio.to_thread(leftovers.delete_users_sessions, ids, self._environ, self._options.user) and is_done
+        )
 
     # --- agents -------------------------------------------------------------------------------------
 
@@ -351,7 +347,7 @@ class CursorAcpSource(Source):
     def _delete_unused(self, connection: AgentConnection) -> None:
         """After the agent has ended."""
         if ids := frozenset(connection.unused):
-            self._pool.run_in_background(asyncio.to_thread(delete_sessions, ids, [*self._folder.glob("*")]))
+            self._pool.run_in_background(asyncio.to_thread(leftovers.delete_sessions, ids, [*self._folder.glob("*")]))
 
     async def _open_session(self, connection: AgentConnection, turn: Turn, workspace: str) -> Session:
         user_tool, servers = await self._servers(connection, turn)

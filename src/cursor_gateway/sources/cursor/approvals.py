@@ -9,23 +9,8 @@ from uuid import uuid4
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from cursor_gateway.model.agent_events import (
-    AgentEvent,
-    Command,
-    CommandOutput,
-    Outcome,
-    Question,
-    RunFinished,
-    ToolEnded,
-    ToolStarted,
-)
+from cursor_gateway.model import agent_events, documents
 from cursor_gateway.model.answers import Decision, Permission
-from cursor_gateway.model.documents import (
-    ClarificationAnswer,
-    ClarificationOption,
-    ClarificationQuestion,
-    PermissionRequest,
-)
 from cursor_gateway.sources.base import Person
 from cursor_gateway.sources.cursor.permissions import MCP, AskedCall, Policy, explained, refusal
 from cursor_gateway.wire.payload import Fields, too_deep
@@ -39,26 +24,28 @@ _LABELS: dict[Decision, str] = {
     "workspace": "Always allow in this workspace",
     "deny": "Deny",
 }
-REJECTED = Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
+REJECTED = agent_events.Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
 # Of the question itself.
-UNDECIDED = Outcome(state="unanswered", code="UNANSWERED", message="Nobody decided in time, so it was not allowed.")
-GIVEN_UP = Outcome(
+UNDECIDED = agent_events.Outcome(
+    state="unanswered", code="UNANSWERED", message="Nobody decided in time, so it was not allowed."
+)
+GIVEN_UP = agent_events.Outcome(
     state="unanswered", code="UNANSWERED", message="The agent no longer waits for the decision, so it was not allowed."
 )
 
 
-def permission_question(wanted: PermissionRequest, reason: str = "") -> Question:
+def permission_question(wanted: documents.PermissionRequest, reason: str = "") -> agent_events.Question:
     text = f"May the agent do this: {wanted.subject}? {reason}".strip()
     decisions = [one for one in _LABELS if wanted.rules or one in ("once", "deny")]
-    options = [ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
+    options = [documents.ClarificationOption(id=one, label=_LABELS[one]) for one in decisions]
     # A unique id: an answer that is sent twice must not allow the next request.
-    question = ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
+    question = documents.ClarificationQuestion(id=f"permission_{uuid4().hex}", text=text, options=options)
     title = "The agent asks for permission"
-    return Question(tool="request_permission", title=title, questions=[question], permission=wanted)
+    return agent_events.Question(tool="request_permission", title=title, questions=[question], permission=wanted)
 
 
-def answered(question: Question, decided: Permission) -> Question:
-    answer = ClarificationAnswer(
+def answered(question: agent_events.Question, decided: Permission) -> agent_events.Question:
+    answer = documents.ClarificationAnswer(
         question_id=question.questions[0].id,
         selected_option_ids=[decided.decision],
         text=decided.reason or UNSET,
@@ -81,13 +68,13 @@ def is_gated(tool: str) -> bool:
 class StartedCall(Struct):
     """A call that has not ended."""
 
-    event: ToolStarted
+    event: agent_events.ToolStarted
     tool: str  # as hooks name it
     args: Any
     server: str = ""  # of an MCP tool
     is_held: bool = False  # its start is not reported yet
     is_claimed: bool = False  # by its hook
-    refused: Outcome | None = None  # how it ends, because it was not allowed
+    refused: agent_events.Outcome | None = None  # how it ends, because it was not allowed
 
 
 class GatedCalls:
@@ -98,28 +85,28 @@ class GatedCalls:
         self._tasks: list[str] = []  # calls of sub-agents that have not ended
         self.had_tasks = False
 
-    def push(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
-        out: list[AgentEvent] = []
+    def push(self, events: Sequence[agent_events.AgentEvent]) -> list[agent_events.AgentEvent]:
+        out: list[agent_events.AgentEvent] = []
         for event in events:
             match event:
-                case ToolStarted() if (call := _started(event)) is not None:
+                case agent_events.ToolStarted() if (call := _started(event)) is not None:
                     self._calls[event.call_id] = call
                     call.is_held = self.holds
                     if not call.is_held:
                         out.append(event)
-                case ToolStarted() if _name(event) == "task":
+                case agent_events.ToolStarted() if _name(event) == "task":
                     self._tasks.append(event.call_id)
                     self.had_tasks = True
                     out.append(event)
-                case ToolEnded():
+                case agent_events.ToolEnded():
                     out += self._ended(event)
-                case CommandOutput(call_id=id) if id in self._calls:  # so it runs
+                case agent_events.CommandOutput(call_id=id) if id in self._calls:  # so it runs
                     out += [*self.release(self._calls[id]), event]
                 case _:
                     out.append(event)
         return out
 
-    def _ended(self, event: ToolEnded) -> list[AgentEvent]:
+    def _ended(self, event: agent_events.ToolEnded) -> list[agent_events.AgentEvent]:
         if event.call_id in self._tasks:
             self._tasks.remove(event.call_id)
         call = self._calls.pop(event.call_id, None)
@@ -147,22 +134,22 @@ class GatedCalls:
         wanted = (tool, _compared(tool, args))
         return {call.server for call in self._calls.values() if (call.tool, call.args) == wanted}
 
-    def release(self, call: StartedCall) -> list[AgentEvent]:
+    def release(self, call: StartedCall) -> list[agent_events.AgentEvent]:
         """The call is allowed, so it runs now."""
         is_held, call.is_held = call.is_held, False
         return [call.event] if is_held else []
 
 
-def _name(event: ToolStarted) -> str:
+def _name(event: agent_events.ToolStarted) -> str:
     """Cursor's name of the tool: the SDK and the CLI have it in different places."""
     payload = Fields(event.payload)
     in_key = (key.removesuffix("ToolCall") for key in payload.all if key.endswith("ToolCall"))
     return payload.text("type") or next(in_key, "")
 
 
-def _started(event: ToolStarted) -> StartedCall | None:
+def _started(event: agent_events.ToolStarted) -> StartedCall | None:
     """None for a tool that no hook asks about."""
-    if isinstance(event.action, Command):
+    if isinstance(event.action, agent_events.Command):
         return StartedCall(event, _SHELL, event.action.command)
     if _name(event) != "mcp":
         return None
@@ -204,7 +191,7 @@ class _Asked(Struct):
     """A question that is open."""
 
     id: str
-    question: Question
+    question: agent_events.Question
     call: AskedCall
     started: StartedCall | None
     waiter: asyncio.Future[HookAnswer]  # of the hook
@@ -220,7 +207,7 @@ class Approvals:
         self.notify: Callable[[], None] = lambda: None  # called when `passed` has more to return
         self._person = person
         self._calls = GatedCalls(holds=person is not None and policy.may_ask)
-        self._out: list[AgentEvent] = []
+        self._out: list[agent_events.AgentEvent] = []
         self._shown = asyncio.Event()  # set when a call has been shown since
         self._open: list[_Asked] = []
         self._count = 0
@@ -231,15 +218,15 @@ class Approvals:
         """Whether sub-agents were started."""
         return self._calls.had_tasks
 
-    def passed(self, events: Sequence[AgentEvent]) -> list[AgentEvent]:
+    def passed(self, events: Sequence[agent_events.AgentEvent]) -> list[agent_events.AgentEvent]:
         """The agent's events, after those of its questions. Starts of calls may be held back. Questions end with a
         turn that ends well, although the agent's hook may still wait."""
         out, self._out = self._out, []
-        if any(isinstance(event, RunFinished) for event in events):
-            out += [ToolEnded(asked.id, asked.question, GIVEN_UP) for asked in self._open]
+        if any(isinstance(event, agent_events.RunFinished) for event in events):
+            out += [agent_events.ToolEnded(asked.id, asked.question, GIVEN_UP) for asked in self._open]
             self.close()
         out += self._calls.push(events)
-        if any(isinstance(event, ToolStarted) for event in events):
+        if any(isinstance(event, agent_events.ToolStarted) for event in events):
             self._shown.set()
         return out
 
@@ -287,7 +274,7 @@ class Approvals:
         return None
 
     async def _decision(
-        self, person: Person, call: AskedCall, started: StartedCall | None, wanted: PermissionRequest
+        self, person: Person, call: AskedCall, started: StartedCall | None, wanted: documents.PermissionRequest
     ) -> HookAnswer:
         waiter: asyncio.Future[HookAnswer] = asyncio.get_running_loop().create_future()
         asked = self._repeated(call, started)
@@ -318,7 +305,7 @@ class Approvals:
         person: Person,
         call: AskedCall,
         started: StartedCall | None,
-        wanted: PermissionRequest,
+        wanted: documents.PermissionRequest,
         waiter: "asyncio.Future[HookAnswer]",
     ) -> _Asked:
         self._count += 1
@@ -326,24 +313,24 @@ class Approvals:
         id, question = f"{about} permission {self._count}", permission_question(wanted)
         parent = self._calls.tasks[-1] if started is None and self._calls.tasks else None
         payload = None if too_deep(call.args) else {"tool_name": call.tool, "tool_input": call.args}
-        self._put([ToolStarted(id, question, payload=payload, waits=True, parent=parent)])
+        self._put([agent_events.ToolStarted(id, question, payload=payload, waits=True, parent=parent)])
         asked = _Asked(id, question, call, started, waiter)
         asked.task = asyncio.get_running_loop().create_task(self._settle(person, asked, wanted), name=id)
         self._open.append(asked)
         return asked
 
-    async def _settle(self, person: Person, asked: _Asked, wanted: PermissionRequest) -> None:
+    async def _settle(self, person: Person, asked: _Asked, wanted: documents.PermissionRequest) -> None:
         question, outcome, decided = asked.question, GIVEN_UP, None
         try:
             decided = await person.permit(asked.id, asked.question)
-            outcome = UNDECIDED if decided is None else Outcome()
+            outcome = UNDECIDED if decided is None else agent_events.Outcome()
             question = asked.question if decided is None else answered(asked.question, decided)
         finally:
             self._open.remove(asked)
-            self._put([ToolEnded(asked.id, question, outcome)])
+            self._put([agent_events.ToolEnded(asked.id, question, outcome)])
             _give(asked.waiter, self._answer(asked, wanted, decided))
 
-    def _answer(self, asked: _Asked, wanted: PermissionRequest, decided: Permission | None) -> HookAnswer:
+    def _answer(self, asked: _Asked, wanted: documents.PermissionRequest, decided: Permission | None) -> HookAnswer:
         if decided is None or self._is_closed:
             _refuse(asked.started, explained(REJECTED, _with_rules(wanted)))
             return denied("Not run: nobody decided in time.")
@@ -359,18 +346,18 @@ class Approvals:
         if started is not None and (events := self._calls.release(started)):
             self._put(events)
 
-    def _put(self, events: Sequence[AgentEvent]) -> None:
+    def _put(self, events: Sequence[agent_events.AgentEvent]) -> None:
         if not self._is_closed:
             self._out += events
             self.notify()
 
 
-def _refuse(started: StartedCall | None, outcome: Outcome) -> None:
+def _refuse(started: StartedCall | None, outcome: agent_events.Outcome) -> None:
     if started is not None:
         started.refused = outcome
 
 
-def _with_rules(request: PermissionRequest) -> PermissionRequest | None:
+def _with_rules(request: documents.PermissionRequest) -> documents.PermissionRequest | None:
     return request if request.rules else None
 
 

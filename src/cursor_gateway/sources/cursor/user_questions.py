@@ -13,14 +13,7 @@ from cursor_gateway.model.agent_events import AgentEvent, Question, ToolEnded, T
 from cursor_gateway.model.caller_tools import ToolResult
 from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.sources.base import Person
-from cursor_gateway.sources.cursor.ask_user import (
-    INVALID,
-    NOBODY,
-    UserTool,
-    answer_result,
-    encoded_result,
-    question_arguments,
-)
+from cursor_gateway.sources.cursor import ask_user
 from cursor_gateway.sources.cursor.tools import read_call, read_result
 from cursor_gateway.wire.payload import too_deep
 
@@ -30,7 +23,7 @@ _REPORTED_SECONDS = 0.5
 class UserQuestions:
     """Those of one turn, asked with `tool`. `close` must be called at the end."""
 
-    def __init__(self, tool: UserTool, person: Person) -> None:
+    def __init__(self, tool: ask_user.UserTool, person: Person) -> None:
         self.tool = tool
         tool.ask = self._ask
         self.notify: Callable[[], None] = lambda: None  # called when there is an event
@@ -46,14 +39,14 @@ class UserQuestions:
         """Cancelled when the agent no longer waits."""
         self._count += 1
         call_id = f"ask_user {self._count}"
-        asked = None if too_deep(arguments) else question_arguments(arguments, f"ask_{self._count}")
+        asked = None if too_deep(arguments) else ask_user.question_arguments(arguments, f"ask_{self._count}")
         if asked is None:
-            return INVALID
+            return ask_user.INVALID
         with suppress(TimeoutError):  # what the agent wrote before the call comes in the other way
             async with asyncio.timeout(_REPORTED_SECONDS):
                 await self._reported.acquire()
         if self._is_closed:
-            return NOBODY
+            return ask_user.NOBODY
         question = read_call("askQuestion", asked)
         assert isinstance(question, Question)
         self._asked[call_id] = asked
@@ -69,7 +62,7 @@ class UserQuestions:
             answers = answering.result() if is_answered else None
             self._put(_ended(call_id, asked, answers))
             del self._asked[call_id]
-        return answer_result(question, answers)
+        return ask_user.answer_result(question, answers)
 
     def reported(self, calls: int) -> None:
         """The agent has reported so many calls of the tool, in all."""
@@ -101,4 +94,4 @@ class UserQuestions:
 
 
 def _ended(call_id: str, asked: dict[str, Any], answers: list[ClarificationAnswer] | None) -> ToolEnded:
-    return ToolEnded(call_id, *read_result("askQuestion", asked, encoded_result(answers)))
+    return ToolEnded(call_id, *read_result("askQuestion", asked, ask_user.encoded_result(answers)))

@@ -25,18 +25,7 @@ from cursor_gateway.errors import (
     RunCancelled,
     SessionLost,
 )
-from cursor_gateway.sources.cursor.failures import (
-    BAD_OPTION,
-    CANCELLED,
-    CONNECTION_LOST,
-    NO_CAPACITY,
-    QUOTED,
-    USAGE_LIMIT,
-    known_failure,
-    plain,
-    quoting,
-    reported_failure,
-)
+from cursor_gateway.sources.cursor import failures
 
 _NETWORK = re.compile(r"network|fetch failed|socket|ENOTFOUND|ECONN|EAI_AGAIN|ETIMEDOUT|timed? ?out", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+)(?:\.\d+)?s?")
@@ -61,8 +50,8 @@ _TABLE: list[tuple[str, type[GatewayError], str]] = [
     ("missing_api_key", AgentUnauthenticated, "Cursor's SDK needs an API key; set CURSOR_API_KEY."),
     ("plan_required", AgentMisconfigured, "This needs another Cursor plan."),
     ("role_forbidden feature_unavailable repository_access permission_denied", AgentMisconfigured, _REFUSED),
-    ("validation_error invalid_branch_name repository_required", AgentMisconfigured, BAD_OPTION),
-    ("pr_resolution_failed invalid_argument failed_precondition out_of_range", AgentMisconfigured, BAD_OPTION),
+    ("validation_error invalid_branch_name repository_required", AgentMisconfigured, failures.BAD_OPTION),
+    ("pr_resolution_failed invalid_argument failed_precondition out_of_range", AgentMisconfigured, failures.BAD_OPTION),
     (
         "unimplemented",
         AgentMisconfigured,
@@ -87,16 +76,16 @@ _TABLE: list[tuple[str, type[GatewayError], str]] = [
         ModelUnavailable,
         "The SDK needs the name of a model; choose one that `cursor-gateway models` lists.",
     ),
-    ("usage_limit_exceeded", AgentQuotaExhausted, USAGE_LIMIT),
+    ("usage_limit_exceeded", AgentQuotaExhausted, failures.USAGE_LIMIT),
     (
         "agent_busy already_exists",
         ConversationBusy,
         "The agent is still busy with this conversation; try again in a moment.",
     ),
     ("run_not_cancellable", ConversationBusy, "The agent's run cannot be stopped now; try again in a moment."),
-    ("rate_limit_exceeded rate_limited resource_exhausted", AgentOverloaded, NO_CAPACITY),
-    ("client_cancelled canceled cancelled", RunCancelled, CANCELLED),
-    ("unavailable", AgentUnreachable, CONNECTION_LOST),
+    ("rate_limit_exceeded rate_limited resource_exhausted", AgentOverloaded, failures.NO_CAPACITY),
+    ("client_cancelled canceled cancelled", RunCancelled, failures.CANCELLED),
+    ("unavailable", AgentUnreachable, failures.CONNECTION_LOST),
     ("deadline_exceeded timeout", AgentTimedOut, "Cursor's service did not answer in time; try again in a while."),
     ("upstream_error", AgentUnreachable, _GIVEN_UP),
     ("internal_error internal aborted data_loss unknown", AgentFailed, _GIVEN_UP),
@@ -156,7 +145,7 @@ def reported(error: Exception) -> Reported:
 
 
 def error_of(report: Reported) -> GatewayError:
-    details = plain(report.message)
+    details = failures.plain(report.message)
     if report.is_slow:
         return AgentTimedOut("The SDK's bridge did not answer in time; try again.", details=details)
     if report.is_transport:
@@ -176,7 +165,7 @@ def failure_of(report: Reported) -> Failure:
 
 def run_failure(status: str, code: str, message: str) -> Failure:
     """The failure of a run whose status is `error`, `cancelled` or `expired`."""
-    details = plain(message)
+    details = failures.plain(message)
     match status:
         case "cancelled":
             return _by_code("canceled", details).failure()
@@ -196,18 +185,18 @@ def _code_in(text: str) -> str:
 
 
 def _by_code(code: str, details: str) -> GatewayError:
-    words: GatewayError | None = known_failure(details)
+    words: GatewayError | None = failures.known_failure(details)
     if isinstance(words, AgentUnauthenticated):
         words = AgentUnauthenticated(_BAD_KEY, details=details)  # a login would not help
     if words is not None and (code not in _CODES or (code in _WORDS_DECIDE and isinstance(words, _IMPORTANT))):
         return words
     if code not in _CODES:
-        return reported_failure(details)
+        return failures.reported_failure(details)
     kind, message = _CODES[code]
     if code in _SERVICE and _NETWORK.search(details):
         kind, message = _CODES["unavailable"]
-    if kind in QUOTED:
-        message = quoting(message, details)
+    if kind in failures.QUOTED:
+        message = failures.quoting(message, details)
     return kind(message, details=details)
 
 

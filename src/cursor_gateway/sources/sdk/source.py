@@ -30,6 +30,7 @@ from cursor_gateway.sources.ledger import Ledger
 from cursor_gateway.sources.leftovers import NotedSession, note_session, noted_sessions
 from cursor_gateway.sources.private_files import data_of
 from cursor_gateway.sources.processes import end_commands
+from cursor_gateway.sources.sdk import requests
 from cursor_gateway.sources.sdk.bridge import (
     MODULE,
     VERSION,
@@ -43,14 +44,6 @@ from cursor_gateway.sources.sdk.bridge import (
 )
 from cursor_gateway.sources.sdk.decoder import CALLERS_SERVER, SdkDecoder, plain, size_of
 from cursor_gateway.sources.sdk.failures import error_of, failure_of, reported
-from cursor_gateway.sources.sdk.requests import (
-    allowed_tools,
-    definitions,
-    denied_tools,
-    mode_of,
-    selection,
-    setting_sources,
-)
 from cursor_gateway.sources.sdk.run import Feed, HeldCalls
 
 if TYPE_CHECKING:
@@ -412,16 +405,16 @@ def _agent_options(turn: Turn, folder: str, held: HeldCalls | None, key: str, op
     sandbox = None if options.sandbox == "agent" else SandboxOptions(enabled=options.sandbox == "enabled")
     tools = _custom_tools(held) if held is not None else {}
     return AgentOptions(
-        model=selection(turn.model),
+        model=requests.selection(turn.model),
         api_key=key,
         local=LocalAgentOptions(
             cwd=folder,
             custom_tools=tools or None,
             sandbox_options=sandbox,
-            setting_sources=setting_sources(turn, loads_settings=options.loads_settings),
+            setting_sources=requests.setting_sources(turn, loads_settings=options.loads_settings),
         ),
-        tools=allowed_tools(turn),
-        disallowed_tools=denied_tools(
+        tools=requests.allowed_tools(turn),
+        disallowed_tools=requests.denied_tools(
             [*options.allow, *turn.allow], force=options.force, asks=options.permissions == "ask"
         ),
     )
@@ -439,7 +432,7 @@ def _custom_tools(held: HeldCalls) -> "dict[str, CustomTool]":
 
     return {
         tool.name: CustomTool(partial(held.call, tool.name), tool.description, tool.parameters)
-        for tool in definitions(held.runner.tools)
+        for tool in requests.definitions(held.runner.tools)
     }
 
 
@@ -448,8 +441,8 @@ def _send_options(turn: Turn, *, force: bool) -> "SendOptions":
     from cursor_sdk import LocalSendOptions, SendOptions
 
     return SendOptions(
-        model=selection(turn.model),
-        mode=mode_of(turn.mode),
+        model=requests.selection(turn.model),
+        mode=requests.mode_of(turn.mode),
         local=LocalSendOptions(force=True) if force else None,
         on_delta=lambda _: None,  # the bridge sends deltas only if there is a callback
     )
