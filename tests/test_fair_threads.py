@@ -24,20 +24,17 @@ async def threads(count: int = 2) -> AsyncIterator[FairThreads]:
         made.close()
 
 
-def test_the_result_and_the_error_of_the_work_are_passed_on() -> None:
+async def test_the_result_and_the_error_of_the_work_are_passed_on() -> None:
     def fail(_: IsGone) -> None:
         raise ValueError("no")
 
-    async def live() -> None:
-        async with threads() as pool:
-            assert await pool.run("a", lambda _: 7) == 7
-            with pytest.raises(ValueError, match="no"):
-                await pool.run("a", fail)
-
-    asyncio.run(live())
+    async with threads() as pool:
+        assert await pool.run("a", lambda _: 7) == 7
+        with pytest.raises(ValueError, match="no"):
+            await pool.run("a", fail)
 
 
-def test_forty_works_of_one_owner_do_not_delay_another_owner() -> None:
+async def test_forty_works_of_one_owner_do_not_delay_another_owner() -> None:
     begun: list[None] = []
     may_end = threading.Event()
 
@@ -45,22 +42,19 @@ def test_forty_works_of_one_owner_do_not_delay_another_owner() -> None:
         begun.append(None)
         return may_end.wait(60)
 
-    async def live() -> None:
-        async with threads(3) as pool:
-            busy = [asyncio.ensure_future(pool.run("greedy", wait)) for _ in range(40)]
-            while len(begun) < 2:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.1)  # in which the third thread would have begun another one
-            assert len(begun) == 2
-            assert await pool.run("other", lambda _: "done") == "done"
-            assert not any(task.done() for task in busy)
-            may_end.set()
-            assert all(await asyncio.gather(*busy))
-
-    asyncio.run(live())
+    async with threads(3) as pool:
+        busy = [asyncio.ensure_future(pool.run("greedy", wait)) for _ in range(40)]
+        while len(begun) < 2:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # in which the third thread would have begun another one
+        assert len(begun) == 2
+        assert await pool.run("other", lambda _: "done") == "done"
+        assert not any(task.done() for task in busy)
+        may_end.set()
+        assert all(await asyncio.gather(*busy))
 
 
-def test_owners_take_turns() -> None:
+async def test_owners_take_turns() -> None:
     order: list[str] = []
     has_begun, may_go_on = threading.Event(), threading.Event()
 
@@ -71,20 +65,17 @@ def test_owners_take_turns() -> None:
     def note(owner: str, _: IsGone) -> None:
         order.append(owner)
 
-    async def live() -> None:
-        async with threads(1) as pool:
-            first = asyncio.ensure_future(pool.run("a", wait))
-            assert await asyncio.to_thread(has_begun.wait, 60)
-            rest = [asyncio.ensure_future(pool.run(owner, partial(note, owner))) for owner in "aaab"]
-            await asyncio.sleep(0)
-            may_go_on.set()
-            await asyncio.gather(first, *rest)
-
-    asyncio.run(live())
+    async with threads(1) as pool:
+        first = asyncio.ensure_future(pool.run("a", wait))
+        assert await asyncio.to_thread(has_begun.wait, 60)
+        rest = [asyncio.ensure_future(pool.run(owner, partial(note, owner))) for owner in "aaab"]
+        await asyncio.sleep(0)
+        may_go_on.set()
+        await asyncio.gather(first, *rest)
     assert order == ["a", "b", "a", "a"]
 
 
-def test_work_that_nobody_waits_for_is_not_begun_and_learns_of_it() -> None:
+async def test_work_that_nobody_waits_for_is_not_begun_and_learns_of_it() -> None:
     begun, noticed = threading.Event(), threading.Event()
 
     def work(is_gone: IsGone) -> None:
@@ -93,22 +84,19 @@ def test_work_that_nobody_waits_for_is_not_begun_and_learns_of_it() -> None:
             pass
         noticed.set()
 
-    async def live() -> None:
-        async with threads(1) as pool:
-            running = asyncio.ensure_future(pool.run("a", work))
-            waiting = asyncio.ensure_future(pool.run("a", lambda _: begun.clear()))
-            assert await asyncio.to_thread(begun.wait, 60)
-            waiting.cancel()
-            running.cancel()
-            assert await asyncio.to_thread(noticed.wait, 60)
-            with pytest.raises(NobodyWaits):
-                await pool.run("a", lambda _: begun.clear(), lambda: True)
-            assert begun.is_set()
-
-    asyncio.run(live())
+    async with threads(1) as pool:
+        running = asyncio.ensure_future(pool.run("a", work))
+        waiting = asyncio.ensure_future(pool.run("a", lambda _: begun.clear()))
+        assert await asyncio.to_thread(begun.wait, 60)
+        waiting.cancel()
+        running.cancel()
+        assert await asyncio.to_thread(noticed.wait, 60)
+        with pytest.raises(NobodyWaits):
+            await pool.run("a", lambda _: begun.clear(), lambda: True)
+        assert begun.is_set()
 
 
-def test_closing_ends_work_that_looks() -> None:
+async def test_closing_ends_work_that_looks() -> None:
     ended = threading.Event()
 
     def work(is_gone: IsGone) -> None:
@@ -116,15 +104,12 @@ def test_closing_ends_work_that_looks() -> None:
             pass
         ended.set()
 
-    async def live() -> None:
-        async with threads() as pool:
-            running = asyncio.ensure_future(pool.run("a", work))
-            await asyncio.sleep(0)
-            await pool.run("b", lambda _: None)
-        assert ended.wait(60)
-        await running
-
-    asyncio.run(live())
+    async with threads() as pool:
+        running = asyncio.ensure_future(pool.run("a", work))
+        await asyncio.sleep(0)
+        await pool.run("b", lambda _: None)
+    assert ended.wait(60)
+    await running
 
 
 # --- the event loop's pool ----------------------------------------------------------------------------

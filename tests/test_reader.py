@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from cursor_gateway.errors import RunCancelled
-from cursor_gateway.model.document_events import DocumentEvent, Done
+from cursor_gateway.model.document_events import Done
 from cursor_gateway.model.documents import ErrorDocument
 from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.reader import DocumentReader, aread_events, aread_response, read_events, read_response, whole_line
@@ -61,17 +61,14 @@ def test_the_last_line_may_lack_its_line_end() -> None:
 
 
 @pytest.mark.parametrize("end", [None, -2], ids=["whole", "cut"])
-def test_an_asynchronous_reader_gets_the_same(end: int | None) -> None:
+async def test_an_asynchronous_reader_gets_the_same(end: int | None) -> None:
     given = pieces(RECORDING, 50)[:end]
 
     async def chunks() -> AsyncIterator[bytes]:
         for piece in given:
             yield piece
 
-    async def everything() -> list[DocumentEvent]:
-        return [event async for event in aread_events(chunks(), RUN)]
-
-    assert asyncio.run(everything()) == list(read_events(given, RUN))
+    assert [event async for event in aread_events(chunks(), RUN)] == list(read_events(given, RUN))
 
 
 def test_the_response_is_the_fold_of_the_events() -> None:

@@ -1,6 +1,5 @@
 """The law of runs holds for recordings and for events in any order; and where it is broken, that is found."""
 
-import asyncio
 from collections.abc import Iterable
 
 import pytest
@@ -56,16 +55,13 @@ def test_it_holds_for_events_in_any_order(events: list[AgentEvent], run: RunInfo
     follow(events, run)
 
 
-def test_a_log_that_does_not_fold_to_the_state_is_found() -> None:
-    async def live() -> None:
-        log = UnstoredLog()
-        log.add([DocumentStarted("doc_001", "text", 1)])
-        log.state.said.append("Nobody said this.")
-        with pytest.raises(AssertionError, match="does not fold"):
-            log.add([ContentDelta("doc_001", "Hello")])
-        log.add([ContentDelta("doc_001", " again")])  # reported once, so that the run can end
-
-    asyncio.run(live())
+async def test_a_log_that_does_not_fold_to_the_state_is_found() -> None:
+    log = UnstoredLog()
+    log.add([DocumentStarted("doc_001", "text", 1)])
+    log.state.said.append("Nobody said this.")
+    with pytest.raises(AssertionError, match="does not fold"):
+        log.add([ContentDelta("doc_001", "Hello")])
+    log.add([ContentDelta("doc_001", " again")])  # reported once, so that the run can end
 
 
 def test_an_assembler_that_knows_something_else_is_found() -> None:

@@ -271,7 +271,7 @@ def test_the_worst_decides() -> None:
     assert summary([broken, broken, warning, warning]) == "2 problems found; 2 warnings."
 
 
-def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
+async def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
     async def hangs() -> list[Finding]:
         return await _in_thread(lambda: [Finding("good", str(Event().wait(600)), "")])
 
@@ -281,11 +281,8 @@ def test_a_check_that_hangs_or_fails_is_a_finding() -> None:
     async def refuses() -> list[Finding]:
         raise AgentMissing("It is not there.")
 
-    async def all_of_them() -> list[list[Finding]]:
-        checks = [_checked("a", 0.01, hangs), _checked("b", 60, fails), _checked("c", 60, refuses)]
-        return await asyncio.gather(*checks)
-
-    hung, failed, refused = asyncio.run(all_of_them())
+    checks = [_checked("a", 0.01, hangs), _checked("b", 60, fails), _checked("c", 60, refuses)]
+    hung, failed, refused = await asyncio.gather(*checks)
     assert "no answer within 0.01 s" in hung[0].found
     assert "ZeroDivisionError" in failed[0].found
     assert refused == [Finding("broken", "c", "It is not there.")]

@@ -107,37 +107,29 @@ async def found(settings: Settings, url: str | None) -> tuple[str, bool] | None:
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_a_gateway_that_takes_long_to_answer_is_still_the_gateway(is_named: bool, tmp_path: Path) -> None:
+async def test_a_gateway_that_takes_long_to_answer_is_still_the_gateway(is_named: bool, tmp_path: Path) -> None:
     port = free_port()
     settings, url = Settings(port=port, data_dir=str(tmp_path)), f"http://127.0.0.1:{port}"
-
-    async def look() -> None:
-        async with slow_gateway(tmp_path, port) as gateway:
-            looking = asyncio.ensure_future(found(settings, url if is_named else None))
-            await gateway.asked.wait()
-            await pass_time(50)
-            assert not looking.done()
-            gateway.may_answer.set()
-            assert await looking == (url, True)
-
-    asyncio.run(look())
+    async with slow_gateway(tmp_path, port) as gateway:
+        looking = asyncio.ensure_future(found(settings, url if is_named else None))
+        await gateway.asked.wait()
+        await pass_time(50)
+        assert not looking.done()
+        gateway.may_answer.set()
+        assert await looking == (url, True)
 
 
 @pytest.mark.parametrize("is_named", [False, True])
-def test_a_gateway_that_does_not_answer_at_all_is_an_error(is_named: bool, tmp_path: Path) -> None:
+async def test_a_gateway_that_does_not_answer_at_all_is_an_error(is_named: bool, tmp_path: Path) -> None:
     port = free_port()
     settings, url = Settings(port=port, data_dir=str(tmp_path)), f"http://127.0.0.1:{port}"
-
-    async def look() -> None:
-        async with slow_gateway(tmp_path, port) as gateway:
-            looking = asyncio.ensure_future(found(settings, url if is_named else None))
-            await gateway.asked.wait()
-            await pass_time(61)
-            with pytest.raises(Trouble, match=r"did not answer within 60 s; .* or use --direct"):
-                await looking
-            gateway.may_answer.set()
-
-    asyncio.run(look())
+    async with slow_gateway(tmp_path, port) as gateway:
+        looking = asyncio.ensure_future(found(settings, url if is_named else None))
+        await gateway.asked.wait()
+        await pass_time(61)
+        with pytest.raises(Trouble, match=r"did not answer within 60 s; .* or use --direct"):
+            await looking
+        gateway.may_answer.set()
 
 
 def test_only_a_refused_connection_means_that_there_is_none(tmp_path: Path) -> None:

@@ -275,18 +275,14 @@ def test_an_interrupted_wait_stops_the_run_before_it_has_said_anything(gateway: 
     assert len(invocations(gateway, mark)) == 1
 
 
-def test_a_cancelled_task_stops_the_run_before_it_has_said_anything(gateway: RunningGateway) -> None:
+async def test_a_cancelled_task_stops_the_run_before_it_has_said_anything(gateway: RunningGateway) -> None:
     mark = unique()
-
-    async def main() -> None:
-        async with AsyncClient(gateway.url) as client:
-            task = asyncio.create_task(client.chat(f"{mark} {standin('hang')}"))
-            await asyncio.to_thread(invocation, gateway, mark)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    asyncio.run(main())
+    async with AsyncClient(gateway.url) as client:
+        task = asyncio.create_task(client.chat(f"{mark} {standin('hang')}"))
+        await asyncio.to_thread(invocation, gateway, mark)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     eventually(lambda: is_gone(invocation(gateway, mark)["pid"]))
     assert len(invocations(gateway, mark)) == 1
 

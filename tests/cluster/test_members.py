@@ -111,24 +111,20 @@ class Healthy:
         self.health = StoreHealth()
 
 
-def test_who_was_frozen_does_not_report_the_database_as_lost() -> None:
+async def test_who_was_frozen_does_not_report_the_database_as_lost() -> None:
     """All its beats are late then. When others have removed it meanwhile, joining again is as good as a beat."""
-
-    async def test() -> None:
-        loop, store, timing = asyncio.get_running_loop(), Healthy(), Timing(beat_seconds=1, lease_seconds=5)
-        members = Members(cast(ClusterStore, Joined()), cast(Store, store), _member("a", "a"), timing, lambda: 0)
-        members.heartbeat, members._turned_at = Beaten(100), members._turned_at - 100
-        members._tick(loop)
-        assert not store.health.is_failing
-        await members._rejoin()
-        assert members.holds_its_runs
-        members._tick(loop)
-        assert not store.health.is_failing
-        members._joined_at -= 100  # and no beat since then, although it turns
-        members._tick(loop)
-        assert store.health.is_failing
-
-    asyncio.run(test())
+    loop, store, timing = asyncio.get_running_loop(), Healthy(), Timing(beat_seconds=1, lease_seconds=5)
+    members = Members(cast(ClusterStore, Joined()), cast(Store, store), _member("a", "a"), timing, lambda: 0)
+    members.heartbeat, members._turned_at = Beaten(100), members._turned_at - 100
+    members._tick(loop)
+    assert not store.health.is_failing
+    await members._rejoin()
+    assert members.holds_its_runs
+    members._tick(loop)
+    assert not store.health.is_failing
+    members._joined_at -= 100  # and no beat since then, although it turns
+    members._tick(loop)
+    assert store.health.is_failing
 
 
 FIGURES = Figures(
@@ -239,21 +235,18 @@ def test_a_database_that_allows_too_few_connections_is_reported(needed: int, is_
     assert all("98 connections" in line and "allows 97" in line for line in said)
 
 
-def test_a_database_that_takes_no_beats_is_reported() -> None:
+async def test_a_database_that_takes_no_beats_is_reported() -> None:
     """A call may hang for half a minute until it fails."""
 
     class Kept:
         health = StoreHealth()
 
-    async def test() -> None:
-        own, listed = _member("a"), Listed(_member("a"))
-        timing = Timing(beat_seconds=1, lease_seconds=15)
-        members = Members(cast(ClusterStore, listed), cast(Store, Kept), own, timing, lambda: 0)
-        members.heartbeat = Beaten(2.9)
-        members._tick(asyncio.get_running_loop())
-        assert not Kept.health.problem
-        members.heartbeat = Beaten(3.1)
-        members._tick(asyncio.get_running_loop())
-        assert "heartbeats" in Kept.health.problem
-
-    asyncio.run(test())
+    own, listed = _member("a"), Listed(_member("a"))
+    timing = Timing(beat_seconds=1, lease_seconds=15)
+    members = Members(cast(ClusterStore, listed), cast(Store, Kept), own, timing, lambda: 0)
+    members.heartbeat = Beaten(2.9)
+    members._tick(asyncio.get_running_loop())
+    assert not Kept.health.problem
+    members.heartbeat = Beaten(3.1)
+    members._tick(asyncio.get_running_loop())
+    assert "heartbeats" in Kept.health.problem

@@ -33,23 +33,20 @@ class _Broken:
         await asyncio.Event().wait()
 
 
-def test_one_bad_hint_and_one_fault_do_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
-        broken, faults = _Broken(), list[Exception]()
-        options = NodeOptions(
-            own=front(),
-            timing=TIMING,
-            limits=FrontLimits(queue_seconds=1, max_runs_per_key=0),
-            defaults=Defaults(model=""),
-        )
-        node = Node(options, cast(ClusterStore, broken), cast(Store, None), None, lambda: 0, fault=faults.append)
-        listening = asyncio.create_task(node._listen())
-        async with asyncio.timeout(60):
-            await broken.is_done.wait()
-        listening.cancel()
-        await asyncio.wait([listening])
-        assert broken.listened == 2
-        assert "a fault" in map(str, faults)
-
-    asyncio.run(test())
+async def test_one_bad_hint_and_one_fault_do_not_end_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AGAIN_SECONDS", 0.0)
+    broken, faults = _Broken(), list[Exception]()
+    options = NodeOptions(
+        own=front(),
+        timing=TIMING,
+        limits=FrontLimits(queue_seconds=1, max_runs_per_key=0),
+        defaults=Defaults(model=""),
+    )
+    node = Node(options, cast(ClusterStore, broken), cast(Store, None), None, lambda: 0, fault=faults.append)
+    listening = asyncio.create_task(node._listen())
+    async with asyncio.timeout(60):
+        await broken.is_done.wait()
+    listening.cancel()
+    await asyncio.wait([listening])
+    assert broken.listened == 2
+    assert "a fault" in map(str, faults)

@@ -43,190 +43,160 @@ def start_in(runs: Runs, id: str, owner: str, ended: list[Run] | None = None) ->
 # --- places ---------------------------------------------------------------------------------------------
 
 
-def test_runs_are_counted_until_they_have_answered() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        source = ScriptedSource([Until(goes), say("All"), [FINISHED]])
-        runs, ended, watcher = Runs(source, ENDLESS, Shares(max_runs=2)), list[Run](), Watcher()
-        assert (runs.running, runs.limit) == (0, 2)
-        first, second = start(runs, "chat_1", ended=ended), start(runs, "chat_2", ended=ended)
-        assert runs.running == 2
-        with pytest.raises(TooManyRuns, match="2 runs are active"):
-            runs.check_free("me")
-        with pytest.raises(TooManyRuns):
-            start(runs, "chat_3")
-        goes.set()
-        await asyncio.gather(first.gone(), second.gone())
-        assert (runs.running, ended, watcher.seen) == (0, [first, second], [])
+async def test_runs_are_counted_until_they_have_answered() -> None:
+    goes = asyncio.Event()
+    source = ScriptedSource([Until(goes), say("All"), [FINISHED]])
+    runs, ended, watcher = Runs(source, ENDLESS, Shares(max_runs=2)), list[Run](), Watcher()
+    assert (runs.running, runs.limit) == (0, 2)
+    first, second = start(runs, "chat_1", ended=ended), start(runs, "chat_2", ended=ended)
+    assert runs.running == 2
+    with pytest.raises(TooManyRuns, match="2 runs are active"):
         runs.check_free("me")
-
-    asyncio.run(live())
-
-
-def test_a_place_that_a_greedy_owner_gives_back_goes_to_another() -> None:
-    async def live() -> None:
-        goes = [asyncio.Event() for _ in range(4)]
-        scripts: list[list[Step]] = [[Until(go), [FINISHED]] for go in goes]
-        source = ScriptedSource(*scripts)
-        runs = Runs(source, ENDLESS, Shares(max_runs=2))
-        greedy = [start(runs, f"chat_{number}", "greedy") for number in range(2)]
-        await turns_of_the_loop()
-        order: list[str] = []
-
-        async def ask(owner: str, id: str) -> None:
-            place = await runs.reserve(owner)
-            order.append(owner)
-            start_in(runs, id, owner)
-            place.give_back()
-
-        with pytest.raises(TooManyRuns):
-            await ask("greedy", "chat_2")
-        asking = [asyncio.ensure_future(ask(owner, f"chat_{owner}")) for owner in ("modest", "shy")]
-        await turns_of_the_loop()
-        assert order == []
-        with pytest.raises(TooManyRuns):  # it has its share, and others wait
-            await ask("greedy", "chat_3")
-        goes[0].set()
-        await greedy[0].gone()
-        await true(lambda: order == ["modest"])
-        with pytest.raises(TooManyRuns):
-            await ask("greedy", "chat_4")
-        goes[1].set()
-        await greedy[1].gone()
-        await asyncio.gather(*asking)
-        assert order == ["modest", "shy"]
-        assert runs.running == 2
-        await runs.close(0)
-
-    asyncio.run(live())
+    with pytest.raises(TooManyRuns):
+        start(runs, "chat_3")
+    goes.set()
+    await asyncio.gather(first.gone(), second.gone())
+    assert (runs.running, ended, watcher.seen) == (0, [first, second], [])
+    runs.check_free("me")
 
 
-def test_the_last_place_is_kept_for_an_owner_that_was_active() -> None:
-    async def live() -> None:
-        first: list[Step] = [say("All"), [FINISHED]]
-        endless: list[Step] = [forever()]
-        runs = Runs(ScriptedSource(first, endless), ENDLESS, Shares(max_runs=2))
+async def test_a_place_that_a_greedy_owner_gives_back_goes_to_another() -> None:
+    goes = [asyncio.Event() for _ in range(4)]
+    scripts: list[list[Step]] = [[Until(go), [FINISHED]] for go in goes]
+    source = ScriptedSource(*scripts)
+    runs = Runs(source, ENDLESS, Shares(max_runs=2))
+    greedy = [start(runs, f"chat_{number}", "greedy") for number in range(2)]
+    await turns_of_the_loop()
+    order: list[str] = []
 
-        async def ask(owner: str, id: str) -> Run:
-            async with asyncio.timeout(60):
-                place = await runs.reserve(owner)
-            run = start_in(runs, id, owner)
-            place.give_back()
-            return run
+    async def ask(owner: str, id: str) -> None:
+        place = await runs.reserve(owner)
+        order.append(owner)
+        start_in(runs, id, owner)
+        place.give_back()
 
-        await (await ask("modest", "chat_1")).gone()
+    with pytest.raises(TooManyRuns):
         await ask("greedy", "chat_2")
-        waiting = asyncio.ensure_future(ask("greedy", "chat_3"))
-        await turns_of_the_loop()
-        assert not waiting.done()
-        with pytest.raises(TooManyRuns, match="reserved for other API keys"):
-            runs.check_free("greedy")
-        await ask("modest", "chat_4")  # past the one that waits
-        assert not waiting.done()
-        waiting.cancel()
-        await runs.close(0)
-
-    asyncio.run(live())
-
-
-def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1, queue_seconds=0.01))
-        start(runs, "chat_1", "greedy")
-        with pytest.raises(TooManyRuns, match="1 runs are active"):
-            await runs.reserve("modest")
-        leaving = asyncio.ensure_future(runs.reserve("modest"))
-        await turns_of_the_loop()
-        leaving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
-        await runs.close(0)
-        assert runs.running == 0
-
-    asyncio.run(live())
+    asking = [asyncio.ensure_future(ask(owner, f"chat_{owner}")) for owner in ("modest", "shy")]
+    await turns_of_the_loop()
+    assert order == []
+    with pytest.raises(TooManyRuns):  # it has its share, and others wait
+        await ask("greedy", "chat_3")
+    goes[0].set()
+    await greedy[0].gone()
+    await true(lambda: order == ["modest"])
+    with pytest.raises(TooManyRuns):
+        await ask("greedy", "chat_4")
+    goes[1].set()
+    await greedy[1].gone()
+    await asyncio.gather(*asking)
+    assert order == ["modest", "shy"]
+    assert runs.running == 2
+    await runs.close(0)
 
 
-def test_a_client_that_leaves_the_queue_does_not_disturb_the_shutdown() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
-        start(runs, "chat_1", "greedy")
-        leaving = asyncio.ensure_future(runs.reserve("modest"))
-        await turns_of_the_loop()
-        leaving.cancel()  # and it is still in the queue
-        await runs.close(0)
-        assert runs.running == 0
-        with pytest.raises(asyncio.CancelledError):
-            await leaving
+async def test_the_last_place_is_kept_for_an_owner_that_was_active() -> None:
+    first: list[Step] = [say("All"), [FINISHED]]
+    endless: list[Step] = [forever()]
+    runs = Runs(ScriptedSource(first, endless), ENDLESS, Shares(max_runs=2))
 
-    asyncio.run(live())
+    async def ask(owner: str, id: str) -> Run:
+        async with asyncio.timeout(60):
+            place = await runs.reserve(owner)
+        run = start_in(runs, id, owner)
+        place.give_back()
+        return run
 
-
-def test_who_waits_for_a_place_is_refused_when_the_gateway_stops() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
-        start(runs, "chat_1", "greedy")
-        waiting = asyncio.ensure_future(runs.reserve("modest"))
-        await turns_of_the_loop()
-        await runs.close(0)
-        with pytest.raises(ShuttingDown):
-            await waiting
-
-    asyncio.run(live())
+    await (await ask("modest", "chat_1")).gone()
+    await ask("greedy", "chat_2")
+    waiting = asyncio.ensure_future(ask("greedy", "chat_3"))
+    await turns_of_the_loop()
+    assert not waiting.done()
+    with pytest.raises(TooManyRuns, match="reserved for other API keys"):
+        runs.check_free("greedy")
+    await ask("modest", "chat_4")  # past the one that waits
+    assert not waiting.done()
+    waiting.cancel()
+    await runs.close(0)
 
 
-def test_an_agent_that_lingers_after_its_answer_takes_no_place() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, Shares(max_runs=1))
-        first = start(runs, "chat_1")
-        await first.finished()
-        second = start(runs, "chat_2")
-        await second.finished()
-        await asyncio.gather(first.abandon(), second.abandon())
+async def test_who_waits_for_a_place_does_not_wait_for_ever() -> None:
+    runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1, queue_seconds=0.01))
+    start(runs, "chat_1", "greedy")
+    with pytest.raises(TooManyRuns, match="1 runs are active"):
+        await runs.reserve("modest")
+    leaving = asyncio.ensure_future(runs.reserve("modest"))
+    await turns_of_the_loop()
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    await runs.close(0)
+    assert runs.running == 0
 
-    asyncio.run(live())
+
+async def test_a_client_that_leaves_the_queue_does_not_disturb_the_shutdown() -> None:
+    runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
+    start(runs, "chat_1", "greedy")
+    leaving = asyncio.ensure_future(runs.reserve("modest"))
+    await turns_of_the_loop()
+    leaving.cancel()  # and it is still in the queue
+    await runs.close(0)
+    assert runs.running == 0
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
 
 
-def test_observers_hear_of_every_run() -> None:
-    async def live() -> None:
-        watcher = Watcher()
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1), [watcher])
-        await start(runs).gone()
-        assert watcher.seen == ["started", "first_event", "ended"]
+async def test_who_waits_for_a_place_is_refused_when_the_gateway_stops() -> None:
+    runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
+    start(runs, "chat_1", "greedy")
+    waiting = asyncio.ensure_future(runs.reserve("modest"))
+    await turns_of_the_loop()
+    await runs.close(0)
+    with pytest.raises(ShuttingDown):
+        await waiting
 
-    asyncio.run(live())
+
+async def test_an_agent_that_lingers_after_its_answer_takes_no_place() -> None:
+    runs = Runs(ScriptedSource([say("All"), [FINISHED], forever()]), ENDLESS, Shares(max_runs=1))
+    first = start(runs, "chat_1")
+    await first.finished()
+    second = start(runs, "chat_2")
+    await second.finished()
+    await asyncio.gather(first.abandon(), second.abandon())
+
+
+async def test_observers_hear_of_every_run() -> None:
+    watcher = Watcher()
+    runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1), [watcher])
+    await start(runs).gone()
+    assert watcher.seen == ["started", "first_event", "ended"]
 
 
 # --- finding --------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        runs = Runs(ScriptedSource([say("All"), [FINISHED], Until(goes)]), ENDLESS, Shares(max_runs=1))
-        run = start(runs, owner="me")
-        assert (runs.find(run.id, "me"), runs.find(run.id, "you"), runs.find("chat_2", "me")) == (run, None, None)
-        await run.finished()
-        assert runs.find(run.id, "me") is run
-        goes.set()
-        await run.gone()
-        assert runs.find(run.id, "me") is None
-
-    asyncio.run(live())
+async def test_a_run_is_found_by_its_owner_and_nobody_else_while_it_goes_on() -> None:
+    goes = asyncio.Event()
+    runs = Runs(ScriptedSource([say("All"), [FINISHED], Until(goes)]), ENDLESS, Shares(max_runs=1))
+    run = start(runs, owner="me")
+    assert (runs.find(run.id, "me"), runs.find(run.id, "you"), runs.find("chat_2", "me")) == (run, None, None)
+    await run.finished()
+    assert runs.find(run.id, "me") is run
+    goes.set()
+    await run.gone()
+    assert runs.find(run.id, "me") is None
 
 
-def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run = Run(info("chat_1"), "me", UnstoredLog(Idempotency("key", "hash")))
-        runs.start(run, turn(run.id))
-        assert runs.find_by_idempotency("me", "key") is run
-        assert runs.find_by_idempotency("me", "another") is None
-        assert runs.find_by_idempotency("you", "key") is None
-        goes.set()
-        await run.gone()
-
-    asyncio.run(live())
+async def test_an_idempotency_key_finds_its_owners_run_alone_while_it_goes_on() -> None:
+    goes = asyncio.Event()
+    runs = Runs(ScriptedSource([Until(goes), [FINISHED]]), ENDLESS, Shares(max_runs=1))
+    run = Run(info("chat_1"), "me", UnstoredLog(Idempotency("key", "hash")))
+    runs.start(run, turn(run.id))
+    assert runs.find_by_idempotency("me", "key") is run
+    assert runs.find_by_idempotency("me", "another") is None
+    assert runs.find_by_idempotency("you", "key") is None
+    goes.set()
+    await run.gone()
 
 
 class LateLog(UnstoredLog):
@@ -252,74 +222,61 @@ def unstored(runs: Runs, id: str, tries: int) -> tuple[Run, LateLog]:
     return run, log
 
 
-def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
-        (first, late), (second, soon) = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
-        await asyncio.gather(first.gone(), second.gone())
-        assert (runs.find("chat_1", "me"), runs.find("chat_2", "me")) == (first, second)
-        await true(lambda: runs.find("chat_2", "me") is None)
-        assert (late.tries, soon.tries, runs.find("chat_1", "me")) == (0, 0, None)
-
+async def test_a_run_that_the_store_did_not_take_is_offered_again_until_it_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(admission, "_STORE_SECONDS", 0.001)
-    asyncio.run(live())
+    runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
+    (first, late), (second, soon) = unstored(runs, "chat_1", 3), unstored(runs, "chat_2", 1)
+    await asyncio.gather(first.gone(), second.gone())
+    assert (runs.find("chat_1", "me"), runs.find("chat_2", "me")) == (first, second)
+    await true(lambda: runs.find("chat_2", "me") is None)
+    assert (late.tries, soon.tries, runs.find("chat_1", "me")) == (0, 0, None)
 
 
-def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
-        waiting = [unstored(runs, f"chat_{number}", 1)[0] for number in range(3)]
-        await asyncio.gather(*(run.gone() for run in waiting))
-        assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
-        await runs.close(0)
-
+async def test_only_so_many_runs_wait_for_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(admission, "_MOST_UNSTORED", 2)
-    asyncio.run(live())
+    runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=9))
+    waiting = [unstored(runs, f"chat_{number}", 1)[0] for number in range(3)]
+    await asyncio.gather(*(run.gone() for run in waiting))
+    assert [runs.find(run.id, "me") for run in waiting] == [None, *waiting[1:]]
+    await runs.close(0)
 
 
 @pytest.mark.parametrize("tries", [1, 2])
-def test_closing_offers_them_once_more(tries: int) -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
-        run, log = unstored(runs, "chat_1", tries)
-        await run.gone()
-        await runs.close(0)
-        assert log.tries == tries - 1
-
-    asyncio.run(live())
+async def test_closing_offers_them_once_more(tries: int) -> None:
+    runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
+    run, log = unstored(runs, "chat_1", tries)
+    await run.gone()
+    await runs.close(0)
+    assert log.tries == tries - 1
 
 
 # --- closing --------------------------------------------------------------------------------------------
 
 
-def test_a_closed_registry_starts_nothing() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
-        await runs.close(1e6)
-        await runs.close(0)
-        with pytest.raises(ShuttingDown):
-            start(runs)
-
-    asyncio.run(live())
+async def test_a_closed_registry_starts_nothing() -> None:
+    runs = Runs(ScriptedSource([[FINISHED]]), ENDLESS, Shares(max_runs=1))
+    await runs.close(1e6)
+    await runs.close(0)
+    with pytest.raises(ShuttingDown):
+        start(runs)
 
 
-def test_runs_may_finish_while_the_registry_drains() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        runs = Runs(ScriptedSource([Until(goes), say("All"), [FINISHED]]), ENDLESS, Shares(max_runs=2))
-        first, second = start(runs, "chat_1"), start(runs, "chat_2")
-        closing = asyncio.ensure_future(runs.close(1e6))
-        await turns_of_the_loop()
-        with pytest.raises(ShuttingDown):
-            start(runs, "chat_3")
-        goes.set()
-        await closing
-        for run in (first, second):
-            assert run.done is not None
-            assert run.done.failure is None
-        assert runs.running == 0
-
-    asyncio.run(live())
+async def test_runs_may_finish_while_the_registry_drains() -> None:
+    goes = asyncio.Event()
+    runs = Runs(ScriptedSource([Until(goes), say("All"), [FINISHED]]), ENDLESS, Shares(max_runs=2))
+    first, second = start(runs, "chat_1"), start(runs, "chat_2")
+    closing = asyncio.ensure_future(runs.close(1e6))
+    await turns_of_the_loop()
+    with pytest.raises(ShuttingDown):
+        start(runs, "chat_3")
+    goes.set()
+    await closing
+    for run in (first, second):
+        assert run.done is not None
+        assert run.done.failure is None
+    assert runs.running == 0
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -341,82 +298,70 @@ def test_runs_that_do_not_finish_in_time_are_ended_and_say_why(loop: Loop) -> No
     loop(live())
 
 
-def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
+async def test_an_agent_that_lingers_is_not_waited_for_longer_than_agents_take_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def live() -> None:
-        source = ScriptedSource([say("All"), [FINISHED], forever()])
-        runs = Runs(source, ENDLESS, Shares(max_runs=1))
-        run = start(runs)
-        await run.finished()
-        await runs.close(1e6)
-        assert run.done is not None
-        assert (run.done.failure, source.ended) == (None, 1)
-
     monkeypatch.setattr(admission, "_LAST_SECONDS", 0.001)
-    asyncio.run(live())
+    source = ScriptedSource([say("All"), [FINISHED], forever()])
+    runs = Runs(source, ENDLESS, Shares(max_runs=1))
+    run = start(runs)
+    await run.finished()
+    await runs.close(1e6)
+    assert run.done is not None
+    assert (run.done.failure, source.ended) == (None, 1)
 
 
-def test_a_drain_that_is_cut_short_can_be_closed_again() -> None:
-    async def live() -> None:
-        runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
-        run = start(runs)
-        draining = asyncio.ensure_future(runs.close(1e6))
-        await turns_of_the_loop()
-        draining.cancel()
-        await asyncio.wait([draining])
-        assert runs.running == 1
-        await runs.close(0)
-        assert (runs.running, run.is_ending) == (0, True)
-
-    asyncio.run(live())
+async def test_a_drain_that_is_cut_short_can_be_closed_again() -> None:
+    runs = Runs(ScriptedSource([forever()]), ENDLESS, Shares(max_runs=1))
+    run = start(runs)
+    draining = asyncio.ensure_future(runs.close(1e6))
+    await turns_of_the_loop()
+    draining.cancel()
+    await asyncio.wait([draining])
+    assert runs.running == 1
+    await runs.close(0)
+    assert (runs.running, run.is_ending) == (0, True)
 
 
 # --- locks ----------------------------------------------------------------------------------------------
 
 
-def test_holders_of_a_key_take_turns() -> None:
-    async def live() -> None:
-        locks, inside, most = KeyedLocks(), 0, 0
+async def test_holders_of_a_key_take_turns() -> None:
+    locks, inside, most = KeyedLocks(), 0, 0
 
-        async def enter(key: str) -> None:
-            nonlocal inside, most
-            async with locks.holding(key):
-                inside += 1
-                most = max(most, inside)
-                await asyncio.sleep(0)
-                inside -= 1
+    async def enter(key: str) -> None:
+        nonlocal inside, most
+        async with locks.holding(key):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0)
+            inside -= 1
 
-        await asyncio.gather(*(enter("key") for _ in range(5)))
-        assert most == 1
-        await asyncio.gather(enter("key"), enter("other"))
-        assert most == 2
-        assert locks._locks == {}
-
-    asyncio.run(live())
+    await asyncio.gather(*(enter("key") for _ in range(5)))
+    assert most == 1
+    await asyncio.gather(enter("key"), enter("other"))
+    assert most == 2
+    assert locks._locks == {}
 
 
-def test_one_that_fails_or_is_cancelled_leaves_nothing_behind() -> None:
-    async def live() -> None:
-        locks = KeyedLocks()
+async def test_one_that_fails_or_is_cancelled_leaves_nothing_behind() -> None:
+    locks = KeyedLocks()
 
-        async def hold() -> None:
-            async with locks.holding("key"):
-                pass
+    async def hold() -> None:
+        async with locks.holding("key"):
+            pass
 
-        async def fail() -> None:
-            async with locks.holding("key"):
-                await asyncio.sleep(0)
-                raise ValueError("mistake")
+    async def fail() -> None:
+        async with locks.holding("key"):
+            await asyncio.sleep(0)
+            raise ValueError("mistake")
 
-        failing, waiting = asyncio.ensure_future(fail()), asyncio.ensure_future(hold())
-        await asyncio.sleep(0)
-        waiting.cancel()
-        with pytest.raises(ValueError, match="mistake"):
-            await failing
-        with pytest.raises(asyncio.CancelledError):
-            await waiting
-        assert locks._locks == {}
-        await hold()
-
-    asyncio.run(live())
+    failing, waiting = asyncio.ensure_future(fail()), asyncio.ensure_future(hold())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(ValueError, match="mistake"):
+        await failing
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert locks._locks == {}
+    await hold()

@@ -111,24 +111,20 @@ def test_what_the_agent_wrote_before_a_call_precedes_it_however_slow_the_store_i
     loop(live())
 
 
-def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one_of_them() -> None:
+async def test_repeated_results_get_the_reply_after_the_last_pause_that_waited_for_one_of_them() -> None:
     """As from a stored run. What came before is no reply to the request that had them all."""
-
-    async def live() -> None:
-        run = with_tools()
-        run.start(turn(), ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
-        calls = [asyncio.ensure_future(run.call("weather", {"place": place})) for place in "ab"]
-        await true(lambda: len(run.machine.calls.shown) == 2)
-        first, second = run.machine.calls.shown
-        results = {first: ToolResult(text="rain"), second: ToolResult(text="sun")}
-        pauses = [run.take_results({first: results[first]})]
-        await true(lambda: len(run.log.state.pauses) == 2)
-        pauses += [run.take_results(results), run.take_results(results), run.take_results({first: results[first]})]
-        assert pauses == [run.log.state.pauses[number].number for number in (0, 1, 1, 0)]
-        assert run.log.state.reply_text(0) == "I look. \n"
-        said = [message.text for message in run.machine.history() if isinstance(message, AssistantMessage)]
-        assert said == ["I look. \n"], "with what the assembler had held back"
-        await run.abandon()
-        await asyncio.wait(calls)
-
-    asyncio.run(live())
+    run = with_tools()
+    run.start(turn(), ScriptedSource([[STARTED], say("I look. \n"), forever()]), ENDLESS, (), lambda: None)
+    calls = [asyncio.ensure_future(run.call("weather", {"place": place})) for place in "ab"]
+    await true(lambda: len(run.machine.calls.shown) == 2)
+    first, second = run.machine.calls.shown
+    results = {first: ToolResult(text="rain"), second: ToolResult(text="sun")}
+    pauses = [run.take_results({first: results[first]})]
+    await true(lambda: len(run.log.state.pauses) == 2)
+    pauses += [run.take_results(results), run.take_results(results), run.take_results({first: results[first]})]
+    assert pauses == [run.log.state.pauses[number].number for number in (0, 1, 1, 0)]
+    assert run.log.state.reply_text(0) == "I look. \n"
+    said = [message.text for message in run.machine.history() if isinstance(message, AssistantMessage)]
+    assert said == ["I look. \n"], "with what the assembler had held back"
+    await run.abandon()
+    await asyncio.wait(calls)

@@ -93,125 +93,107 @@ async def said_in(store: Store, run: Run) -> list[str]:
     return [message.text for message in await store.messages(run.info.conversation_id or "", "me")]
 
 
-def test_a_conversation_with_a_run_in_another_gateway_is_busy(tmp_path: Path, wrap: Callable[[Store], Store]) -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        busy = ScriptedSource(ANSWERS, [[STARTED], say("Al"), Until(goes), say("l"), [FINISHED]])
-        async with gateways(tmp_path, wrap, busy, ScriptedSource(ANSWERS)) as (one, two):
-            first = await one.start("first")
-            await first.gone()
-            second = await one.start("second", first.info.conversation_id)
-            await true(lambda: second.count)
-            with pytest.raises(ConversationBusy):
-                await two.start("third", first.info.conversation_id)
-            assert two.source.turns == []
-            goes.set()
-            await second.gone()
-            await (await two.start("third", first.info.conversation_id)).gone()
-            assert await said_in(two.store, first) == ["first", "All", "second", "All", "third", "All"]
+async def test_a_conversation_with_a_run_in_another_gateway_is_busy(
+    tmp_path: Path, wrap: Callable[[Store], Store]
+) -> None:
+    goes = asyncio.Event()
+    busy = ScriptedSource(ANSWERS, [[STARTED], say("Al"), Until(goes), say("l"), [FINISHED]])
+    async with gateways(tmp_path, wrap, busy, ScriptedSource(ANSWERS)) as (one, two):
+        first = await one.start("first")
+        await first.gone()
+        second = await one.start("second", first.info.conversation_id)
+        await true(lambda: second.count)
+        with pytest.raises(ConversationBusy):
+            await two.start("third", first.info.conversation_id)
+        assert two.source.turns == []
+        goes.set()
+        await second.gone()
+        await (await two.start("third", first.info.conversation_id)).gone()
+        assert await said_in(two.store, first) == ["first", "All", "second", "All", "third", "All"]
 
-    asyncio.run(live())
 
-
-def test_who_may_wait_for_its_turn_waits_for_other_gateways_as_well(
+async def test_who_may_wait_for_its_turn_waits_for_other_gateways_as_well(
     tmp_path: Path, wrap: Callable[[Store], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(service, "_POLL_SECONDS", 0)
-
-    async def live() -> None:
-        goes = asyncio.Event()
-        busy = ScriptedSource(ANSWERS, [[STARTED], say("Al"), Until(goes), say("l"), [FINISHED]])
-        async with gateways(tmp_path, wrap, busy, ScriptedSource(ANSWERS), when_busy="wait") as (one, two):
-            first = await one.start("first")
-            await first.gone()
-            second = await one.start("second", first.info.conversation_id)
-            await true(lambda: second.count)
-            waiting = asyncio.ensure_future(two.start("third", first.info.conversation_id))
-            for _ in range(50):
-                await asyncio.sleep(0)
-            assert not waiting.done()
-            goes.set()
-            await (await waiting).gone()
-            assert await said_in(two.store, first) == ["first", "All", "second", "All", "third", "All"]
-
-    asyncio.run(live())
+    goes = asyncio.Event()
+    busy = ScriptedSource(ANSWERS, [[STARTED], say("Al"), Until(goes), say("l"), [FINISHED]])
+    async with gateways(tmp_path, wrap, busy, ScriptedSource(ANSWERS), when_busy="wait") as (one, two):
+        first = await one.start("first")
+        await first.gone()
+        second = await one.start("second", first.info.conversation_id)
+        await true(lambda: second.count)
+        waiting = asyncio.ensure_future(two.start("third", first.info.conversation_id))
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert not waiting.done()
+        goes.set()
+        await (await waiting).gone()
+        assert await said_in(two.store, first) == ["first", "All", "second", "All", "third", "All"]
 
 
-def test_the_run_of_a_dead_gateway_is_ended_by_whoever_wants_its_conversation(
+async def test_the_run_of_a_dead_gateway_is_ended_by_whoever_wants_its_conversation(
     tmp_path: Path, wrap: Callable[[Store], Store]
 ) -> None:
     """And when the gateway was not dead, its run is stopped and stores nothing more."""
-
-    async def live() -> None:
-        goes = asyncio.Event()
-        frozen = ScriptedSource(ANSWERS, [[STARTED], say("Half"), Until(goes), say("More"), forever()])
-        async with gateways(tmp_path, wrap, frozen, ScriptedSource(ANSWERS)) as (one, two):
-            first = await one.start("first")
-            await first.gone()
-            second = await one.start("second", first.info.conversation_id)
-            await true(lambda: second.count >= 2)
-            one.alive = False
-            await (await two.start("third", first.info.conversation_id)).gone()
-            expected = ["first", "All", "second", "Half", "third", "All"]
-            assert await said_in(two.store, first) == expected
-            stored = (await two.store.events(second.id, "me")).events
-            goes.set()
-            await second.gone()
-            assert frozen.ended == 2
-            done = second.done
-            assert done is not None
-            assert done.failure is not None
-            assert done.failure.code == GatewayRestarted.code
-            assert done.envelope.metadata.stored is False
-            assert await said_in(two.store, first) == expected
-            assert (await two.store.events(second.id, "me")).events == stored
-
-    asyncio.run(live())
-
-
-def test_two_who_recover_at_once_end_each_run_once(tmp_path: Path, wrap: Callable[[Store], Store]) -> None:
-    async def live() -> None:
-        async with gateways(tmp_path, wrap, ScriptedSource([[STARTED], say("Half"), forever()])) as (one,):
-            runs = [await one.start("Say it.") for _ in range(5)]
-            await true(lambda: all(run.count >= 2 for run in runs))
-            opened = SqliteStore(tmp_path)
-            another = wrap(opened)
-            counts = await asyncio.gather(
-                *(end_interrupted_runs(of, lambda _: False, 1) for of in (one.store, another))
-            )
-            assert sum(counts) == 5
-            assert await another.unfinished_runs() == []
-            for run in runs:
-                assert await said_in(another, run) == ["Say it.", "Half"]
-            await opened.close()
-
-    asyncio.run(live())
-
-
-def test_a_run_whose_end_the_store_has_lost_does_not_block_its_conversation(tmp_path: Path) -> None:
-    """A bug in the store costs the end of the run, which is then ended like that of a dead gateway."""
-
-    async def live() -> None:
-        store = Flaky(tmp_path)
-        gateway = Gateway(tmp_path, "gateway", store, ScriptedSource(ANSWERS))
-        first = await gateway.start("first")
+    goes = asyncio.Event()
+    frozen = ScriptedSource(ANSWERS, [[STARTED], say("Half"), Until(goes), say("More"), forever()])
+    async with gateways(tmp_path, wrap, frozen, ScriptedSource(ANSWERS)) as (one, two):
+        first = await one.start("first")
         await first.gone()
-        store.asked, store.mistake_after = 0, 2
-        second = await gateway.start("second", first.info.conversation_id)
+        second = await one.start("second", first.info.conversation_id)
+        await true(lambda: second.count >= 2)
+        one.alive = False
+        await (await two.start("third", first.info.conversation_id)).gone()
+        expected = ["first", "All", "second", "Half", "third", "All"]
+        assert await said_in(two.store, first) == expected
+        stored = (await two.store.events(second.id, "me")).events
+        goes.set()
         await second.gone()
-        assert [run.id for run in await store.unfinished_runs()] == [second.id]
-        store.mistake_after = None
-        third = await gateway.start("third", first.info.conversation_id)
-        await third.gone()
-        assert (await said_in(store, first))[-2:] == ["third", "All"]
-        assert await store.unfinished_runs() == []
-        await store.close()
+        assert frozen.ended == 2
+        done = second.done
+        assert done is not None
+        assert done.failure is not None
+        assert done.failure.code == GatewayRestarted.code
+        assert done.envelope.metadata.stored is False
+        assert await said_in(two.store, first) == expected
+        assert (await two.store.events(second.id, "me")).events == stored
 
-    asyncio.run(live())
+
+async def test_two_who_recover_at_once_end_each_run_once(tmp_path: Path, wrap: Callable[[Store], Store]) -> None:
+    async with gateways(tmp_path, wrap, ScriptedSource([[STARTED], say("Half"), forever()])) as (one,):
+        runs = [await one.start("Say it.") for _ in range(5)]
+        await true(lambda: all(run.count >= 2 for run in runs))
+        opened = SqliteStore(tmp_path)
+        another = wrap(opened)
+        counts = await asyncio.gather(*(end_interrupted_runs(of, lambda _: False, 1) for of in (one.store, another)))
+        assert sum(counts) == 5
+        assert await another.unfinished_runs() == []
+        for run in runs:
+            assert await said_in(another, run) == ["Say it.", "Half"]
+        await opened.close()
+
+
+async def test_a_run_whose_end_the_store_has_lost_does_not_block_its_conversation(tmp_path: Path) -> None:
+    """A bug in the store costs the end of the run, which is then ended like that of a dead gateway."""
+    store = Flaky(tmp_path)
+    gateway = Gateway(tmp_path, "gateway", store, ScriptedSource(ANSWERS))
+    first = await gateway.start("first")
+    await first.gone()
+    store.asked, store.mistake_after = 0, 2
+    second = await gateway.start("second", first.info.conversation_id)
+    await second.gone()
+    assert [run.id for run in await store.unfinished_runs()] == [second.id]
+    store.mistake_after = None
+    third = await gateway.start("third", first.info.conversation_id)
+    await third.gone()
+    assert (await said_in(store, first))[-2:] == ["third", "All"]
+    assert await store.unfinished_runs() == []
+    await store.close()
 
 
 @pytest.mark.parametrize("key", [None, "key"])
-def test_a_run_that_could_not_be_stored_does_not_block_its_conversation(tmp_path: Path, key: str | None) -> None:
+async def test_a_run_that_could_not_be_stored_does_not_block_its_conversation(tmp_path: Path, key: str | None) -> None:
     class Full(Flaky):
         """Nothing can be written, but everything can be read."""
 
@@ -222,41 +204,35 @@ def test_a_run_that_could_not_be_stored_does_not_block_its_conversation(tmp_path
                 raise StoreUnavailable("The disk is full.")
             return await super().append(lease, first, events, end)
 
-    async def live() -> None:
-        store = Full(tmp_path)
-        gateway = Gateway(tmp_path, "gateway", store, ScriptedSource(ANSWERS))
-        first = await gateway.start("first")
-        await first.gone()
-        store.is_full = True
-        second = await gateway.start("second", first.info.conversation_id)
-        await second.gone()
-        third = await gateway.start("third", first.info.conversation_id, idempotency_key=key)
-        await third.gone()
-        assert third.done is not None
-        assert third.done.failure is None
-        assert third.done.envelope.metadata.stored is False
-        store.is_full = False
-        await gateway.service.close(0)  # what is left is stored at the end, in its order
-        assert await said_in(store, first) == ["first", "All", "second", "All", "third", "All"]
-        await store.close()
-
-    asyncio.run(live())
+    store = Full(tmp_path)
+    gateway = Gateway(tmp_path, "gateway", store, ScriptedSource(ANSWERS))
+    first = await gateway.start("first")
+    await first.gone()
+    store.is_full = True
+    second = await gateway.start("second", first.info.conversation_id)
+    await second.gone()
+    third = await gateway.start("third", first.info.conversation_id, idempotency_key=key)
+    await third.gone()
+    assert third.done is not None
+    assert third.done.failure is None
+    assert third.done.envelope.metadata.stored is False
+    store.is_full = False
+    await gateway.service.close(0)  # what is left is stored at the end, in its order
+    assert await said_in(store, first) == ["first", "All", "second", "All", "third", "All"]
+    await store.close()
 
 
-def test_the_run_after_a_stopped_one_begins_when_that_one_is_stored(
+async def test_the_run_after_a_stopped_one_begins_when_that_one_is_stored(
     tmp_path: Path, wrap: Callable[[Store], Store]
 ) -> None:
-    async def live() -> None:
-        source = ScriptedSource(ANSWERS, [[STARTED], say("Half"), forever()], ANSWERS)
-        async with gateways(tmp_path, wrap, source) as (one,):
-            first = await one.start("first")
-            await first.gone()
-            second = await one.start("second", first.info.conversation_id)
-            await true(lambda: second.count >= 2)
-            second.stop(GatewayRestarted("Stop."))
-            third = await one.start("third", first.info.conversation_id, idempotency_key="key")
-            await third.gone()
-            assert await said_in(one.store, first) == ["first", "All", "second", "Half", "third", "All"]
-            assert await one.store.unfinished_runs() == []
-
-    asyncio.run(live())
+    source = ScriptedSource(ANSWERS, [[STARTED], say("Half"), forever()], ANSWERS)
+    async with gateways(tmp_path, wrap, source) as (one,):
+        first = await one.start("first")
+        await first.gone()
+        second = await one.start("second", first.info.conversation_id)
+        await true(lambda: second.count >= 2)
+        second.stop(GatewayRestarted("Stop."))
+        third = await one.start("third", first.info.conversation_id, idempotency_key="key")
+        await third.gone()
+        assert await said_in(one.store, first) == ["first", "All", "second", "Half", "third", "All"]
+        assert await one.store.unfinished_runs() == []

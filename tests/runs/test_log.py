@@ -244,26 +244,22 @@ def test_a_history_that_is_taken_away_is_not_taken_for_one_that_has_it(store: Fl
 
 
 @pytest.mark.parametrize("at", [0, 2, 5])
-def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flaky, at: int) -> None:
+async def test_a_mistake_in_the_store_costs_the_history_and_not_the_answer(store: Flaky, at: int) -> None:
     """It is told to observers; readers, and whoever waits for the run's place, must not wait for ever."""
-
-    async def live() -> None:
-        written, watcher, ended = log_of(store), Watcher(), list[str]()
-        assert await written.begin() is None
-        store.mistake_after = store.asked + at
-        run = Run(info("run", "conv_run"), ME, written)
-        script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
-        run.start(turn("run"), ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
-        done = await run.finished()
-        await run.gone()
-        assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
-        assert [repr(fault) for fault in watcher.faults] == ["KeyError('a mistake')"]
-        response = folded(run)
-        assert response is not None
-        assert [document.content for document in response.documents] == ["abcdefg"]
-        assert run.log.is_complete  # there is nothing to try again
-
-    asyncio.run(live())
+    written, watcher, ended = log_of(store), Watcher(), list[str]()
+    assert await written.begin() is None
+    store.mistake_after = store.asked + at
+    run = Run(info("run", "conv_run"), ME, written)
+    script: list[Step] = [[STARTED], *([word] for word in say(*"abcdefg")), [FINISHED]]
+    run.start(turn("run"), ScriptedSource(script), ENDLESS, (watcher,), lambda: ended.append("ended"))
+    done = await run.finished()
+    await run.gone()
+    assert (done.failure, done.envelope.metadata.stored, ended) == (None, False, ["ended"])
+    assert [repr(fault) for fault in watcher.faults] == ["KeyError('a mistake')"]
+    response = folded(run)
+    assert response is not None
+    assert [document.content for document in response.documents] == ["abcdefg"]
+    assert run.log.is_complete  # there is nothing to try again
 
 
 def test_nobody_waits_for_the_pace_at_the_end_of_an_answer_and_at_a_question(
@@ -341,28 +337,24 @@ def test_whenever_the_store_refuses_all_is_there_in_the_end(
     blocking(store).close()
 
 
-def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_run_whose_events_are_not_stored_keeps_them(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
     """What only it has must not be dropped, however much it is."""
     monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 2)
-
-    async def live() -> None:
-        store.refuses = True
-        written = log_of(store)
-        assert await written.begin() is None
-        run = Run(info("run", "conv_run"), ME, written)
-        words = say(*(f"{number} " for number in range(50)))
-        run.start(
-            turn("run"), ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None
-        )
-        await run.gone()
-        assert (run.log.dropped, run.log.is_complete, len(run.log.events)) == (0, False, run.count)
-        assert not await run.log.try_again()
-        store.refuses = False
-        assert await run.log.try_again()
-        assert run.log.is_complete
-        assert blocking(store).events("run", ME).events == run.log.events
-
-    asyncio.run(live())
+    store.refuses = True
+    written = log_of(store)
+    assert await written.begin() is None
+    run = Run(info("run", "conv_run"), ME, written)
+    words = say(*(f"{number} " for number in range(50)))
+    run.start(
+        turn("run"), ScriptedSource([[STARTED], *([word] for word in words), [FINISHED]]), ENDLESS, (), lambda: None
+    )
+    await run.gone()
+    assert (run.log.dropped, run.log.is_complete, len(run.log.events)) == (0, False, run.count)
+    assert not await run.log.try_again()
+    store.refuses = False
+    assert await run.log.try_again()
+    assert run.log.is_complete
+    assert blocking(store).events("run", ME).events == run.log.events
 
 
 def _forget(store: Flaky, last: int) -> None:
@@ -411,20 +403,16 @@ def test_what_it_has_forgotten_is_sent_again_with_what_it_has_refused(store: Fla
     assert blocking(store).events("run", ME).events == SAID
 
 
-def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_not_kept_any_more_is_lost(store: Flaky, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cursor_gateway.runs.log._KEPT_EVENTS", 1)
-
-    async def live() -> None:
-        written = log_of(store)
-        for event in SAID[:3]:
-            await write(written, [event])
-        _forget(store, 1)
-        await write(written, SAID[3:])
-        assert written.bug is not None
-        assert "forgotten all after event 1" in str(written.bug)
-        assert written.is_complete
-
-    asyncio.run(live())
+    written = log_of(store)
+    for event in SAID[:3]:
+        await write(written, [event])
+    _forget(store, 1)
+    await write(written, SAID[3:])
+    assert written.bug is not None
+    assert "forgotten all after event 1" in str(written.bug)
+    assert written.is_complete
 
 
 # --- what is visible ------------------------------------------------------------------------------------
@@ -468,21 +456,17 @@ def test_a_flush_can_be_cancelled_at_any_point(
     blocking(local).close()
 
 
-def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
+async def test_a_reader_that_is_ahead_waits_until_its_events_are_visible() -> None:
     """The store may have events, and other processes may show them, before this process knows that it has."""
-
-    async def live() -> None:
-        log = UnstoredLog()
-        log.add(WORDS)
-        assert (log.count, log.state.count) == (0, len(WORDS))
-        reader = RunHandle(info(), ME, log).reader(after=3)
-        reading = asyncio.get_running_loop().create_task(reader.next())
-        await turns_of_the_loop(3)
-        assert not reading.done()
-        await log.flush()
-        assert await reading == WORDS[3:]
-
-    asyncio.run(live())
+    log = UnstoredLog()
+    log.add(WORDS)
+    assert (log.count, log.state.count) == (0, len(WORDS))
+    reader = RunHandle(info(), ME, log).reader(after=3)
+    reading = asyncio.get_running_loop().create_task(reader.next())
+    await turns_of_the_loop(3)
+    assert not reading.done()
+    await log.flush()
+    assert await reading == WORDS[3:]
 
 
 def test_the_log_of_a_resumed_run_knows_what_is_stored_of_it() -> None:

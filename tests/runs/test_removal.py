@@ -54,67 +54,50 @@ def place(tmp_path: Path, source: Forgetting) -> tuple[Conversations, Removals, 
     )
 
 
-def test_a_folder_goes_when_the_source_has_forgotten(tmp_path: Path) -> None:
-    async def live() -> None:
-        source = Forgetting(True)
-        _, removals, folder = place(tmp_path, source)
-        assert await removals.remove("conv_1")
-        assert not folder.exists()
-        assert source.forgotten == ["conv_1"]
-
-    asyncio.run(live())
+async def test_a_folder_goes_when_the_source_has_forgotten(tmp_path: Path) -> None:
+    source = Forgetting(True)
+    _, removals, folder = place(tmp_path, source)
+    assert await removals.remove("conv_1")
+    assert not folder.exists()
+    assert source.forgotten == ["conv_1"]
 
 
-def test_recorded_changes_go_although_none_are_recorded_any_more(tmp_path: Path) -> None:
-    async def live() -> None:
-        log = ChangeLog(str(tmp_path), "conv_1")
-        log.keep([b"what a file contained"])
-        log.append(TurnStep("chat_1", []))
-        _, removals, _ = place(tmp_path, Forgetting(True))
-        assert await removals.remove("conv_1")
-        assert list((tmp_path / "changes").iterdir()) == []
-
-    asyncio.run(live())
+async def test_recorded_changes_go_although_none_are_recorded_any_more(tmp_path: Path) -> None:
+    log = ChangeLog(str(tmp_path), "conv_1")
+    log.keep([b"what a file contained"])
+    log.append(TurnStep("chat_1", []))
+    _, removals, _ = place(tmp_path, Forgetting(True))
+    assert await removals.remove("conv_1")
+    assert list((tmp_path / "changes").iterdir()) == []
 
 
-def test_what_is_left_is_noted_and_tried_again(tmp_path: Path) -> None:
-    async def live() -> None:
-        source = Forgetting(False, AgentCrashed("gone"), True)
-        _, removals, folder = place(tmp_path, source)
-        for _ in range(2):
-            assert not await removals.remove("conv_1")
-            assert [path.name for path in folder.iterdir()] == [NOTE]  # nothing that was said
-        await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 60)
-        assert folder.exists()
-        await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 7200)
-        assert not folder.exists()
-
-    asyncio.run(live())
-
-
-def test_nobody_waits_for_long_and_the_removal_goes_on(tmp_path: Path) -> None:
-    async def live() -> None:
-        source = Forgetting(True)
-        source.may_end.clear()
-        _, removals, folder = place(tmp_path, source)
-        assert not await removals.remove("conv_1", 0.01)
-        assert not await removals.remove("conv_1", 0.01)  # the same one
-        assert source.forgotten == ["conv_1"]
-        assert folder.exists()
-        source.may_end.set()
-        await removals.close()
-        assert not folder.exists()
-
-    asyncio.run(live())
-
-
-def test_what_another_source_keeps_is_left_to_a_gateway_that_has_it(tmp_path: Path) -> None:
-    async def live() -> None:
-        conversations, _, folder = place(tmp_path, Forgetting())
-        removals = Removals(
-            SourceRouter({"cli": Forgetting(True)}, "cli"), conversations, Permissions(tmp_path, lambda: 0)
-        )
+async def test_what_is_left_is_noted_and_tried_again(tmp_path: Path) -> None:
+    source = Forgetting(False, AgentCrashed("gone"), True)
+    _, removals, folder = place(tmp_path, source)
+    for _ in range(2):
         assert not await removals.remove("conv_1")
-        assert [path.name for path in folder.iterdir()] == [NOTE]
+        assert [path.name for path in folder.iterdir()] == [NOTE]  # nothing that was said
+    await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 60)
+    assert folder.exists()
+    await removals.remove_strays(SqliteStore(tmp_path), folder.stat().st_mtime + 7200)
+    assert not folder.exists()
 
-    asyncio.run(live())
+
+async def test_nobody_waits_for_long_and_the_removal_goes_on(tmp_path: Path) -> None:
+    source = Forgetting(True)
+    source.may_end.clear()
+    _, removals, folder = place(tmp_path, source)
+    assert not await removals.remove("conv_1", 0.01)
+    assert not await removals.remove("conv_1", 0.01)  # the same one
+    assert source.forgotten == ["conv_1"]
+    assert folder.exists()
+    source.may_end.set()
+    await removals.close()
+    assert not folder.exists()
+
+
+async def test_what_another_source_keeps_is_left_to_a_gateway_that_has_it(tmp_path: Path) -> None:
+    conversations, _, folder = place(tmp_path, Forgetting())
+    removals = Removals(SourceRouter({"cli": Forgetting(True)}, "cli"), conversations, Permissions(tmp_path, lambda: 0))
+    assert not await removals.remove("conv_1")
+    assert [path.name for path in folder.iterdir()] == [NOTE]

@@ -126,33 +126,27 @@ def test_a_task_group_that_fails_does_not_cancel_the_run(loop: Loop) -> None:
         ([say("All"), [FINISHED], say("more"), [FINISHED]], None, "All"),
     ],
 )
-def test_whatever_happens_done_is_last_and_what_was_said_is_kept(
+async def test_whatever_happens_done_is_last_and_what_was_said_is_kept(
     script: list[Step], expected: str | None, said: str | None
 ) -> None:
-    async def live() -> None:
-        run = new_run()
-        ended = begin(run, ScriptedSource(script))
-        await run.gone()
-        assert ended == ["ended"]
-        assert code(run) == expected
-        if said is not None:
-            assert texts(run).startswith(said)
-
-    asyncio.run(live())
+    run = new_run()
+    ended = begin(run, ScriptedSource(script))
+    await run.gone()
+    assert ended == ["ended"]
+    assert code(run) == expected
+    if said is not None:
+        assert texts(run).startswith(said)
 
 
-def test_a_mistake_is_reported_to_observers_and_not_to_readers() -> None:
-    async def live() -> None:
-        run, watcher = new_run(), Watcher()
-        begin(run, ScriptedSource([KeyError("the secret")]), watcher)
-        await run.gone()
-        assert [repr(fault) for fault in watcher.faults] == ["KeyError('the secret')"]
-        assert "the secret" not in str(run.log.events)
-
-    asyncio.run(live())
+async def test_a_mistake_is_reported_to_observers_and_not_to_readers() -> None:
+    run, watcher = new_run(), Watcher()
+    begin(run, ScriptedSource([KeyError("the secret")]), watcher)
+    await run.gone()
+    assert [repr(fault) for fault in watcher.faults] == ["KeyError('the secret')"]
+    assert "the secret" not in str(run.log.events)
 
 
-def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
+async def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
     class Mistaken:
         begun = 0
 
@@ -166,91 +160,70 @@ def test_a_mistake_before_the_agent_starts_ends_the_run() -> None:
 
         def end(self) -> None: ...
 
-    async def live() -> None:
-        watch, watcher, source = Mistaken(), Watcher(), ScriptedSource([say("All"), [FINISHED]])
-        run = Run(info(), "me", UnstoredLog(), watch=watch)
-        begin(run, source, watcher)
-        await run.gone()
-        assert (watch.begun, source.turns, code(run)) == (1, [], "internal_error")
-        assert len(watcher.faults) == 1
-
-    asyncio.run(live())
+    watch, watcher, source = Mistaken(), Watcher(), ScriptedSource([say("All"), [FINISHED]])
+    run = Run(info(), "me", UnstoredLog(), watch=watch)
+    begin(run, source, watcher)
+    await run.gone()
+    assert (watch.begun, source.turns, code(run)) == (1, [], "internal_error")
+    assert len(watcher.faults) == 1
 
 
-def test_a_mistake_after_the_answer_is_reported_too() -> None:
-    async def live() -> None:
-        run, watcher = new_run(), Watcher()
-        begin(run, ScriptedSource([say("All"), [FINISHED]], last_step=OSError("in the cleanup")), watcher)
-        await run.gone()
-        assert code(run) is None
-        assert len(watcher.faults) == 1
-
-    asyncio.run(live())
+async def test_a_mistake_after_the_answer_is_reported_too() -> None:
+    run, watcher = new_run(), Watcher()
+    begin(run, ScriptedSource([say("All"), [FINISHED]], last_step=OSError("in the cleanup")), watcher)
+    await run.gone()
+    assert code(run) is None
+    assert len(watcher.faults) == 1
 
 
-def test_an_observer_that_fails_leaves_no_reader_waiting() -> None:
-    async def live() -> None:
-        run = new_run()
-        ended = begin(run, ScriptedSource([KeyError()]), Watcher(fails_in="fault"))
-        await run.gone()
-        assert ended == ["ended"]
-        assert code(run) == "cancelled"
-
-    asyncio.run(live())
+async def test_an_observer_that_fails_leaves_no_reader_waiting() -> None:
+    run = new_run()
+    ended = begin(run, ScriptedSource([KeyError()]), Watcher(fails_in="fault"))
+    await run.gone()
+    assert ended == ["ended"]
+    assert code(run) == "cancelled"
 
 
 @pytest.mark.parametrize("place", ["started", "first_event"])
-def test_an_observer_that_fails_on_the_way_costs_nobody_the_answer(place: str) -> None:
-    async def live() -> None:
-        complaints: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        run = new_run()
-        ended = begin(run, ScriptedSource([say("All"), [FINISHED]]), Watcher(fails_in=place))
-        await run.gone()
-        assert ended == ["ended"]
-        assert (code(run), texts(run), len(complaints)) == (None, "All", 1)
-
-    asyncio.run(live())
+async def test_an_observer_that_fails_on_the_way_costs_nobody_the_answer(place: str) -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    run = new_run()
+    ended = begin(run, ScriptedSource([say("All"), [FINISHED]]), Watcher(fails_in=place))
+    await run.gone()
+    assert ended == ["ended"]
+    assert (code(run), texts(run), len(complaints)) == (None, "All", 1)
 
 
-def test_an_observer_that_fails_at_the_end_keeps_no_place() -> None:
-    async def live() -> None:
-        complaints: list[dict[str, Any]] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        run = new_run()
-        ended = begin(run, ScriptedSource([[FINISHED]]), Watcher(fails_in="ended"))
-        await run.gone()
-        assert ended == ["ended"]
-        assert len(complaints) == 1
-
-    asyncio.run(live())
+async def test_an_observer_that_fails_at_the_end_keeps_no_place() -> None:
+    complaints: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+    run = new_run()
+    ended = begin(run, ScriptedSource([[FINISHED]]), Watcher(fails_in="ended"))
+    await run.gone()
+    assert ended == ["ended"]
+    assert len(complaints) == 1
 
 
-def test_the_session_is_the_latest_that_was_named() -> None:
-    async def live() -> None:
-        run = new_run(session_id="before")
-        begin(run, ScriptedSource([[RunStarted("", "Auto")], [FINISHED]]))
-        await run.gone()
-        assert run.session_id == "before"
-        run = new_run(session_id="before")
-        begin(run, ScriptedSource([[RunStarted("a", "Auto"), RunStarted("b", "Auto")], [FINISHED]]))
-        await run.gone()
-        assert run.session_id == "b"
-
-    asyncio.run(live())
+async def test_the_session_is_the_latest_that_was_named() -> None:
+    run = new_run(session_id="before")
+    begin(run, ScriptedSource([[RunStarted("", "Auto")], [FINISHED]]))
+    await run.gone()
+    assert run.session_id == "before"
+    run = new_run(session_id="before")
+    begin(run, ScriptedSource([[RunStarted("a", "Auto"), RunStarted("b", "Auto")], [FINISHED]]))
+    await run.gone()
+    assert run.session_id == "b"
 
 
-def test_events_without_words_for_readers_are_not_the_first() -> None:
-    async def live() -> None:
-        run, watcher = new_run(), Watcher()
-        begin(run, ScriptedSource([[STARTED], [], forever()]), watcher)
-        await turns_of_the_loop()
-        assert (run.log.events, watcher.seen) == ([], ["started"])
-        run.stop(STOP)
-        await run.gone()
-        assert watcher.seen == ["started", "ended"]
-
-    asyncio.run(live())
+async def test_events_without_words_for_readers_are_not_the_first() -> None:
+    run, watcher = new_run(), Watcher()
+    begin(run, ScriptedSource([[STARTED], [], forever()]), watcher)
+    await turns_of_the_loop()
+    assert (run.log.events, watcher.seen) == ([], ["started"])
+    run.stop(STOP)
+    await run.gone()
+    assert watcher.seen == ["started", "ended"]
 
 
 # --- stopping -------------------------------------------------------------------------------------------
@@ -285,105 +258,84 @@ def test_a_run_can_be_stopped_at_any_moment(loop: Loop, turns: int) -> None:
     loop(live())
 
 
-def test_a_stop_after_the_answer_changes_nothing() -> None:
-    async def live() -> None:
-        lingers = asyncio.Event()
-        run, source = new_run(), ScriptedSource([say("All"), [FINISHED], Until(lingers)])
-        ended = begin(run, source)
-        await run.finished()
-        run.stop(STOP)
-        await turns_of_the_loop()
-        assert (code(run), ended) == (None, [])  # the agent may take its time to go
-        lingers.set()
-        await run.gone()
-        assert (code(run), ended) == (None, ["ended"])
-        run.stop(STOP)
-
-    asyncio.run(live())
+async def test_a_stop_after_the_answer_changes_nothing() -> None:
+    lingers = asyncio.Event()
+    run, source = new_run(), ScriptedSource([say("All"), [FINISHED], Until(lingers)])
+    ended = begin(run, source)
+    await run.finished()
+    run.stop(STOP)
+    await turns_of_the_loop()
+    assert (code(run), ended) == (None, [])  # the agent may take its time to go
+    lingers.set()
+    await run.gone()
+    assert (code(run), ended) == (None, ["ended"])
+    run.stop(STOP)
 
 
-def test_an_answer_and_a_stop_in_the_same_moment_give_one_end() -> None:
-    async def live() -> None:
-        finishes = asyncio.Event()
-        run = new_run()
-        begin(run, ScriptedSource([say("Half"), Until(finishes), [FINISHED]]))
-        await turns_of_the_loop()
-        finishes.set()
-        run.stop(STOP)
-        await run.gone()
-        assert code(run) == "cancelled"
-
-    asyncio.run(live())
+async def test_an_answer_and_a_stop_in_the_same_moment_give_one_end() -> None:
+    finishes = asyncio.Event()
+    run = new_run()
+    begin(run, ScriptedSource([say("Half"), Until(finishes), [FINISHED]]))
+    await turns_of_the_loop()
+    finishes.set()
+    run.stop(STOP)
+    await run.gone()
+    assert code(run) == "cancelled"
 
 
-def test_readers_are_sent_the_reason_even_when_the_agent_does_not_go_at_once() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        run = new_run()
-        ended = begin(run, ScriptedSource([say("Half"), forever()], last_step=Until(goes, is_deaf=True)))
-        await turns_of_the_loop()
-        run.stop(AgentOverloaded("Enough."))
-        await turns_of_the_loop()
-        run.stop(STOP)
-        assert ended == []
-        goes.set()
-        await run.gone()
-        assert code(run) == "agent_overloaded"
-
-    asyncio.run(live())
+async def test_readers_are_sent_the_reason_even_when_the_agent_does_not_go_at_once() -> None:
+    goes = asyncio.Event()
+    run = new_run()
+    ended = begin(run, ScriptedSource([say("Half"), forever()], last_step=Until(goes, is_deaf=True)))
+    await turns_of_the_loop()
+    run.stop(AgentOverloaded("Enough."))
+    await turns_of_the_loop()
+    run.stop(STOP)
+    assert ended == []
+    goes.set()
+    await run.gone()
+    assert code(run) == "agent_overloaded"
 
 
-def test_a_source_that_finishes_in_spite_of_a_stop_has_finished() -> None:
-    async def live() -> None:
-        goes_on = asyncio.Event()
-        run = new_run()
-        begin(run, ScriptedSource([say("Half"), Until(goes_on, is_deaf=True), say(" and all"), [FINISHED]]))
-        await turns_of_the_loop()
-        run.stop(STOP)
-        await turns_of_the_loop()
-        goes_on.set()
-        await run.gone()
-        assert (code(run), texts(run)) == (None, "Half and all")
-
-    asyncio.run(live())
+async def test_a_source_that_finishes_in_spite_of_a_stop_has_finished() -> None:
+    goes_on = asyncio.Event()
+    run = new_run()
+    begin(run, ScriptedSource([say("Half"), Until(goes_on, is_deaf=True), say(" and all"), [FINISHED]]))
+    await turns_of_the_loop()
+    run.stop(STOP)
+    await turns_of_the_loop()
+    goes_on.set()
+    await run.gone()
+    assert (code(run), texts(run)) == (None, "Half and all")
 
 
 @pytest.mark.parametrize("mistake", [KeyError("cleanup"), AgentOverloaded("Cleanup."), asyncio.CancelledError()])
-def test_the_reason_of_a_stop_outlives_a_failing_cleanup(mistake: BaseException) -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([say("Half"), forever()], last_step=mistake))
-        await turns_of_the_loop()
-        run.stop(STOP)
-        await run.gone()
-        assert code(run) == "cancelled"
-        assert run.done is not None
-        assert run.done.failure == STOP.failure()
-
-    asyncio.run(live())
+async def test_the_reason_of_a_stop_outlives_a_failing_cleanup(mistake: BaseException) -> None:
+    run = new_run()
+    begin(run, ScriptedSource([say("Half"), forever()], last_step=mistake))
+    await turns_of_the_loop()
+    run.stop(STOP)
+    await run.gone()
+    assert code(run) == "cancelled"
+    assert run.done is not None
+    assert run.done.failure == STOP.failure()
 
 
-def test_a_lingering_agent_is_abandoned() -> None:
-    async def live() -> None:
-        run, source = new_run(), ScriptedSource([say("All"), [FINISHED], forever()])
-        ended = begin(run, source)
-        await run.finished()
-        await asyncio.gather(run.abandon(), run.abandon())
-        assert (code(run), ended, source.ended) == (None, ["ended"], 1)
-        await run.abandon()
-
-    asyncio.run(live())
+async def test_a_lingering_agent_is_abandoned() -> None:
+    run, source = new_run(), ScriptedSource([say("All"), [FINISHED], forever()])
+    ended = begin(run, source)
+    await run.finished()
+    await asyncio.gather(run.abandon(), run.abandon())
+    assert (code(run), ended, source.ended) == (None, ["ended"], 1)
+    await run.abandon()
 
 
-def test_nothing_is_left_of_a_run_that_never_started() -> None:
-    async def live() -> None:
-        run = new_run()
-        run.stop(STOP)
-        await run.gone()
-        await run.abandon()
-        assert run.log.events == []
-
-    asyncio.run(live())
+async def test_nothing_is_left_of_a_run_that_never_started() -> None:
+    run = new_run()
+    run.stop(STOP)
+    await run.gone()
+    await run.abandon()
+    assert run.log.events == []
 
 
 def test_a_loop_that_ends_takes_the_run_with_it() -> None:
@@ -400,37 +352,31 @@ def test_a_loop_that_ends_takes_the_run_with_it() -> None:
 # --- one after the other --------------------------------------------------------------------------------
 
 
-def test_a_run_waits_until_nothing_is_left_of_the_one_before() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        source = ScriptedSource([say("one"), [FINISHED], Until(goes)], [say("two"), [FINISHED]])
-        first, second = new_run("chat_1"), new_run("chat_2")
-        begin(first, source)
-        await first.finished()
-        begin(second, source, after=first)
-        await turns_of_the_loop()
-        assert [asked.run_id for asked in source.turns] == ["chat_1"]
-        goes.set()
-        await second.gone()
-        assert (texts(first), texts(second), source.ended) == ("one", "two", 2)
-
-    asyncio.run(live())
+async def test_a_run_waits_until_nothing_is_left_of_the_one_before() -> None:
+    goes = asyncio.Event()
+    source = ScriptedSource([say("one"), [FINISHED], Until(goes)], [say("two"), [FINISHED]])
+    first, second = new_run("chat_1"), new_run("chat_2")
+    begin(first, source)
+    await first.finished()
+    begin(second, source, after=first)
+    await turns_of_the_loop()
+    assert [asked.run_id for asked in source.turns] == ["chat_1"]
+    goes.set()
+    await second.gone()
+    assert (texts(first), texts(second), source.ended) == ("one", "two", 2)
 
 
-def test_a_run_that_waits_for_another_can_be_stopped() -> None:
-    async def live() -> None:
-        source = ScriptedSource([say("one"), [FINISHED], forever()])
-        first, second = new_run("chat_1"), new_run("chat_2")
-        begin(first, source)
-        await first.finished()
-        begin(second, source, after=first)
-        await turns_of_the_loop()
-        second.stop(STOP)
-        await second.gone()
-        assert (code(second), len(source.turns)) == ("cancelled", 1)
-        await first.abandon()
-
-    asyncio.run(live())
+async def test_a_run_that_waits_for_another_can_be_stopped() -> None:
+    source = ScriptedSource([say("one"), [FINISHED], forever()])
+    first, second = new_run("chat_1"), new_run("chat_2")
+    begin(first, source)
+    await first.finished()
+    begin(second, source, after=first)
+    await turns_of_the_loop()
+    second.stop(STOP)
+    await second.gone()
+    assert (code(second), len(source.turns)) == ("cancelled", 1)
+    await first.abandon()
 
 
 # --- time limits ----------------------------------------------------------------------------------------
@@ -468,113 +414,92 @@ def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Ste
 @pytest.mark.parametrize(
     "end", [[RunFinished()], [RunFailed(failure=AgentOverloaded("busy").failure())], AgentOverloaded("busy"), None]
 )
-def test_how_long_a_run_took_is_measured_where_its_agent_does_not_say(
+async def test_how_long_a_run_took_is_measured_where_its_agent_does_not_say(
     end: Sequence[AgentEvent] | AgentOverloaded | None,
 ) -> None:
-    async def live() -> None:
-        run, ready = new_run(), asyncio.Event()
-        begin(run, ScriptedSource([say("Half"), Until(ready), end if end is not None else forever()]))
-        await asyncio.sleep(0.005)
-        ready.set()
-        if end is None:
-            run.stop(RunCancelled("Enough."))
-        await run.gone()
-        assert run.done is not None
-        assert run.done.envelope.metadata.duration_ms >= 5
-
-    asyncio.run(live())
+    run, ready = new_run(), asyncio.Event()
+    begin(run, ScriptedSource([say("Half"), Until(ready), end if end is not None else forever()]))
+    await asyncio.sleep(0.005)
+    ready.set()
+    if end is None:
+        run.stop(RunCancelled("Enough."))
+    await run.gone()
+    assert run.done is not None
+    assert run.done.envelope.metadata.duration_ms >= 5
 
 
-def test_the_limit_of_silence_does_not_count_before_the_first_event() -> None:
-    async def live() -> None:
-        begins = asyncio.Event()
-        run = new_run()
-        begin(run, ScriptedSource([Until(begins), say("All"), [FINISHED]]), limits=limits(idle_seconds=0.001))
-        await asyncio.sleep(0.01)
-        assert run.done is None
-        begins.set()
-        await run.gone()
-        assert code(run) is None
-
-    asyncio.run(live())
+async def test_the_limit_of_silence_does_not_count_before_the_first_event() -> None:
+    begins = asyncio.Event()
+    run = new_run()
+    begin(run, ScriptedSource([Until(begins), say("All"), [FINISHED]]), limits=limits(idle_seconds=0.001))
+    await asyncio.sleep(0.01)
+    assert run.done is None
+    begins.set()
+    await run.gone()
+    assert code(run) is None
 
 
-def test_no_limit_counts_after_the_answer() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        run = new_run()
-        tight = limits(first_event_seconds=1e6, idle_seconds=0.001)
-        ended = begin(run, ScriptedSource([[*say("All"), FINISHED], Until(goes)]), limits=tight)
-        await run.finished()
-        await asyncio.sleep(0.01)
-        assert ended == []
-        goes.set()
-        await run.gone()
-        assert code(run) is None
-
-    asyncio.run(live())
+async def test_no_limit_counts_after_the_answer() -> None:
+    goes = asyncio.Event()
+    run = new_run()
+    tight = limits(first_event_seconds=1e6, idle_seconds=0.001)
+    ended = begin(run, ScriptedSource([[*say("All"), FINISHED], Until(goes)]), limits=tight)
+    await run.finished()
+    await asyncio.sleep(0.01)
+    assert ended == []
+    goes.set()
+    await run.gone()
+    assert code(run) is None
 
 
 # --- readers --------------------------------------------------------------------------------------------
 
 
-def test_waiting_for_the_end_is_not_reading() -> None:
-    async def live() -> None:
+async def test_waiting_for_the_end_is_not_reading() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([say("Half"), forever()]))
+    waits = asyncio.ensure_future(run.finished())
+    await turns_of_the_loop()
+    assert run.log.readers == 0
+    run.stop(STOP)
+    assert (await waits).failure == STOP.failure()
+
+
+async def test_the_last_reader_that_leaves_stops_the_run_unless_it_needs_none() -> None:
+    for needs_readers in (True, False):
         run = new_run()
+        run.needs_readers = needs_readers
         begin(run, ScriptedSource([say("Half"), forever()]))
-        waits = asyncio.ensure_future(run.finished())
-        await turns_of_the_loop()
-        assert run.log.readers == 0
-        run.stop(STOP)
-        assert (await waits).failure == STOP.failure()
-
-    asyncio.run(live())
-
-
-def test_the_last_reader_that_leaves_stops_the_run_unless_it_needs_none() -> None:
-    async def live() -> None:
-        for needs_readers in (True, False):
-            run = new_run()
-            run.needs_readers = needs_readers
-            begin(run, ScriptedSource([say("Half"), forever()]))
-            with run.reader(), run.reader():
-                await turns_of_the_loop()
-            assert run.is_ending == needs_readers
-            await run.abandon()
-
-    asyncio.run(live())
-
-
-def test_a_reader_among_others_stops_nothing() -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([say("Half"), forever()]))
-        with run.reader():
-            with run.reader():
-                pass
+        with run.reader(), run.reader():
             await turns_of_the_loop()
-            assert run.done is None
-        assert (await run.finished()).failure is not None
-
-    asyncio.run(live())
-
-
-def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([forever()]))
-        with run.reader() as reader:
-            assert run.log.readers == 1
-            reads = asyncio.ensure_future(reader.next())
-            await turns_of_the_loop()
-            reader.leave()
-            assert await reads == []
-            assert await reader.next() == []  # and does not wait again
-            assert not reader.at_end
-        assert (run.log.readers, run.log._waiting) == (0, set())
+        assert run.is_ending == needs_readers
         await run.abandon()
 
-    asyncio.run(live())
+
+async def test_a_reader_among_others_stops_nothing() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([say("Half"), forever()]))
+    with run.reader():
+        with run.reader():
+            pass
+        await turns_of_the_loop()
+        assert run.done is None
+    assert (await run.finished()).failure is not None
+
+
+async def test_a_reader_that_leaves_is_woken_and_counted_out() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([forever()]))
+    with run.reader() as reader:
+        assert run.log.readers == 1
+        reads = asyncio.ensure_future(reader.next())
+        await turns_of_the_loop()
+        reader.leave()
+        assert await reads == []
+        assert await reader.next() == []  # and does not wait again
+        assert not reader.at_end
+    assert (run.log.readers, run.log._waiting) == (0, set())
+    await run.abandon()
 
 
 def test_a_reader_waits_as_long_as_it_is_told_however_long_it_waited_before() -> None:
@@ -597,58 +522,46 @@ def test_a_reader_waits_as_long_as_it_is_told_however_long_it_waited_before() ->
     asyncio.run(asyncio.wait_for(live(), 60))
 
 
-def test_a_reader_that_leaves_while_events_arrive_misses_none_that_were_there() -> None:
-    async def live() -> None:
-        speaks = asyncio.Event()
-        run = new_run()
-        begin(run, ScriptedSource([Until(speaks), say("Hello"), forever()]))
-        reader = run.reader()
-        reads = asyncio.ensure_future(reader.next())
-        await turns_of_the_loop()
-        speaks.set()
-        await true(lambda: run.log.events)
-        reader.leave()
-        assert await reads == run.log.events
-        await run.abandon()
-
-    asyncio.run(live())
+async def test_a_reader_that_leaves_while_events_arrive_misses_none_that_were_there() -> None:
+    speaks = asyncio.Event()
+    run = new_run()
+    begin(run, ScriptedSource([Until(speaks), say("Hello"), forever()]))
+    reader = run.reader()
+    reads = asyncio.ensure_future(reader.next())
+    await turns_of_the_loop()
+    speaks.set()
+    await true(lambda: run.log.events)
+    reader.leave()
+    assert await reads == run.log.events
+    await run.abandon()
 
 
-def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([forever()]))
-        reads = asyncio.ensure_future(run.reader().next(1e6))
-        await turns_of_the_loop()
-        assert len(run.log._waiting) == 1
-        reads.cancel()
-        await asyncio.wait([reads])
-        assert run.log._waiting == set()
-        await run.abandon()
-
-    asyncio.run(live())
+async def test_a_reader_that_is_cancelled_leaves_nothing_behind() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([forever()]))
+    reads = asyncio.ensure_future(run.reader().next(1e6))
+    await turns_of_the_loop()
+    assert len(run.log._waiting) == 1
+    reads.cancel()
+    await asyncio.wait([reads])
+    assert run.log._waiting == set()
+    await run.abandon()
 
 
-def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([forever()]))
-        assert await run.reader().next(0.001) == []
-        assert run.log._waiting == set()
-        await run.abandon()
-
-    asyncio.run(live())
+async def test_a_reader_waits_no_longer_than_it_wants_to() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([forever()]))
+    assert await run.reader().next(0.001) == []
+    assert run.log._waiting == set()
+    await run.abandon()
 
 
-def test_documents_that_have_ended_are_counted() -> None:
-    async def live() -> None:
-        run = new_run()
-        begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
-        await run.gone()
-        assert texts(run) == "a|b|c"
-        assert run.log.state.documents == 3
-
-    asyncio.run(live())
+async def test_documents_that_have_ended_are_counted() -> None:
+    run = new_run()
+    begin(run, ScriptedSource([say("a\n```py\nb\n```\nc"), [FINISHED]]))
+    await run.gone()
+    assert texts(run) == "a|b|c"
+    assert run.log.state.documents == 3
 
 
 class Reading:

@@ -55,25 +55,21 @@ async def found(store: SqliteStore) -> StoredRun:
 
 
 @pytest.mark.parametrize("after", range(len(SAID) + 2))
-def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: int) -> None:
+async def test_one_that_has_ended_is_read_from_any_place(store: SqliteStore, after: int) -> None:
     Elsewhere(store).says(*SAID)
-
-    async def live() -> None:
-        run = await found(store)
-        assert (run.id, run.owner, run.count) == ("run", ME, len(SAID))
-        assert run.done == SAID[-1]
-        seen: list[DocumentEvent] = []
-        with run.reader(after) as reader:
-            assert run.log.readers == 1
-            while not reader.at_end:
-                seen += await reader.next()
-            assert await reader.next() == []
-        assert seen == SAID[after:]
-        assert run.log.readers == 0
-        run.stop(RunCancelled("It has ended."))
-        assert run.done == SAID[-1]
-
-    asyncio.run(live())
+    run = await found(store)
+    assert (run.id, run.owner, run.count) == ("run", ME, len(SAID))
+    assert run.done == SAID[-1]
+    seen: list[DocumentEvent] = []
+    with run.reader(after) as reader:
+        assert run.log.readers == 1
+        while not reader.at_end:
+            seen += await reader.next()
+        assert await reader.next() == []
+    assert seen == SAID[after:]
+    assert run.log.readers == 0
+    run.stop(RunCancelled("It has ended."))
+    assert run.done == SAID[-1]
 
 
 @examples(30)
@@ -111,36 +107,28 @@ def test_one_that_another_gateway_drives_is_followed_to_its_end(
     blocking(store).close()
 
 
-def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> None:
+async def test_who_waits_no_longer_than_so_long_gets_nothing(store: SqliteStore) -> None:
     elsewhere = Elsewhere(store)
-
-    async def live() -> None:
-        run = await found(store)
-        reader = run.reader()
-        assert await reader.next(0) == []
-        assert await reader.next(0.01) == []
-        assert (reader.at_end, run.done) == (False, None)
-        elsewhere.says(*SAID[:2])
-        assert await reader.next(0) == SAID[:2]
-
-    asyncio.run(live())
+    run = await found(store)
+    reader = run.reader()
+    assert await reader.next(0) == []
+    assert await reader.next(0.01) == []
+    assert (reader.at_end, run.done) == (False, None)
+    elsewhere.says(*SAID[:2])
+    assert await reader.next(0) == SAID[:2]
 
 
-def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_leaves_is_woken(store: SqliteStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_POLL_SECONDS", 1e6)
     Elsewhere(store)
-
-    async def live() -> None:
-        reader = (await found(store)).reader()
-        waits = asyncio.ensure_future(reader.next())
-        await asyncio.sleep(0.02)
-        assert not waits.done()
-        reader.leave()
-        assert await waits == []
-        assert (reader.has_left, reader.at_end) == (True, False)
-        assert await reader.next() == []
-
-    asyncio.run(live())
+    reader = (await found(store)).reader()
+    waits = asyncio.ensure_future(reader.next())
+    await asyncio.sleep(0.02)
+    assert not waits.done()
+    reader.leave()
+    assert await waits == []
+    assert (reader.has_left, reader.at_end) == (True, False)
+    assert await reader.next() == []
 
 
 @pytest.mark.parametrize("is_over", [True, False])

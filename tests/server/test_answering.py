@@ -141,45 +141,39 @@ PLAN = Plan(tool="create_plan", title="Move", overview="", markdown="", todos=[]
 ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
 
 
-def test_a_held_question_is_answered_in_the_same_run() -> None:
-    async def ask() -> None:
-        run = asking()
-        questions = run.machine.questions
-        answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
-        await until(lambda: run.is_waiting)
-        assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
-        with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
-            questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])
-        assert questions.awaited == "send `answers` to its questions"
-        assert (questions.call_for([]), questions.plan) == (None, None)
-        with pytest.raises(InvalidRequest):
-            questions.call_for([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
-        assert questions.call_for([ANSWER]) == "call_1"
-        run.take_answers({"call_1": [ANSWER]})
-        assert await answer == [ANSWER]
-        assert (run.machine.waiting_since, run.machine.calls.shown) == (None, ())
-        assert run.machine.waited > 0
-        await run.abandon()
-
-    asyncio.run(ask())
+async def test_a_held_question_is_answered_in_the_same_run() -> None:
+    run = asking()
+    questions = run.machine.questions
+    answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
+    await until(lambda: run.is_waiting)
+    assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
+    with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
+        questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])
+    assert questions.awaited == "send `answers` to its questions"
+    assert (questions.call_for([]), questions.plan) == (None, None)
+    with pytest.raises(InvalidRequest):
+        questions.call_for([ClarificationAnswer(question_id="file", selected_option_ids=["c"])])
+    assert questions.call_for([ANSWER]) == "call_1"
+    run.take_answers({"call_1": [ANSWER]})
+    assert await answer == [ANSWER]
+    assert (run.machine.waiting_since, run.machine.calls.shown) == (None, ())
+    assert run.machine.waited > 0
+    await run.abandon()
 
 
-def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:
-    async def ask() -> None:
-        run = asking()
-        deciding = asyncio.ensure_future(run.decide("call_1", PLAN))
-        await until(lambda: run.is_waiting)
-        questions = run.machine.questions
-        assert (questions.call_for([ANSWER]), questions.plan) == (None, "call_1")
-        run.take_answers({"call_1": False})
-        assert await deciding is False
-        impatient = asking(answer_seconds=0.01)
-        assert await impatient.answer("call_2", QUESTION) is None
-        assert await impatient.decide("call_3", PLAN) is None
-        assert len(impatient.log.state.pauses) == 2
-        answer = asyncio.ensure_future(run.answer("call_4", QUESTION))
-        await until(lambda: bool(run.machine.calls.shown))
-        await asyncio.gather(run.abandon(), impatient.abandon())
-        assert await answer is None
-
-    asyncio.run(ask())
+async def test_a_held_plan_is_decided_and_nobody_waits_for_ever() -> None:
+    run = asking()
+    deciding = asyncio.ensure_future(run.decide("call_1", PLAN))
+    await until(lambda: run.is_waiting)
+    questions = run.machine.questions
+    assert (questions.call_for([ANSWER]), questions.plan) == (None, "call_1")
+    run.take_answers({"call_1": False})
+    assert await deciding is False
+    impatient = asking(answer_seconds=0.01)
+    assert await impatient.answer("call_2", QUESTION) is None
+    assert await impatient.decide("call_3", PLAN) is None
+    assert len(impatient.log.state.pauses) == 2
+    answer = asyncio.ensure_future(run.answer("call_4", QUESTION))
+    await until(lambda: bool(run.machine.calls.shown))
+    await asyncio.gather(run.abandon(), impatient.abandon())
+    assert await answer is None

@@ -1,17 +1,13 @@
 """Bodies: a large one is parsed in a thread."""
 
-import asyncio
 import threading
 
 from cursor_gateway.server.bodies import UnreadReplies, parse_body
 
 
-def test_only_much_is_read_beside_the_loop() -> None:
+async def test_only_much_is_read_beside_the_loop() -> None:
     async def where(size: int) -> int:
         return await parse_body(b"x" * size, lambda body: threading.get_ident(), UnreadReplies().turn("me"))
 
-    async def test() -> None:
-        assert await where(1000) == threading.get_ident()
-        assert await where(1_000_000) != threading.get_ident()
-
-    asyncio.run(test())
+    assert await where(1000) == threading.get_ident()
+    assert await where(1_000_000) != threading.get_ident()

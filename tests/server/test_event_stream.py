@@ -53,7 +53,7 @@ def frames(client: Client) -> list[SseEvent]:
     return [*decoder.push(client.body), *decoder.flush()]
 
 
-def test_readers_that_are_equally_far_share_what_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_readers_that_are_equally_far_share_what_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     encoded: list[int] = []
     push_all = SseEncoder.push_all
 
@@ -61,24 +61,21 @@ def test_readers_that_are_equally_far_share_what_is_encoded(monkeypatch: pytest.
         encoded.append(len(events))
         return push_all(encoder, events)
 
-    async def live() -> None:
-        gates = [asyncio.Event() for _ in range(3)]
-        script = [step for gate in gates for step in (Until(gate), say("some ", "words "))]
-        run, clients = started([STARTED], *script, [FINISHED]), [Client() for _ in range(5)]
-        monkeypatch.setattr(SseEncoder, "push_all", counted)
-        asking = [client.ask(EventStream(run, SseEncoder(), SSE, reading(), is_replay=True)) for client in clients]
-        for gate in gates:
-            await turns_of_the_loop()
-            gate.set()
-        for client, asked in zip(clients, asking, strict=True):
-            await asked
-            assert client.body == clients[0].body
-        assert [frame.id for frame in frames(clients[0])] == [str(number) for number in range(1, run.count + 1)]
-        assert sum(encoded) == run.count
-        late = await Client().answered(EventStream(run, SseEncoder(3), SSE, reading(), after=3, is_replay=True))
-        assert clients[0].body.endswith(late.body)
-
-    asyncio.run(live())
+    gates = [asyncio.Event() for _ in range(3)]
+    script = [step for gate in gates for step in (Until(gate), say("some ", "words "))]
+    run, clients = started([STARTED], *script, [FINISHED]), [Client() for _ in range(5)]
+    monkeypatch.setattr(SseEncoder, "push_all", counted)
+    asking = [client.ask(EventStream(run, SseEncoder(), SSE, reading(), is_replay=True)) for client in clients]
+    for gate in gates:
+        await turns_of_the_loop()
+        gate.set()
+    for client, asked in zip(clients, asking, strict=True):
+        await asked
+        assert client.body == clients[0].body
+    assert [frame.id for frame in frames(clients[0])] == [str(number) for number in range(1, run.count + 1)]
+    assert sum(encoded) == run.count
+    late = await Client().answered(EventStream(run, SseEncoder(3), SSE, reading(), after=3, is_replay=True))
+    assert clients[0].body.endswith(late.body)
 
 
 # --- the reply ------------------------------------------------------------------------------------------
@@ -130,104 +127,83 @@ def test_a_run_is_let_go_of_at_once(loop: Loop) -> None:
         gc.enable()
 
 
-def test_each_batch_is_one_write() -> None:
-    async def live() -> None:
-        gates = [asyncio.Event() for _ in range(3)]
-        texts = [say("one ", "two "), say("three "), say("four ", "five ", "six ")]
-        script = [step for gate, batch in zip(gates, texts, strict=True) for step in (Until(gate), batch)]
-        client = Client()
-        asking = client.ask(sse(started(*script, forever()), reading()))
-        for number, gate in enumerate(gates, 2):
-            gate.set()
-            await client.has(number)
-            await turns_of_the_loop()
-            assert len(client.sent) == number  # the first is the head
-        client.leaves.set()
-        await asking
-
-    asyncio.run(live())
+async def test_each_batch_is_one_write() -> None:
+    gates = [asyncio.Event() for _ in range(3)]
+    texts = [say("one ", "two "), say("three "), say("four ", "five ", "six ")]
+    script = [step for gate, batch in zip(gates, texts, strict=True) for step in (Until(gate), batch)]
+    client = Client()
+    asking = client.ask(sse(started(*script, forever()), reading()))
+    for number, gate in enumerate(gates, 2):
+        gate.set()
+        await client.has(number)
+        await turns_of_the_loop()
+        assert len(client.sent) == number  # the first is the head
+    client.leaves.set()
+    await asking
 
 
-def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        run = started(say("Hello"), Until(goes), [FINISHED])
-        client = Client()
-        asking = client.ask(EventStream(run, NdjsonEncoder(), NDJSON, reading(keep_alive=0.001)))
-        await client.has(3)
-        goes.set()
-        await asking
-        assert client.headers["content-type"] == "application/x-ndjson"
-        assert b" " in client.pieces
-        assert [json.loads(line)["type"] for line in client.body.splitlines()][-1] == "done"
-
-    asyncio.run(live())
+async def test_the_other_form_has_its_own_type_and_sign_of_life() -> None:
+    goes = asyncio.Event()
+    run = started(say("Hello"), Until(goes), [FINISHED])
+    client = Client()
+    asking = client.ask(EventStream(run, NdjsonEncoder(), NDJSON, reading(keep_alive=0.001)))
+    await client.has(3)
+    goes.set()
+    await asking
+    assert client.headers["content-type"] == "application/x-ndjson"
+    assert b" " in client.pieces
+    assert [json.loads(line)["type"] for line in client.body.splitlines()][-1] == "done"
 
 
-def test_a_run_that_is_over_is_sent_whole() -> None:
-    async def live() -> None:
-        run = started(say("Hello"), [FINISHED])
-        await run.gone()
-        client = await Client().answered(sse(run, reading()))
-        assert len(client.sent) == 2
-        assert frames(client)[-1].event == "done"
-
-    asyncio.run(live())
+async def test_a_run_that_is_over_is_sent_whole() -> None:
+    run = started(say("Hello"), [FINISHED])
+    await run.gone()
+    client = await Client().answered(sse(run, reading()))
+    assert len(client.sent) == 2
+    assert frames(client)[-1].event == "done"
 
 
 # --- the status -----------------------------------------------------------------------------------------
 
 
-def test_the_status_is_held_back_until_there_is_something_to_tell() -> None:
-    async def live() -> None:
-        speaks = asyncio.Event()
-        client = Client()
-        asking = client.ask(sse(started([STARTED], Until(speaks), say("Hello"), [FINISHED]), reading()))
-        await turns_of_the_loop()
-        assert client.sent == []
-        speaks.set()
-        await asking
-        assert client.status == 200
-
-    asyncio.run(live())
+async def test_the_status_is_held_back_until_there_is_something_to_tell() -> None:
+    speaks = asyncio.Event()
+    client = Client()
+    asking = client.ask(sse(started([STARTED], Until(speaks), say("Hello"), [FINISHED]), reading()))
+    await turns_of_the_loop()
+    assert client.sent == []
+    speaks.set()
+    await asking
+    assert client.status == 200
 
 
-def test_a_run_that_fails_before_it_says_anything_has_its_own_status() -> None:
-    async def live() -> None:
-        asked = reading()
-        for error in (AgentUnauthenticated("Log in."), AgentOverloaded("Full.")):
-            client = await Client().answered(sse(started([STARTED], error), asked))
-            assert client.status == error.status
-            assert json.loads(client.body)["error"]["message"] == str(error)
-            assert client.headers["x-chat-id"] == "chat_1"
-            assert client.headers.get("retry-after") == (None if error.retry_after is None else str(error.retry_after))
-        assert open_streams(asked) == 0
-
-    asyncio.run(live())
+async def test_a_run_that_fails_before_it_says_anything_has_its_own_status() -> None:
+    asked = reading()
+    for error in (AgentUnauthenticated("Log in."), AgentOverloaded("Full.")):
+        client = await Client().answered(sse(started([STARTED], error), asked))
+        assert client.status == error.status
+        assert json.loads(client.body)["error"]["message"] == str(error)
+        assert client.headers["x-chat-id"] == "chat_1"
+        assert client.headers.get("retry-after") == (None if error.retry_after is None else str(error.retry_after))
+    assert open_streams(asked) == 0
 
 
 @pytest.mark.parametrize("before", [say("Half"), [ThinkingDelta("Hm")]])
-def test_a_run_that_fails_later_tells_it_in_the_stream(before: list[AgentEvent]) -> None:
-    async def live() -> None:
-        client = await Client().answered(sse(started(before, AgentOverloaded("Full.")), reading()))
-        assert client.status == 200
-        assert '"status":"error"' in frames(client)[-1].data
-
-    asyncio.run(live())
+async def test_a_run_that_fails_later_tells_it_in_the_stream(before: list[AgentEvent]) -> None:
+    client = await Client().answered(sse(started(before, AgentOverloaded("Full.")), reading()))
+    assert client.status == 200
+    assert '"status":"error"' in frames(client)[-1].data
 
 
-def test_the_status_is_not_held_back_for_ever() -> None:
-    async def live() -> None:
-        fails = asyncio.Event()
-        client = Client()
-        asking = client.ask(sse(started(Until(fails), AgentOverloaded("Full.")), reading(hold=0.001)))
-        await client.has(2)
-        assert (client.status, client.pieces) == (200, [b": keep-alive\n\n"])
-        fails.set()
-        await asking
-        assert frames(client)[-1].event == "done"
-
-    asyncio.run(live())
+async def test_the_status_is_not_held_back_for_ever() -> None:
+    fails = asyncio.Event()
+    client = Client()
+    asking = client.ask(sse(started(Until(fails), AgentOverloaded("Full.")), reading(hold=0.001)))
+    await client.has(2)
+    assert (client.status, client.pieces) == (200, [b": keep-alive\n\n"])
+    fails.set()
+    await asking
+    assert frames(client)[-1].event == "done"
 
 
 # --- signs of life --------------------------------------------------------------------------------------
@@ -270,12 +246,9 @@ def test_a_stream_whose_dialect_has_no_words_for_the_events_is_silent_too(loop: 
     loop(live())
 
 
-def test_a_talking_stream_needs_no_sign_of_life() -> None:
-    async def live() -> None:
-        client = await Client().answered(sse(started(*[say(f"{n} ") for n in range(100)], [FINISHED]), reading()))
-        assert b"keep-alive" not in client.body
-
-    asyncio.run(live())
+async def test_a_talking_stream_needs_no_sign_of_life() -> None:
+    client = await Client().answered(sse(started(*[say(f"{n} ") for n in range(100)], [FINISHED]), reading()))
+    assert b"keep-alive" not in client.body
 
 
 # --- clients that leave ---------------------------------------------------------------------------------
@@ -299,94 +272,76 @@ def test_a_run_whose_client_has_gone_is_stopped(loop: Loop, script: list[Step]) 
     loop(live())
 
 
-def test_a_run_whose_client_has_gone_may_go_on() -> None:
-    async def live() -> None:
-        goes, client = asyncio.Event(), Client()
-        run = started(say("Half"), Until(goes), say(" and all"), [FINISHED])
-        run.needs_readers = False
-        asking = client.ask(sse(run, reading()))
-        await client.has(2)
-        client.leaves.set()
-        await asking
-        goes.set()
-        assert (await run.finished()).failure is None
-
-    asyncio.run(live())
+async def test_a_run_whose_client_has_gone_may_go_on() -> None:
+    goes, client = asyncio.Event(), Client()
+    run = started(say("Half"), Until(goes), say(" and all"), [FINISHED])
+    run.needs_readers = False
+    asking = client.ask(sse(run, reading()))
+    await client.has(2)
+    client.leaves.set()
+    await asking
+    goes.set()
+    assert (await run.finished()).failure is None
 
 
-def test_the_last_reader_decides() -> None:
-    async def live() -> None:
-        first, second = Client(), Client()
-        run = started(say("Half"), forever())
-        asked = reading()
-        one, two = first.ask(sse(run, asked)), second.ask(sse(run, asked))
-        await turns_of_the_loop()
-        assert (run.log.readers, open_streams(asked)) == (2, 2)
-        first.leaves.set()
-        await one
-        await turns_of_the_loop()
-        assert (run.is_ending, run.log.readers) == (False, 1)
-        second.leaves.set()
-        await two
-        assert run.is_ending
-        await run.gone()
-
-    asyncio.run(live())
+async def test_the_last_reader_decides() -> None:
+    first, second = Client(), Client()
+    run = started(say("Half"), forever())
+    asked = reading()
+    one, two = first.ask(sse(run, asked)), second.ask(sse(run, asked))
+    await turns_of_the_loop()
+    assert (run.log.readers, open_streams(asked)) == (2, 2)
+    first.leaves.set()
+    await one
+    await turns_of_the_loop()
+    assert (run.is_ending, run.log.readers) == (False, 1)
+    second.leaves.set()
+    await two
+    assert run.is_ending
+    await run.gone()
 
 
-def test_who_only_waits_for_the_end_does_not_keep_a_run_alive() -> None:
-    async def live() -> None:
-        client = Client()
-        run = started(say("Half"), forever())
-        waits = asyncio.ensure_future(run.finished())  # a gateway that drains
-        asking = client.ask(sse(run, reading()))
-        await client.has(2)
-        client.leaves.set()
-        await asking
-        assert (await waits).failure is not None
-
-    asyncio.run(live())
+async def test_who_only_waits_for_the_end_does_not_keep_a_run_alive() -> None:
+    client = Client()
+    run = started(say("Half"), forever())
+    waits = asyncio.ensure_future(run.finished())  # a gateway that drains
+    asking = client.ask(sse(run, reading()))
+    await client.has(2)
+    client.leaves.set()
+    await asking
+    assert (await waits).failure is not None
 
 
-def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
-    async def live() -> None:
-        run = started(say("one two three four five six seven eight"), forever())
-        encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
-        client = await Client().answered(EventStream(run, encoder, SSE, reading()))
-        assert client.body.endswith(b"data: [DONE]\n\n")
-        assert b"four" not in client.body
-        assert run.is_ending
-        await run.gone()
-
-    asyncio.run(live())
+async def test_a_reply_that_is_complete_before_its_run_stops_it() -> None:
+    run = started(say("one two three four five six seven eight"), forever())
+    encoder = ChunkEncoder(CompletionHead("chatcmpl-1", 0, "auto"), cutter=Cutter(("three",), None))
+    client = await Client().answered(EventStream(run, encoder, SSE, reading()))
+    assert client.body.endswith(b"data: [DONE]\n\n")
+    assert b"four" not in client.body
+    assert run.is_ending
+    await run.gone()
 
 
-def test_a_client_that_reads_slowly_holds_nobody_up() -> None:
-    async def live() -> None:
-        slow = Client()
-        slow.reads.clear()
-        run = started(*[say(f"{n} ") for n in range(50)], [FINISHED])
-        asking = slow.ask(sse(run, reading()))
-        assert (await run.finished()).failure is None
-        assert len(slow.sent) == 1
-        slow.reads.set()
-        await asking
-        assert frames(slow)[-1].event == "done"
-
-    asyncio.run(live())
+async def test_a_client_that_reads_slowly_holds_nobody_up() -> None:
+    slow = Client()
+    slow.reads.clear()
+    run = started(*[say(f"{n} ") for n in range(50)], [FINISHED])
+    asking = slow.ask(sse(run, reading()))
+    assert (await run.finished()).failure is None
+    assert len(slow.sent) == 1
+    slow.reads.set()
+    await asking
+    assert frames(slow)[-1].event == "done"
 
 
-def test_a_connection_that_breaks_while_it_is_written_to_ends_the_run() -> None:
-    async def live() -> None:
-        asked, client = reading(), Client()
-        run = started(say("Half"), forever())
-        client.breaks = OSError("broken pipe")
-        with pytest.raises(OSError, match="broken pipe"):
-            await client.ask(sse(run, asked))
-        await run.gone()
-        assert (run.is_ending, open_streams(asked)) == (True, 0)
-
-    asyncio.run(live())
+async def test_a_connection_that_breaks_while_it_is_written_to_ends_the_run() -> None:
+    asked, client = reading(), Client()
+    run = started(say("Half"), forever())
+    client.breaks = OSError("broken pipe")
+    with pytest.raises(OSError, match="broken pipe"):
+        await client.ask(sse(run, asked))
+    await run.gone()
+    assert (run.is_ending, open_streams(asked)) == (True, 0)
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -407,41 +362,32 @@ def test_a_request_that_is_cancelled_ends_its_run(loop: Loop) -> None:
 # --- replies that wait for the end ----------------------------------------------------------------------
 
 
-def test_the_end_is_waited_for() -> None:
-    async def live() -> None:
-        goes = asyncio.Event()
-        run = started(say("All"), Until(goes), [FINISHED])
-        with run.reader() as reader:
-            waits = asyncio.ensure_future(push_until(reader, lambda event: False))
-            await turns_of_the_loop()
-            assert not waits.done()
-            goes.set()
-            assert not await waits
-            assert not await push_until(reader, lambda event: True)  # also when it is over
-
-    asyncio.run(live())
+async def test_the_end_is_waited_for() -> None:
+    goes = asyncio.Event()
+    run = started(say("All"), Until(goes), [FINISHED])
+    with run.reader() as reader:
+        waits = asyncio.ensure_future(push_until(reader, lambda event: False))
+        await turns_of_the_loop()
+        assert not waits.done()
+        goes.set()
+        assert not await waits
+        assert not await push_until(reader, lambda event: True)  # also when it is over
 
 
-def test_events_after_the_last_one_that_is_needed_are_not_read() -> None:
-    async def live() -> None:
-        run = started(say("All"), [FINISHED])
-        await true(lambda: run.done)
-        with run.reader() as reader:
-            assert await push_until(reader, lambda event: True)
-            assert reader.place == 1
-
-    asyncio.run(live())
+async def test_events_after_the_last_one_that_is_needed_are_not_read() -> None:
+    run = started(say("All"), [FINISHED])
+    await true(lambda: run.done)
+    with run.reader() as reader:
+        assert await push_until(reader, lambda event: True)
+        assert reader.place == 1
 
 
-def test_who_leaves_before_the_end_is_distinguished() -> None:
-    async def live() -> None:
-        run = started(say("Half"), forever())
-        with run.reader(), run.reader() as reader:  # somebody else reads on
-            waits = asyncio.ensure_future(push_until(reader, lambda event: False))
-            await true(lambda: run.log.events)
-            reader.leave()
-            assert not await waits
-            assert not run.is_ending
-        await run.abandon()
-
-    asyncio.run(live())
+async def test_who_leaves_before_the_end_is_distinguished() -> None:
+    run = started(say("Half"), forever())
+    with run.reader(), run.reader() as reader:  # somebody else reads on
+        waits = asyncio.ensure_future(push_until(reader, lambda event: False))
+        await true(lambda: run.log.events)
+        reader.leave()
+        assert not await waits
+        assert not run.is_ending
+    await run.abandon()

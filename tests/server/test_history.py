@@ -418,72 +418,56 @@ async def kept(gateway: Gateway, settings: Settings, expected: int) -> list[str]
 
 
 @pytest.mark.parametrize("days", [0, 2])
-def test_what_was_not_used_for_long_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
+async def test_what_was_not_used_for_long_goes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int) -> None:
     settings = replaying(tmp_path, days=days)
     day = 24 * 3600 * 1000
-
-    async def live() -> None:
-        gateway = await compose(settings)
-        made = [await said(gateway, text) for text in ("one", "two", "three")]
-        clock = composition.now_ms
-        monkeypatch.setattr(composition, "now_ms", lambda: clock() + day)
-        assert set(await kept(gateway, settings, 3)) == set(made)
-        monkeypatch.setattr(composition, "now_ms", lambda: clock() + 3 * day)
-        assert set(await kept(gateway, settings, 0 if days else 3)) == (set() if days else set(made))
-        await gateway.close()
-
-    asyncio.run(live())
+    gateway = await compose(settings)
+    made = [await said(gateway, text) for text in ("one", "two", "three")]
+    clock = composition.now_ms
+    monkeypatch.setattr(composition, "now_ms", lambda: clock() + day)
+    assert set(await kept(gateway, settings, 3)) == set(made)
+    monkeypatch.setattr(composition, "now_ms", lambda: clock() + 3 * day)
+    assert set(await kept(gateway, settings, 0 if days else 3)) == (set() if days else set(made))
+    await gateway.close()
 
 
-def test_what_is_more_than_may_be_kept_goes_the_oldest_first(tmp_path: Path) -> None:
+async def test_what_is_more_than_may_be_kept_goes_the_oldest_first(tmp_path: Path) -> None:
     settings = replaying(tmp_path, most=1024 * 1024)
-
-    async def live() -> None:
-        gateway = await compose(settings)
-        made = [await said(gateway, f"{number} " + "words " * 20_000) for number in range(30)]
-        assert await gateway.store.size() > 1024 * 1024
-        left = await kept(gateway, settings, len(made) - 1)
-        assert 2 <= len(left) < len(made)  # each takes about a third of what may be kept
-        assert left == list(reversed(made[-len(left) :]))
-        await gateway.close()
-
-    asyncio.run(live())
+    gateway = await compose(settings)
+    made = [await said(gateway, f"{number} " + "words " * 20_000) for number in range(30)]
+    assert await gateway.store.size() > 1024 * 1024
+    left = await kept(gateway, settings, len(made) - 1)
+    assert 2 <= len(left) < len(made)  # each takes about a third of what may be kept
+    assert left == list(reversed(made[-len(left) :]))
+    await gateway.close()
 
 
-def test_folders_that_belong_to_no_conversation_go(tmp_path: Path) -> None:
+async def test_folders_that_belong_to_no_conversation_go(tmp_path: Path) -> None:
     settings = replaying(tmp_path)
-
-    async def live() -> None:
-        gateway = await compose(settings)
-        made = await said(gateway, "one")
-        folder = gateway.service.conversations.folder("conv_stray")
-        folder.mkdir()
-        assert await kept(gateway, settings, 1) == [made]
-        await gateway.close()
-
-    asyncio.run(live())
+    gateway = await compose(settings)
+    made = await said(gateway, "one")
+    folder = gateway.service.conversations.folder("conv_stray")
+    folder.mkdir()
+    assert await kept(gateway, settings, 1) == [made]
+    await gateway.close()
 
 
-def test_a_history_that_grows_fast_is_pruned_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_history_that_grows_fast_is_pruned_soon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(composition, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(composition, "_LOOKS", 2**40)  # the hour never ends
     settings = replaying(tmp_path, most=1024 * 1024)
-
-    async def live() -> None:
-        gateway = await compose(settings)
-        keeping = asyncio.ensure_future(keep_history(gateway, settings))
-        await said(gateway, "one")
-        for number in range(30):
-            await said(gateway, f"{number} " + "words " * 20_000)
-        async with asyncio.timeout(60):
-            while len((await gateway.store.conversations("local", limit=100)).found) > 10:
-                await asyncio.sleep(0.01)
-        keeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeping
-        await gateway.close()
-
-    asyncio.run(live())
+    gateway = await compose(settings)
+    keeping = asyncio.ensure_future(keep_history(gateway, settings))
+    await said(gateway, "one")
+    for number in range(30):
+        await said(gateway, f"{number} " + "words " * 20_000)
+    async with asyncio.timeout(60):
+        while len((await gateway.store.conversations("local", limit=100)).found) > 10:
+            await asyncio.sleep(0.01)
+    keeping.cancel()
+    with suppress(asyncio.CancelledError):
+        await keeping
+    await gateway.close()
 
 
 def test_a_history_that_does_not_grow_is_pruned_once_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,19 +73,15 @@ def test_one_line_a_minute_tells_the_worst() -> None:
     assert [line["seconds"] for line in clocks.log.lines] == [0.2, 3.0]
 
 
-def test_a_loop_that_is_held_up_is_noticed() -> None:
+async def test_a_loop_that_is_held_up_is_noticed() -> None:
     metrics = Metrics()
-
-    async def held_up() -> None:
-        watch = asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch())
-        await asyncio.sleep(0.01)
-        time.sleep(0.5)
-        await asyncio.sleep(0.2)
-        watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
-
-    asyncio.run(held_up())
+    watch = asyncio.ensure_future(LoopLag(metrics, StructuredLog()).watch())
+    await asyncio.sleep(0.01)
+    time.sleep(0.5)
+    await asyncio.sleep(0.2)
+    watch.cancel()
+    with suppress(asyncio.CancelledError):
+        await watch
     clocks = Clocks()
     clocks.metrics = metrics
     assert clocks.buckets()["+Inf"] > clocks.buckets()["0.25"]

@@ -1,6 +1,5 @@
 """Numbers that no program writes: whatever the agent reports, its answer can be stored and viewed in every form."""
 
-import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,35 +43,32 @@ def recording(number: str) -> bytes:
 
 @pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("number", [*NUMBERS, *UNREADABLE], ids=lambda number: number[:22])
-def test_an_answer_with_any_number_can_be_viewed(number: str, tmp_path: Path) -> None:
-    async def live() -> None:
-        async with served(tmp_path, recording(number)) as app:
-            body = json.dumps({"message": "recording: hostile", "stream": True}).encode()
-            status, stream = await said(app, "POST", "/v1/chat", body)
-            assert status == 200
-            assert b"event: done" in stream
-            (conversation,) = json.loads((await said(app, "GET", "/v1/conversations"))[1])["conversations"]
-            (run,) = json.loads((await said(app, "GET", "/v1/runs"))[1])["runs"]
-            assert (await said(app, "GET", f"/v1/chat/{run['id']}"))[0] == 200
-            base = f"/v1/conversations/{conversation['id']}"
-            forms = [f"/v1/chat/{run['id']}{form}" for form in READ] + [
-                f"{base}/changes",
-                f"{base}/changes",
-            ]
-            forms += [f"{base}/export?format={form}" for form in ("markdown", "json", "text")] + [base]
-            replies = {form: await said(app, "GET", form) for form in forms}
-            failed = {form: reply[-300:] for form, (status, reply) in replies.items() if status != 200}
-            assert not failed
-            assert all(b"Done." in reply for form, (_, reply) in replies.items() if "/v1/chat/" in form)
-            for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
-                asked = {
-                    "model": "auto",
-                    "max_tokens": 100,
-                    "messages": [{"role": "user", "content": "recording: hostile"}],
-                }
-                if path == "/v1/responses":
-                    asked = {"model": "auto", "input": "recording: hostile"}
-                status, reply = await said(app, "POST", path, json.dumps(asked).encode())
-                assert status == 200 or (status in (424, 502) and number in UNREADABLE), (path, reply[:300])
-
-    asyncio.run(live())
+async def test_an_answer_with_any_number_can_be_viewed(number: str, tmp_path: Path) -> None:
+    async with served(tmp_path, recording(number)) as app:
+        body = json.dumps({"message": "recording: hostile", "stream": True}).encode()
+        status, stream = await said(app, "POST", "/v1/chat", body)
+        assert status == 200
+        assert b"event: done" in stream
+        (conversation,) = json.loads((await said(app, "GET", "/v1/conversations"))[1])["conversations"]
+        (run,) = json.loads((await said(app, "GET", "/v1/runs"))[1])["runs"]
+        assert (await said(app, "GET", f"/v1/chat/{run['id']}"))[0] == 200
+        base = f"/v1/conversations/{conversation['id']}"
+        forms = [f"/v1/chat/{run['id']}{form}" for form in READ] + [
+            f"{base}/changes",
+            f"{base}/changes",
+        ]
+        forms += [f"{base}/export?format={form}" for form in ("markdown", "json", "text")] + [base]
+        replies = {form: await said(app, "GET", form) for form in forms}
+        failed = {form: reply[-300:] for form, (status, reply) in replies.items() if status != 200}
+        assert not failed
+        assert all(b"Done." in reply for form, (_, reply) in replies.items() if "/v1/chat/" in form)
+        for path in ("/v1/chat/completions", "/v1/responses", "/v1/messages"):
+            asked = {
+                "model": "auto",
+                "max_tokens": 100,
+                "messages": [{"role": "user", "content": "recording: hostile"}],
+            }
+            if path == "/v1/responses":
+                asked = {"model": "auto", "input": "recording: hostile"}
+            status, reply = await said(app, "POST", path, json.dumps(asked).encode())
+            assert status == 200 or (status in (424, 502) and number in UNREADABLE), (path, reply[:300])

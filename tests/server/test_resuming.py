@@ -349,118 +349,102 @@ def is_beginning(early: Json, answer: Json) -> bool:
     return len(early["documents"]) <= len(answer["documents"])
 
 
-def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp_path: Path) -> None:
+async def test_a_reader_who_is_far_behind_reads_what_is_stored_and_costs_no_memory(tmp_path: Path) -> None:
     count = 6 * log_module._KEPT_EVENTS
-
-    async def live() -> None:
-        script: list[tuple[Sequence[AgentEvent], int]] = [([STARTED], 0)]
-        script += [(say(*(f"{number} " for number in range(at, at + 64))), 1) for at in range(0, count, 64)]
-        site = Site(tmp_path, Paced([*script, ([FINISHED], 0)]))
-        run = await site.begin()
-        slow = [asyncio.ensure_future(site.read(run.id, Habits(dialect, pause=400))) for dialect in READS]
-        await run.gone()
-        assert run.log.dropped > 0
-        assert len(run.log.events) <= log_module._KEPT_EVENTS + 64
-        assert not any(reading.done() for reading in slow)
-        answer = await site.snapshot(run.id)
-        assert answer["documents"][0]["content"] == "".join(f"{number} " for number in range(count))
-        documents, ndjson, chunks = [(await reading).fold() for reading in slow]
-        assert documents == ndjson == answer
-        assert chunks["choices"][0]["message"]["content"] == answer["documents"][0]["content"]
-        await site.close()
-
-    asyncio.run(live())
+    script: list[tuple[Sequence[AgentEvent], int]] = [([STARTED], 0)]
+    script += [(say(*(f"{number} " for number in range(at, at + 64))), 1) for at in range(0, count, 64)]
+    site = Site(tmp_path, Paced([*script, ([FINISHED], 0)]))
+    run = await site.begin()
+    slow = [asyncio.ensure_future(site.read(run.id, Habits(dialect, pause=400))) for dialect in READS]
+    await run.gone()
+    assert run.log.dropped > 0
+    assert len(run.log.events) <= log_module._KEPT_EVENTS + 64
+    assert not any(reading.done() for reading in slow)
+    answer = await site.snapshot(run.id)
+    assert answer["documents"][0]["content"] == "".join(f"{number} " for number in range(count))
+    documents, ndjson, chunks = [(await reading).fold() for reading in slow]
+    assert documents == ndjson == answer
+    assert chunks["choices"][0]["message"]["content"] == answer["documents"][0]["content"]
+    await site.close()
 
 
-def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_path: Path) -> None:
+async def test_a_flood_in_one_batch_is_not_lost_on_a_reader_who_was_up_to_date(tmp_path: Path) -> None:
     """So many events at once that those a waiting reader needs next stand in the store when it wakes."""
     count = 3 * log_module._KEPT_EVENTS
-
-    async def live() -> None:
-        flood = say(*(f"{number} " for number in range(count)))
-        site = Site(tmp_path, Paced([(say("First. "), 30), (flood, 0), ([FINISHED], 0)]))
-        run = await site.begin()
-        reading = asyncio.ensure_future(site.read(run.id, Habits("documents")))
-        ends = asyncio.ensure_future(run.finished())
-        answer = (await reading).fold()
-        assert answer["documents"][0]["content"] == "First. " + "".join(f"{number} " for number in range(count))
-        assert (await ends).envelope.status == "completed"
-        await run.gone()
-        await site.close()
-
-    asyncio.run(live())
+    flood = say(*(f"{number} " for number in range(count)))
+    site = Site(tmp_path, Paced([(say("First. "), 30), (flood, 0), ([FINISHED], 0)]))
+    run = await site.begin()
+    reading = asyncio.ensure_future(site.read(run.id, Habits("documents")))
+    ends = asyncio.ensure_future(run.finished())
+    answer = (await reading).fold()
+    assert answer["documents"][0]["content"] == "First. " + "".join(f"{number} " for number in range(count))
+    assert (await ends).envelope.status == "completed"
+    await run.gone()
+    await site.close()
 
 
 @pytest.mark.parametrize("dialect", READS)
-def test_who_has_it_all_is_told_not_to_come_again(
+async def test_who_has_it_all_is_told_not_to_come_again(
     tmp_path: Path, dialect: Reads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs_module, "_RESEND_SECONDS", 0.0)
-
-    async def live() -> None:
-        goes = asyncio.Event()
-        site = Site(tmp_path, _Gated(goes, say("Half"), say(" and all.")))
-        run = await site.begin()
-        await true(lambda: run.count)
-        path = f"/v1/chat/{run.id}/events"
-        waits = asyncio.ensure_future(
-            site.get(path, {"dialect": dialect, "after": run.count})
-        )  # all there is, but not done
-        await turns_of_the_loop(20)
-        assert not waits.done()
-        early = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count + 1)})
-        assert early.status == 409
-        error = json.loads(early.body)["error"]
-        assert error["message"].startswith(f"The run has no event {run.count + 1}: it has {run.count} so far.")
-        assert (error["code"], error["param"]) == ("log_reset", "after")
-        goes.set()
-        rest = await waits
-        assert rest.status == 200
-        assert (b"[DONE]" if dialect == "openai" else b"completed") in rest.body
-        await run.gone()
-        for _ in range(2):
-            assert (await site.get(path, {"dialect": dialect, "after": run.count})).status == 204
-            for after in (run.count + 1, 10**14):
-                refused = await site.get(path, {"dialect": dialect, "after": after})
-                assert refused.status == 409
-                message = json.loads(refused.body)["error"]["message"]
-                assert f"has no event {after}: it has {run.count}. Read it again from the start" in message
-            named = {"anthropic-version": "2023-06-01"}
-            refused = await site.get(path, {"dialect": dialect, "after": run.count + 1}, named)
-            assert (refused.status, json.loads(refused.body)["type"]) == (409, "error")
-            by_header = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count)})
-            assert (by_header.status, by_header.body) == (204, b"")
-            assert (await site.get(path, {"dialect": dialect, "after": run.count - 1})).status == 200
-            await site.close()
-            site = Site(tmp_path, ScriptedSource([]))
+    goes = asyncio.Event()
+    site = Site(tmp_path, _Gated(goes, say("Half"), say(" and all.")))
+    run = await site.begin()
+    await true(lambda: run.count)
+    path = f"/v1/chat/{run.id}/events"
+    waits = asyncio.ensure_future(
+        site.get(path, {"dialect": dialect, "after": run.count})
+    )  # all there is, but not done
+    await turns_of_the_loop(20)
+    assert not waits.done()
+    early = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count + 1)})
+    assert early.status == 409
+    error = json.loads(early.body)["error"]
+    assert error["message"].startswith(f"The run has no event {run.count + 1}: it has {run.count} so far.")
+    assert (error["code"], error["param"]) == ("log_reset", "after")
+    goes.set()
+    rest = await waits
+    assert rest.status == 200
+    assert (b"[DONE]" if dialect == "openai" else b"completed") in rest.body
+    await run.gone()
+    for _ in range(2):
+        assert (await site.get(path, {"dialect": dialect, "after": run.count})).status == 204
+        for after in (run.count + 1, 10**14):
+            refused = await site.get(path, {"dialect": dialect, "after": after})
+            assert refused.status == 409
+            message = json.loads(refused.body)["error"]["message"]
+            assert f"has no event {after}: it has {run.count}. Read it again from the start" in message
+        named = {"anthropic-version": "2023-06-01"}
+        refused = await site.get(path, {"dialect": dialect, "after": run.count + 1}, named)
+        assert (refused.status, json.loads(refused.body)["type"]) == (409, "error")
+        by_header = await site.get(path, {"dialect": dialect}, {"last-event-id": str(run.count)})
+        assert (by_header.status, by_header.body) == (204, b"")
+        assert (await site.get(path, {"dialect": dialect, "after": run.count - 1})).status == 200
         await site.close()
-
-    asyncio.run(live())
+        site = Site(tmp_path, ScriptedSource([]))
+    await site.close()
 
 
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-def test_what_the_store_has_forgotten_is_waited_for(
+async def test_what_the_store_has_forgotten_is_waited_for(
     tmp_path: Path, engine: str, request: pytest.FixtureRequest
 ) -> None:
     """A client has had more than the store: the gateway that drives the run sends it again."""
     database = request.getfixturevalue("database") if engine == "postgres" else ""
-
-    async def live() -> None:
-        store = PostgresStore(database) if database else None
-        site = Site(tmp_path, ScriptedSource([]), store)
-        await site.store.begin_run(replace(new_run("chat_1"), owner=LOCAL_OWNER, instance="other"))
-        await site.store.append(lease("chat_1"), 1, deltas(1))
-        path, rest = "/v1/chat/chat_1/events", [*deltas(2, 3), Done(envelope("chat_1"))]
-        waits = asyncio.ensure_future(site.get(path, {"after": 3}))
-        await turns_of_the_loop(20)
-        assert not waits.done()
-        await site.store.append(lease("chat_1"), 2, rest, run_end("chat_1"))
-        resumed = await waits
-        assert (resumed.status, [name for name, _ in read_sse(resumed.body)]) == (200, ["done"])
-        assert (await site.get(path, {"after": 5})).status == 409
-        await site.close()
-
-    asyncio.run(live())
+    store = PostgresStore(database) if database else None
+    site = Site(tmp_path, ScriptedSource([]), store)
+    await site.store.begin_run(replace(new_run("chat_1"), owner=LOCAL_OWNER, instance="other"))
+    await site.store.append(lease("chat_1"), 1, deltas(1))
+    path, rest = "/v1/chat/chat_1/events", [*deltas(2, 3), Done(envelope("chat_1"))]
+    waits = asyncio.ensure_future(site.get(path, {"after": 3}))
+    await turns_of_the_loop(20)
+    assert not waits.done()
+    await site.store.append(lease("chat_1"), 2, rest, run_end("chat_1"))
+    resumed = await waits
+    assert (resumed.status, [name for name, _ in read_sse(resumed.body)]) == (200, ["done"])
+    assert (await site.get(path, {"after": 5})).status == 409
+    await site.close()
 
 
 class _Gated(ScriptedSource):
@@ -476,34 +460,31 @@ class _Gated(ScriptedSource):
         yield [*self._then, FINISHED]
 
 
-def test_a_run_that_still_goes_on_has_a_snapshot(tmp_path: Path) -> None:
-    async def live() -> None:
-        open_tools = [ToolStarted("1", SEARCH), ToolStarted("2", Command(tool="shell", command="make"))]
-        done = ToolEnded("1", OtherTool(tool="grep", arguments={"pattern": "é"}, data="x"), Outcome())
-        goes = asyncio.Event()
-        site = Site(tmp_path, _Gated(goes, [TextDelta("Look: "), *open_tools], [done]))
-        run = await site.begin()
-        await true(lambda: run.count)
-        early = await site.snapshot(run.id)
-        assert (early["id"], early["conversationId"], early["status"]) == (
-            run.id,
-            run.info.conversation_id,
-            "streaming",
-        )
-        text, search, command = early["documents"]
-        assert (text["content"], text["metadata"]) == ("Look: ", {"format": "markdown"})
-        assert (search["metadata"]["toolName"], search["metadata"]["state"]) == ("grep", "running")
-        assert search["metadata"]["arguments"] == {"pattern": "é"}
-        assert (command["metadata"]["command"], command["metadata"]["state"]) == ("make", "running")
-        assert (command["metadata"]["exitCode"], command["metadata"]["output"]) == (-1, "")
-        goes.set()
-        await run.gone()
-        final = await site.snapshot(run.id)
-        assert is_beginning(early, final)
-        assert [document["metadata"].get("state") for document in final["documents"][1:]] == [None, "interrupted"]
-        await site.close()
-
-    asyncio.run(live())
+async def test_a_run_that_still_goes_on_has_a_snapshot(tmp_path: Path) -> None:
+    open_tools = [ToolStarted("1", SEARCH), ToolStarted("2", Command(tool="shell", command="make"))]
+    done = ToolEnded("1", OtherTool(tool="grep", arguments={"pattern": "é"}, data="x"), Outcome())
+    goes = asyncio.Event()
+    site = Site(tmp_path, _Gated(goes, [TextDelta("Look: "), *open_tools], [done]))
+    run = await site.begin()
+    await true(lambda: run.count)
+    early = await site.snapshot(run.id)
+    assert (early["id"], early["conversationId"], early["status"]) == (
+        run.id,
+        run.info.conversation_id,
+        "streaming",
+    )
+    text, search, command = early["documents"]
+    assert (text["content"], text["metadata"]) == ("Look: ", {"format": "markdown"})
+    assert (search["metadata"]["toolName"], search["metadata"]["state"]) == ("grep", "running")
+    assert search["metadata"]["arguments"] == {"pattern": "é"}
+    assert (command["metadata"]["command"], command["metadata"]["state"]) == ("make", "running")
+    assert (command["metadata"]["exitCode"], command["metadata"]["output"]) == (-1, "")
+    goes.set()
+    await run.gone()
+    final = await site.snapshot(run.id)
+    assert is_beginning(early, final)
+    assert [document["metadata"].get("state") for document in final["documents"][1:]] == [None, "interrupted"]
+    await site.close()
 
 
 @pytest.mark.parametrize(
@@ -517,16 +498,13 @@ def test_a_run_that_still_goes_on_has_a_snapshot(tmp_path: Path) -> None:
         ({"dialect": "klingon"}, "dialect"),
     ],
 )
-def test_what_no_reader_can_mean(tmp_path: Path, query: dict[str, str], param: str) -> None:
-    async def live() -> None:
-        site = Site(tmp_path, Paced([([*say("All"), FINISHED], 0)]))
-        run = await site.begin()
-        await run.gone()
-        refused = await site.get(f"/v1/chat/{run.id}/events", query)
-        assert (refused.status, json.loads(refused.body)["error"]["param"]) == (400, param)
-        await site.close()
-
-    asyncio.run(live())
+async def test_what_no_reader_can_mean(tmp_path: Path, query: dict[str, str], param: str) -> None:
+    site = Site(tmp_path, Paced([([*say("All"), FINISHED], 0)]))
+    run = await site.begin()
+    await run.gone()
+    refused = await site.get(f"/v1/chat/{run.id}/events", query)
+    assert (refused.status, json.loads(refused.body)["error"]["param"]) == (400, param)
+    await site.close()
 
 
 # --- over sockets -------------------------------------------------------------------------------------------

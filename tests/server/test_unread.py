@@ -83,25 +83,22 @@ def test_no_run_starts_for_a_stream_that_cannot_be_opened() -> None:
         asyncio.run(endpoint(Request(scope, receive)))
 
 
-def test_whole_answers_are_built_one_at_a_time_and_the_same_one_once() -> None:
-    async def test() -> None:
-        unread, built, running = UnreadReplies(), list[str](), 0
+async def test_whole_answers_are_built_one_at_a_time_and_the_same_one_once() -> None:
+    unread, built, running = UnreadReplies(), list[str](), 0
 
-        async def work(name: str) -> str:
-            nonlocal running
-            running += 1
-            assert running == 1
-            await asyncio.sleep(0)
-            running -= 1
-            built.append(name)
-            return name
+    async def work(name: str) -> str:
+        nonlocal running
+        running += 1
+        assert running == 1
+        await asyncio.sleep(0)
+        running -= 1
+        built.append(name)
+        return name
 
-        asked = [unread.build("me", name, lambda name=name: work(name)) for name in "aabba"]  # type: ignore[misc]
-        assert await asyncio.gather(*asked) == [*"aabba"]
-        assert built == ["a", "b"]
-        assert await unread.build("me", "a", lambda: work("again")) == "again"
-
-    asyncio.run(test())
+    asked = [unread.build("me", name, lambda name=name: work(name)) for name in "aabba"]  # type: ignore[misc]
+    assert await asyncio.gather(*asked) == [*"aabba"]
+    assert built == ["a", "b"]
+    assert await unread.build("me", "a", lambda: work("again")) == "again"
 
 
 def test_events_that_wait_are_encoded_in_steps() -> None:

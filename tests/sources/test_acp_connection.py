@@ -214,12 +214,9 @@ def test_a_refusal_says_what_it_means() -> None:
     assert AgentRefused(-32603, "[unavailable] x").error(False).code == "agent_unreachable"
 
 
-def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:
-    async def live() -> None:
-        with pytest.raises(AgentMissing, match="cannot be started"):
-            await start_with_stdin([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
-
-    asyncio.run(live())
+async def test_a_program_that_is_none_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(AgentMissing, match="cannot be started"):
+        await start_with_stdin([str(tmp_path / "no")], folder="/", environment={}, on_gone=lambda pid: None)
 
 
 def transported(script: str, life: Callable[[AgentProcess, LineTransport], Coroutine[Any, Any, None]]) -> None:

@@ -106,39 +106,33 @@ def test_the_callers_own_tools_need_no_rule(tmp_path: Path) -> None:
         (None, "reject-once", "reject-once", 2),
     ],
 )
-def test_what_is_always_allowed_is_not_asked_for_again(
+async def test_what_is_always_allowed_is_not_asked_for_again(
     tmp_path: Path, permission: Permission | None, first: str, second: str, asked: int
 ) -> None:
     person = Willing(permission)
     turn = Turn(run_id="r", prompt="", model="auto", workspace=str(tmp_path), folder=str(tmp_path), approver=person)
-
-    async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
-        outcomes = [
-            await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
-            for id in ("1", "2")
-        ]
-        return [str(outcome["outcome"]["optionId"]) for outcome in outcomes]
-
-    assert asyncio.run(ask()) == [first, second]
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
+    outcomes = [
+        await running.permission(Fields({"toolCall": SHELL | {"toolCallId": id}, "options": OPTIONS}))
+        for id in ("1", "2")
+    ]
+    assert [str(outcome["outcome"]["optionId"]) for outcome in outcomes] == [first, second]
     assert person.asked == asked
 
 
-def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
+async def test_rules_of_the_turn_need_no_question(tmp_path: Path) -> None:
     person, where = Willing(), str(tmp_path)
     turn = Turn(
         run_id="r", prompt="", model="auto", workspace=where, folder=where, approver=person, allow=["Shell(ls)"]
     )
-
-    async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
-        return await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS}))
-
-    assert asyncio.run(ask())["outcome"]["optionId"] == "allow-once"
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
+    assert (await running.permission(Fields({"toolCall": SHELL, "options": OPTIONS})))["outcome"][
+        "optionId"
+    ] == "allow-once"
     assert person.asked == 0
 
 
-def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: Path) -> None:
+async def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: Path) -> None:
     """Each session counts its pages from 0, and a sub-agent has a session of its own."""
     person, where = Willing(Permission("deny")), str(tmp_path)
     turn = Turn(
@@ -150,18 +144,14 @@ def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: P
         approver=person,
         allow=["WebFetch(a.example)"],
     )
-
-    async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
-        running.update({"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "n"}, "s")
-        answers = []
-        for session, host in (("s", "a"), ("s", "a"), ("child", "a"), ("child", "b"), ("s", "b")):
-            call = {"toolCallId": "web_fetch_0", "kind": "fetch", "title": f"Fetch https://{host}.example/x"}
-            asked = {"sessionId": session, "toolCall": call, "options": OPTIONS}
-            answers.append(await running.permission(Fields(asked)))
-        return [str(answer["outcome"]["optionId"]) for answer in answers]
-
-    assert asyncio.run(ask()) == ["allow-once"] * 3 + ["reject-once"] * 2
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
+    running.update({"sessionUpdate": "subagent_spawned", "subagentSessionId": "child", "name": "n"}, "s")
+    answers = []
+    for session, host in (("s", "a"), ("s", "a"), ("child", "a"), ("child", "b"), ("s", "b")):
+        call = {"toolCallId": "web_fetch_0", "kind": "fetch", "title": f"Fetch https://{host}.example/x"}
+        asked = {"sessionId": session, "toolCall": call, "options": OPTIONS}
+        answers.append(await running.permission(Fields(asked)))
+    assert [str(answer["outcome"]["optionId"]) for answer in answers] == ["allow-once"] * 3 + ["reject-once"] * 2
     assert person.asked == 2
 
 
@@ -183,19 +173,17 @@ def test_a_request_with_the_id_of_another_page_is_about_its_own_page(tmp_path: P
         (EDIT, {"content": [{"type": "diff", "path": "/etc/passwd", "oldText": "a", "newText": "b"}]}, "reject-once"),
     ],
 )
-def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
+async def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
     tmp_path: Path, reported: dict[str, Any], asked: dict[str, Any], option: str
 ) -> None:
     where, rules = str(tmp_path), ["Shell(ls)", "Write(a)"]
     turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, allow=rules)
-
-    async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
-        running.update({"sessionUpdate": "tool_call", "status": "pending", **reported}, "s")
-        call = {"toolCallId": reported["toolCallId"], **asked}
-        return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
-
-    assert asyncio.run(ask())["outcome"]["optionId"] == option
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
+    running.update({"sessionUpdate": "tool_call", "status": "pending", **reported}, "s")
+    call = {"toolCallId": reported["toolCallId"], **asked}
+    assert (await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS})))["outcome"][
+        "optionId"
+    ] == option
 
 
 @pytest.mark.parametrize(
@@ -203,7 +191,7 @@ def test_rules_judge_what_is_asked_for_not_what_was_reported_before(
     [("a", "allow-once"), ("{w}/sub/a", "allow-once"), ("sub/out", "reject-once"), ("sub/far/x", "reject-once")],
 )
 @pytest.mark.parametrize("is_linked", [True, False])
-def test_a_link_does_not_lead_out_of_what_a_rule_allows(
+async def test_a_link_does_not_lead_out_of_what_a_rule_allows(
     tmp_path: Path, path: str, option: str, *, is_linked: bool
 ) -> None:
     (tmp_path / "real" / "sub").mkdir(parents=True)
@@ -213,30 +201,24 @@ def test_a_link_does_not_lead_out_of_what_a_rule_allows(
     where = str(tmp_path / ("linked" if is_linked else "real"))
     turn = Turn(run_id="r", prompt="", model="auto", workspace=where, folder=where, allow=["Write(a)", "Write(sub/**)"])
     call = {"toolCallId": "1", "kind": "edit", "rawInput": {"path": path.format(w=where)}}
-
-    async def ask() -> dict[str, Any]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
-        return await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS}))
-
-    assert asyncio.run(ask())["outcome"]["optionId"] == option
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy())
+    assert (await running.permission(Fields({"sessionId": "s", "toolCall": call, "options": OPTIONS})))["outcome"][
+        "optionId"
+    ] == option
 
 
-def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
+async def test_a_question_ends_when_its_agent_no_longer_waits(tmp_path: Path) -> None:
     class Silent(Willing):
         async def answer(self, call_id: str, question: Question) -> list[ClarificationAnswer] | None:
             await asyncio.Event().wait()
             return None
 
     turn = Turn(run_id="r", prompt="", model="auto", workspace="/w", folder=str(tmp_path), person=Silent())
-
-    async def ask() -> list[str]:
-        running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
-        running._call_shown.release()
-        asking = asyncio.ensure_future(running.ask_user({"question": "Which?"}))
-        while not running._questions:
-            await asyncio.sleep(0)
-        asking.cancel()
-        await asyncio.wait([asking])
-        return [type(event).__name__ for event in running._events]
-
-    assert asyncio.run(ask()) == ["ToolStarted", "ToolEnded"]
+    running = RunningTurn(turn, Session("s", "agent", Choice(), None), AcpPolicy(ask=True))
+    running._call_shown.release()
+    asking = asyncio.ensure_future(running.ask_user({"question": "Which?"}))
+    while not running._questions:
+        await asyncio.sleep(0)
+    asking.cancel()
+    await asyncio.wait([asking])
+    assert [type(event).__name__ for event in running._events] == ["ToolStarted", "ToolEnded"]

@@ -257,22 +257,19 @@ async def test_a_call_that_may_be_of_several_servers_needs_permission_for_each()
     assert question.permission.rules == ["Mcp(production:query)"]
 
 
-def test_without_a_person_it_is_refused_and_says_what_would_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> None:
-        approvals = Approvals(Policy(force=False, data="/data"), "/w", None)
-        assert approvals.passed([started("1")]) == [started("1")]
-        answer = await approvals.answer(shell(), is_own=True)
-        assert (answer.permission, "no rule allows" in answer.user_message) == ("deny", True)
-        (end,) = approvals.passed([ended("1")])
-        assert isinstance(end, ToolEnded)
-        assert end.outcome.permission is not None
-        # A call that the agent does not report is refused all the same.
-        monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 0)
-        assert (await approvals.answer(shell("rm b"), is_own=True)).permission == "deny"
-        read = AskedCall("session", "Write", {}, "/data/x")
-        assert (await approvals.answer(read, is_own=True)).user_message == "These files belong to the gateway."
-
-    asyncio.run(run())
+async def test_without_a_person_it_is_refused_and_says_what_would_allow_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    approvals = Approvals(Policy(force=False, data="/data"), "/w", None)
+    assert approvals.passed([started("1")]) == [started("1")]
+    answer = await approvals.answer(shell(), is_own=True)
+    assert (answer.permission, "no rule allows" in answer.user_message) == ("deny", True)
+    (end,) = approvals.passed([ended("1")])
+    assert isinstance(end, ToolEnded)
+    assert end.outcome.permission is not None
+    # A call that the agent does not report is refused all the same.
+    monkeypatch.setattr("cursor_gateway.sources.cursor.approvals._SHOWN_SECONDS", 0)
+    assert (await approvals.answer(shell("rm b"), is_own=True)).permission == "deny"
+    read = AskedCall("session", "Write", {}, "/data/x")
+    assert (await approvals.answer(read, is_own=True)).user_message == "These files belong to the gateway."
 
 
 # --- Calls whose starts are held back --------------------------------------------------------------

@@ -102,38 +102,32 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.usefixtures("way")
-def test_an_agent_and_its_commands_are_in_its_cgroup(own: Cgroups, tmp_path: Path) -> None:
-    async def live() -> None:
-        cgroup = own.new()
-        agent = await started("sleep 600 & echo $! >child; echo ready; exec sleep 600", cgroup, tmp_path)
-        assert await agent.speaks()
-        child = int((tmp_path / "child").read_text())
-        place = f"{own.path.name}/{Path(cgroup.path).name}"
-        async with asyncio.timeout(20):
-            while not cgroup_of(child).endswith(place):  # a process without limits is moved a moment later
-                await asyncio.sleep(0.01)
-        assert cgroup_of(agent.pid) == cgroup_of(child)
-        await agent.end(0.01)
-        assert not is_alive(child)
-        assert not Path(cgroup.path).exists()
-
-    asyncio.run(live())
+async def test_an_agent_and_its_commands_are_in_its_cgroup(own: Cgroups, tmp_path: Path) -> None:
+    cgroup = own.new()
+    agent = await started("sleep 600 & echo $! >child; echo ready; exec sleep 600", cgroup, tmp_path)
+    assert await agent.speaks()
+    child = int((tmp_path / "child").read_text())
+    place = f"{own.path.name}/{Path(cgroup.path).name}"
+    async with asyncio.timeout(20):
+        while not cgroup_of(child).endswith(place):  # a process without limits is moved a moment later
+            await asyncio.sleep(0.01)
+    assert cgroup_of(agent.pid) == cgroup_of(child)
+    await agent.end(0.01)
+    assert not is_alive(child)
+    assert not Path(cgroup.path).exists()
 
 
 @pytest.mark.usefixtures("way")
-def test_a_program_that_is_missing_leaves_no_cgroup(own: Cgroups, tmp_path: Path) -> None:
-    async def live() -> None:
-        cgroup = own.new()
-        with pytest.raises(AgentMissing):
-            await AgentProcess.start(
-                ["/no/such/agent"], folder=str(tmp_path), environment=ENVIRONMENT, stdin=None, cgroup=cgroup
-            )
-        assert not Path(cgroup.path).exists()
-
-    asyncio.run(live())
+async def test_a_program_that_is_missing_leaves_no_cgroup(own: Cgroups, tmp_path: Path) -> None:
+    cgroup = own.new()
+    with pytest.raises(AgentMissing):
+        await AgentProcess.start(
+            ["/no/such/agent"], folder=str(tmp_path), environment=ENVIRONMENT, stdin=None, cgroup=cgroup
+        )
+    assert not Path(cgroup.path).exists()
 
 
-def test_a_kernel_that_refuses_to_start_in_a_cgroup_is_asked_once(
+async def test_a_kernel_that_refuses_to_start_in_a_cgroup_is_asked_once(
     own: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the system call filters of some containers do."""
@@ -148,21 +142,17 @@ def test_a_kernel_that_refuses_to_start_in_a_cgroup_is_asked_once(
         return False
 
     monkeypatch.setattr(spawning._Start, "_started_in_cgroup", lambda self: refuse(self, 1))
-
-    async def live() -> None:
-        for _ in range(2):
-            cgroup = own.new()
-            cgroup.is_limited = True
-            cgroup.make()
-            agent = await started("exec sleep 600", cgroup, tmp_path)
-            assert cgroup_of(agent.pid).endswith(Path(cgroup.path).name)
-            await agent.end(0.01)
-
-    asyncio.run(live())
+    for _ in range(2):
+        cgroup = own.new()
+        cgroup.is_limited = True
+        cgroup.make()
+        agent = await started("exec sleep 600", cgroup, tmp_path)
+        assert cgroup_of(agent.pid).endswith(Path(cgroup.path).name)
+        await agent.end(0.01)
     assert asked == [1]
 
 
-def test_an_agent_that_ends_before_it_is_moved_is_not_moved(
+async def test_an_agent_that_ends_before_it_is_moved_is_not_moved(
     own: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its number may be another process's by then."""
@@ -171,37 +161,29 @@ def test_an_agent_that_ends_before_it_is_moved_is_not_moved(
     placed: list[int] = []
     monkeypatch.setattr(process, "place", lambda pid, path: placed.append(pid))
     monkeypatch.setattr(process, "_PLACE_SECONDS", 0.02)
-
-    async def live() -> None:
-        short = await started("exit 0", cgroup := own.new(), tmp_path)
-        await short.end(1)
-        assert not Path(cgroup.path).exists()
-        long = await started("exec sleep 600", own.new(), tmp_path)
-        async with asyncio.timeout(20):
-            while not placed:
-                await asyncio.sleep(0.01)
-        await long.end(0.01)
-        await asyncio.sleep(0.1)
-        assert placed == [long.pid]
-
-    asyncio.run(live())
+    short = await started("exit 0", cgroup := own.new(), tmp_path)
+    await short.end(1)
+    assert not Path(cgroup.path).exists()
+    long = await started("exec sleep 600", own.new(), tmp_path)
+    async with asyncio.timeout(20):
+        while not placed:
+            await asyncio.sleep(0.01)
+    await long.end(0.01)
+    await asyncio.sleep(0.1)
+    assert placed == [long.pid]
 
 
-def test_what_no_signal_to_a_group_reaches_ends_with_its_agent(own: Cgroups, tmp_path: Path) -> None:
+async def test_what_no_signal_to_a_group_reaches_ends_with_its_agent(own: Cgroups, tmp_path: Path) -> None:
     """Without the subreaper: this process is none."""
-
-    async def live() -> None:
-        cgroup = own.new()
-        agent = await started(f"{DAEMON}; echo done", cgroup, tmp_path)
-        while await agent.read():
-            pass
-        await agent.end(5)
-        pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-        assert pids
-        assert not any(map(is_alive, pids))
-        assert not Path(cgroup.path).exists()
-
-    asyncio.run(live())
+    cgroup = own.new()
+    agent = await started(f"{DAEMON}; echo done", cgroup, tmp_path)
+    while await agent.read():
+        pass
+    await agent.end(5)
+    pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
+    assert pids
+    assert not any(map(is_alive, pids))
+    assert not Path(cgroup.path).exists()
 
 
 def test_what_was_started_before_the_move_is_moved_too(own: Cgroups) -> None:
@@ -229,7 +211,9 @@ def test_a_process_that_has_ended_is_not_moved(own: Cgroups) -> None:
     assert cgroup.end()  # it is gone already
 
 
-def test_an_agent_that_cannot_be_placed_is_ended(own: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_agent_that_cannot_be_placed_is_ended(
+    own: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     library = spawning._library()
     if library is not None:
         monkeypatch.setattr(library, "can_set_cgroup", False)
@@ -240,15 +224,11 @@ def test_an_agent_that_cannot_be_placed_is_ended(own: Cgroups, tmp_path: Path, m
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(spawning, "place", refuse)
-
-    async def live() -> None:
-        cgroup = own.new()
-        cgroup.is_limited = True
-        cgroup.make()
-        with pytest.raises(AgentMissing, match="Permission denied"):
-            await started("exec sleep 600", cgroup, tmp_path)
-
-    asyncio.run(live())
+    cgroup = own.new()
+    cgroup.is_limited = True
+    cgroup.make()
+    with pytest.raises(AgentMissing, match="Permission denied"):
+        await started("exec sleep 600", cgroup, tmp_path)
     assert not is_alive(placed[0])
 
 
@@ -279,62 +259,50 @@ def test_limits_as_the_kernel_is_told() -> None:
     assert AgentLimits(agent_cpus=0.0001).files() == {"cpu.max": "1000 100000"}  # the kernel's own least
 
 
-def test_an_agent_over_its_memory_ends_with_an_error_that_says_so(base: Path, tmp_path: Path) -> None:
+async def test_an_agent_over_its_memory_ends_with_an_error_that_says_so(base: Path, tmp_path: Path) -> None:
     own = limited(base, AgentLimits(agent_memory_bytes=48 * MIB))
-
-    async def live() -> None:
-        cgroup = own.new()
-        eat = f"exec {sys.executable} -S -c 'x = bytearray(200 * 2**20)'"
-        agent = await started(eat, cgroup, tmp_path)
-        while await agent.read():
-            pass
-        assert await agent.wait(60)
-        error = agent.system_error
-        assert error is not None
-        assert error.code == "agent_out_of_memory"
-        assert "48 MiB" in str(error)
-        assert "`agent_memory_bytes`" in str(error)
-        use = agent.use
-        assert use is not None
-        assert use.memory_bytes is None or use.memory_bytes >= 40 * MIB  # None: before Linux 5.19
-        await agent.end(1)
-        assert agent.system_error is not None  # also once the cgroup is removed
-
-    asyncio.run(live())
+    cgroup = own.new()
+    eat = f"exec {sys.executable} -S -c 'x = bytearray(200 * 2**20)'"
+    agent = await started(eat, cgroup, tmp_path)
+    while await agent.read():
+        pass
+    assert await agent.wait(60)
+    error = agent.system_error
+    assert error is not None
+    assert error.code == "agent_out_of_memory"
+    assert "48 MiB" in str(error)
+    assert "`agent_memory_bytes`" in str(error)
+    use = agent.use
+    assert use is not None
+    assert use.memory_bytes is None or use.memory_bytes >= 40 * MIB  # None: before Linux 5.19
+    await agent.end(1)
+    assert agent.system_error is not None  # also once the cgroup is removed
     own.close()
 
 
-def test_an_agent_has_no_more_processes_than_it_may(base: Path, tmp_path: Path) -> None:
+async def test_an_agent_has_no_more_processes_than_it_may(base: Path, tmp_path: Path) -> None:
     own = limited(base, AgentLimits(agent_tasks=5))
-
-    async def live() -> None:
-        script = "for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; echo all"
-        agent = await started(script, own.new(), tmp_path)
-        said = b""
-        while piece := await agent.read():
-            said += piece
-        await agent.wait(5)
-        assert b"all" not in said  # the shell gives up
-        assert "fork" in agent.stderr_tail
-        await agent.end(0.01)
-
-    asyncio.run(live())
+    script = "for i in 1 2 3 4 5 6 7 8; do sleep 600 & done; echo all"
+    agent = await started(script, own.new(), tmp_path)
+    said = b""
+    while piece := await agent.read():
+        said += piece
+    await agent.wait(5)
+    assert b"all" not in said  # the shell gives up
+    assert "fork" in agent.stderr_tail
+    await agent.end(0.01)
     own.close()
 
 
-def test_an_agent_uses_no_more_processors_than_it_may(base: Path, tmp_path: Path) -> None:
+async def test_an_agent_uses_no_more_processors_than_it_may(base: Path, tmp_path: Path) -> None:
     own = limited(base, AgentLimits(agent_cpus=0.05))
-
-    async def live() -> None:
-        cgroup = own.new()
-        agent = await started("while :; do :; done", cgroup, tmp_path)
-        throttled = 0
-        while throttled < 3:
-            await asyncio.sleep(0.05)
-            throttled = cgroups._fields(Path(cgroup.path, "cpu.stat"))["nr_throttled"]
-        await agent.end(0.01)
-
-    asyncio.run(live())
+    cgroup = own.new()
+    agent = await started("while :; do :; done", cgroup, tmp_path)
+    throttled = 0
+    while throttled < 3:
+        await asyncio.sleep(0.05)
+        throttled = cgroups._fields(Path(cgroup.path, "cpu.stat"))["nr_throttled"]
+    await agent.end(0.01)
     own.close()
 
 

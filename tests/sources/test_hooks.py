@@ -64,104 +64,87 @@ def test_the_program_asks_and_is_answered() -> None:
     asyncio.run(asyncio.wait_for(live(), 60))
 
 
-def test_a_start_that_is_cancelled_leaves_nothing() -> None:
-    async def live() -> None:
-        server = HookServer()
-        starting = asyncio.create_task(server.start())
-        await asyncio.sleep(0)  # it listens
-        folder = os.path.dirname(server.socket)
-        starting.cancel()
-        await asyncio.wait([starting])
-        await server.close()
-        assert not os.path.exists(folder)
-        gc.collect()  # a socket that is still open would be reported
-
-    asyncio.run(live())
+async def test_a_start_that_is_cancelled_leaves_nothing() -> None:
+    server = HookServer()
+    starting = asyncio.create_task(server.start())
+    await asyncio.sleep(0)  # it listens
+    folder = os.path.dirname(server.socket)
+    starting.cancel()
+    await asyncio.wait([starting])
+    await server.close()
+    assert not os.path.exists(folder)
+    gc.collect()  # a socket that is still open would be reported
 
 
-def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def live() -> None:
-        server = HookServer()
-        for _ in range(2):
-            with pytest.raises(OSError, match="too long"):
-                await server.start()
-        await server.close()
-
+async def test_a_start_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (long := tmp_path / ("x" * 120)).mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    asyncio.run(live())
+    server = HookServer()
+    for _ in range(2):
+        with pytest.raises(OSError, match="too long"):
+            await server.start()
+    await server.close()
     assert list(long.iterdir()) == []
 
 
 TASK = ToolStarted("task 1", OtherTool(tool="task", arguments={}), payload={"type": "task", "args": {}})
 
 
-def test_a_sub_agent_belongs_to_the_only_run_of_its_workspace() -> None:
+async def test_a_sub_agent_belongs_to_the_only_run_of_its_workspace() -> None:
     """Which of several runs it belongs to, nothing tells for certain: then it needs what all of them allow."""
+    server, careful, forced, other = HookServer(), turn(), turn(force=True), turn("/other", force=True)
+    for session, one in (("careful", careful), ("forced", forced), ("other", other)):
+        server.add(session, one)
 
-    async def live() -> None:
-        server, careful, forced, other = HookServer(), turn(), turn(force=True), turn("/other", force=True)
-        for session, one in (("careful", careful), ("forced", forced), ("other", other)):
-            server.add(session, one)
+    async def is_allowed(conversation: str, workspace: str = "/w", tool: str = "Shell") -> bool:
+        asked = AskedCall(conversation, tool, {"command": "touch a"}, "", workspace)
+        return (await server.answer(asked)).permission == "allow"
 
-        async def is_allowed(conversation: str, workspace: str = "/w", tool: str = "Shell") -> bool:
-            asked = AskedCall(conversation, tool, {"command": "touch a"}, "", workspace)
-            return (await server.answer(asked)).permission == "allow"
-
-        assert await is_allowed("sub 1", "/other")
-        assert not await is_allowed("sub 0", "/elsewhere")
-        forced.passed([TASK])  # the other run may have started one as well, and report it later
-        assert not await is_allowed("sub 2")
-        assert not await is_allowed("")  # of which not even the id is told
-        assert await is_allowed("sub 2", tool="Read")
-        server.remove("careful")
-        assert await is_allowed("sub 3")
-        server.add("careful", turn())
-        assert await is_allowed("sub 3")  # as before
-        assert not await is_allowed("sub 4")
-        server.remove("forced")
-        assert not await is_allowed("sub 3")
-        server.remove("careful")
-        assert not await is_allowed("sub 5")  # another workspace's run is not asked
-        server.remove("other")
-        assert not await is_allowed("sub 1")
-
-    asyncio.run(live())
+    assert await is_allowed("sub 1", "/other")
+    assert not await is_allowed("sub 0", "/elsewhere")
+    forced.passed([TASK])  # the other run may have started one as well, and report it later
+    assert not await is_allowed("sub 2")
+    assert not await is_allowed("")  # of which not even the id is told
+    assert await is_allowed("sub 2", tool="Read")
+    server.remove("careful")
+    assert await is_allowed("sub 3")
+    server.add("careful", turn())
+    assert await is_allowed("sub 3")  # as before
+    assert not await is_allowed("sub 4")
+    server.remove("forced")
+    assert not await is_allowed("sub 3")
+    server.remove("careful")
+    assert not await is_allowed("sub 5")  # another workspace's run is not asked
+    server.remove("other")
+    assert not await is_allowed("sub 1")
 
 
-def test_a_sub_agent_that_asks_first_when_its_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sub_agent_that_asks_first_when_its_run_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not judged by the next run of its workspace alone."""
+    server, careful = HookServer(), turn()
 
-    async def live() -> None:
-        server, careful = HookServer(), turn()
+    async def is_allowed(conversation: str) -> bool:
+        return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
 
-        async def is_allowed(conversation: str) -> bool:
-            return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
-
-        server.add("careful", careful)
-        careful.passed([TASK])
-        server.add("forced", turn(force=True))
-        server.remove("careful")
-        assert not await is_allowed("late")
-        later = time.monotonic() + hooks._LATE_SECONDS
-        monkeypatch.setattr(time, "monotonic", lambda: later)
-        assert await is_allowed("of the next run")
-
-    asyncio.run(live())
+    server.add("careful", careful)
+    careful.passed([TASK])
+    server.add("forced", turn(force=True))
+    server.remove("careful")
+    assert not await is_allowed("late")
+    later = time.monotonic() + hooks._LATE_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert await is_allowed("of the next run")
 
 
-def test_a_sub_agent_that_asks_before_the_session_is_known_stays_with_its_run() -> None:
-    async def live() -> None:
-        server, forced = HookServer(), turn(force=True)
-        server.add("", forced)
-        call = AskedCall("sub", "Shell", {"command": "touch a"}, "", "/w")
-        assert await server.answer(call) == ALLOWED
-        server.rename("", "s1")
-        assert await server.answer(call) == ALLOWED
-        server.remove("s1")
-        assert await server.answer(call) != ALLOWED
-
-    asyncio.run(live())
+async def test_a_sub_agent_that_asks_before_the_session_is_known_stays_with_its_run() -> None:
+    server, forced = HookServer(), turn(force=True)
+    server.add("", forced)
+    call = AskedCall("sub", "Shell", {"command": "touch a"}, "", "/w")
+    assert await server.answer(call) == ALLOWED
+    server.rename("", "s1")
+    assert await server.answer(call) == ALLOWED
+    server.remove("s1")
+    assert await server.answer(call) != ALLOWED
 
 
 @pytest.fixture
@@ -206,27 +189,24 @@ def test_a_folder_whose_gateway_has_no_time_to_answer_stays(short_path: Path) ->
         assert busy.exists()
 
 
-def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def live() -> None:
-        server, careful = HookServer(), turn()
+async def test_what_a_run_still_asks_after_its_end_is_not_another_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, careful = HookServer(), turn()
 
-        async def is_allowed(conversation: str) -> bool:
-            return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
+    async def is_allowed(conversation: str) -> bool:
+        return (await server.answer(AskedCall(conversation, "Shell", {"command": "touch a"}, "", "/w"))) == ALLOWED
 
-        server.add("careful", careful)
-        careful.passed([TASK])
-        assert not await is_allowed("sub")
-        server.add("forced", turn(force=True))
-        server.remove("careful")
-        assert [await is_allowed(session) for session in ("careful", "sub", "forced")] == [False, False, True]
-        server.add("careful", turn(force=True))  # its next turn
-        assert await is_allowed("careful")
-        monkeypatch.setattr(hooks, "_MOST_OVER", 1)
-        for session in ("careful", "none"):
-            server.remove(session)
-        assert list(server._over) == ["none"]
-
-    asyncio.run(live())
+    server.add("careful", careful)
+    careful.passed([TASK])
+    assert not await is_allowed("sub")
+    server.add("forced", turn(force=True))
+    server.remove("careful")
+    assert [await is_allowed(session) for session in ("careful", "sub", "forced")] == [False, False, True]
+    server.add("careful", turn(force=True))  # its next turn
+    assert await is_allowed("careful")
+    monkeypatch.setattr(hooks, "_MOST_OVER", 1)
+    for session in ("careful", "none"):
+        server.remove(session)
+    assert list(server._over) == ["none"]
 
 
 def test_a_program_that_is_killed_is_not_answered() -> None:

@@ -259,14 +259,11 @@ def test_what_is_discarded_is_not_kept(run: Run) -> None:
     run(live())
 
 
-def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
-    async def live() -> None:
-        agent = await start("trap '' TERM PIPE; while :; do echo babble; done")
-        await agent.read()
-        await agent.end(0.01)
-        assert (await agent.read(), agent.status) == (b"", -9)
-
-    asyncio.run(live())
+async def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
+    agent = await start("trap '' TERM PIPE; while :; do echo babble; done")
+    await agent.read()
+    await agent.end(0.01)
+    assert (await agent.read(), agent.status) == (b"", -9)
 
 
 # --- what it is given -----------------------------------------------------------------------------------
@@ -274,46 +271,34 @@ def test_nothing_is_kept_of_what_a_program_says_while_it_is_ended() -> None:
 
 @pytest.mark.parametrize("has_memory_files", [True, False])
 @pytest.mark.parametrize("stdin", [b"", b"\0\xff prompt", b"x" * 3_000_000])
-def test_standard_input_is_read_whole_and_ends(
+async def test_standard_input_is_read_whole_and_ends(
     stdin: bytes, has_memory_files: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def live() -> None:
-        agent = await start("cat", stdin=stdin)
-        assert await everything(agent) == stdin
-        await agent.end(LONG)
-
     if not has_memory_files:
         monkeypatch.delattr(os, "memfd_create", raising=False)
     before = open_files()
-    asyncio.run(live())
+    agent = await start("cat", stdin=stdin)
+    assert await everything(agent) == stdin
+    await agent.end(LONG)
     assert open_files() == before
 
 
-def test_a_program_that_does_not_read_its_input_breaks_nothing() -> None:
-    async def live() -> None:
-        agent = await start("echo out", stdin=b"x" * 3_000_000)
-        assert await everything(agent) == b"out\n"
-        await agent.end(LONG)
-
-    asyncio.run(live())
+async def test_a_program_that_does_not_read_its_input_breaks_nothing() -> None:
+    agent = await start("echo out", stdin=b"x" * 3_000_000)
+    assert await everything(agent) == b"out\n"
+    await agent.end(LONG)
 
 
-def test_without_input_standard_input_is_closed() -> None:
-    async def live() -> None:
-        agent = await start("cat; echo end")
-        assert await everything(agent) == b"end\n"
-        await agent.end(LONG)
-
-    asyncio.run(live())
+async def test_without_input_standard_input_is_closed() -> None:
+    agent = await start("cat; echo end")
+    assert await everything(agent) == b"end\n"
+    await agent.end(LONG)
 
 
-def test_the_environment_is_the_one_that_is_given() -> None:
-    async def live() -> None:
-        agent = await AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
-        assert (await everything(agent)).startswith(f"A=é\nCURSOR_GATEWAY_AGENT={processes.token()}.".encode())
-        await agent.end(LONG)
-
-    asyncio.run(live())
+async def test_the_environment_is_the_one_that_is_given() -> None:
+    agent = await AgentProcess.start(["/usr/bin/env"], folder="/", environment={"A": "é"}, stdin=None)
+    assert (await everything(agent)).startswith(f"A=é\nCURSOR_GATEWAY_AGENT={processes.token()}.".encode())
+    await agent.end(LONG)
 
 
 # --- what cannot be started -----------------------------------------------------------------------------
@@ -330,51 +315,44 @@ def test_the_environment_is_the_one_that_is_given() -> None:
         (["/bin/sh", "x" * 3_000_000], "/", "Argument list too long", "/bin/sh"),
     ],
 )
-def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expected: str, details: str) -> None:
-    async def live() -> None:
-        with pytest.raises(AgentMissing, match=expected) as caught:
-            await AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
-        assert caught.value.details == details
-
+async def test_what_cannot_be_started_says_why(arguments: list[str], folder: str, expected: str, details: str) -> None:
     before = open_files()
-    asyncio.run(live())
+    with pytest.raises(AgentMissing, match=expected) as caught:
+        await AgentProcess.start(arguments, folder=folder, environment=ENVIRONMENT, stdin=b"prompt")
+    assert caught.value.details == details
     assert open_files() == before
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.EAGAIN, errno.ENOMEM])
-def test_a_system_without_resources_is_reported(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_without_resources_is_reported(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     async def refuse(*_: object, **__: object) -> int:
         raise OSError(number, os.strerror(number))
 
-    async def live() -> None:
-        with pytest.raises(HostExhausted, match=os.strerror(number)):
-            await start("true", stdin=b"prompt")
-
     monkeypatch.setattr(process, "spawn", refuse)
     before = open_files()
-    asyncio.run(live())
+    with pytest.raises(HostExhausted, match=os.strerror(number)):
+        await start("true", stdin=b"prompt")
     assert open_files() == before
 
 
 @pytest.mark.parametrize("has_memory_files", [True, False])
-def test_a_prompt_that_cannot_be_written_is_reported(has_memory_files: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_prompt_that_cannot_be_written_is_reported(
+    has_memory_files: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def live() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "write", full)
-            if not has_memory_files:
-                patched.delattr(os, "memfd_create", raising=False)
-            with pytest.raises(HostExhausted, match="No space left on device"):
-                await start("cat", stdin=b"prompt")
-
     before = open_files()
-    asyncio.run(live())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "write", full)
+        if not has_memory_files:
+            patched.delattr(os, "memfd_create", raising=False)
+        with pytest.raises(HostExhausted, match="No space left on device"):
+            await start("cat", stdin=b"prompt")
     assert open_files() == before
 
 
-def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[int] = []
 
     async def noted(*arguments: Any, is_alone: bool, cgroup: str) -> int:
@@ -384,16 +362,13 @@ def test_a_process_that_cannot_be_watched_is_ended_at_once(monkeypatch: pytest.M
     def refuse(_: object) -> None:
         raise RuntimeError("can't start new thread")
 
-    async def live() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "pidfd_open", no_pidfd, raising=False)
-            patched.setattr(threading.Thread, "start", refuse)
-            patched.setattr(process, "spawn", noted)
-            with pytest.raises(HostExhausted, match="can't start new thread"):
-                await start(HANG)
-
     before = open_files()
-    asyncio.run(live())
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pidfd_open", no_pidfd, raising=False)
+        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(process, "spawn", noted)
+        with pytest.raises(HostExhausted, match="can't start new thread"):
+            await start(HANG)
     assert open_files() == before
     (pid,) = started
     assert_reaped(pid)
@@ -502,21 +477,18 @@ def test_no_file_is_left_open(run: Run) -> None:
     run(live())
 
 
-def test_an_observer_of_its_end_may_fail() -> None:
-    async def live() -> None:
-        complaints: list[object] = []
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+async def test_an_observer_of_its_end_may_fail() -> None:
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
 
-        def fail(pid: int) -> None:
-            raise OSError(errno.EROFS, "Read-only file system")
+    def fail(pid: int) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
 
-        agent = await AgentProcess.start(["true"], folder="/", environment=ENVIRONMENT, stdin=None, on_gone=fail)
-        assert await agent.wait(LONG)
-        assert agent.status == 0
-        await agent.end(LONG)
-        assert len(complaints) == 1
-
-    asyncio.run(live())
+    agent = await AgentProcess.start(["true"], folder="/", environment=ENVIRONMENT, stdin=None, on_gone=fail)
+    assert await agent.wait(LONG)
+    assert agent.status == 0
+    await agent.end(LONG)
+    assert len(complaints) == 1
 
 
 def test_a_loop_that_is_closed_is_not_called(monkeypatch: pytest.MonkeyPatch) -> None:

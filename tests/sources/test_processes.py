@@ -75,43 +75,34 @@ LEFT_BEHIND = {
 
 @linux
 @pytest.mark.parametrize("how", LEFT_BEHIND)
-def test_what_an_agent_started_is_ended_with_it(how: str, tmp_path: Path) -> None:
-    async def live() -> None:
-        agent = await start(f"{LEFT_BEHIND[how]} sleep 600", tmp_path)
-        (pid,) = await pids_in(tmp_path, 1)
-        assert processes.start_of(pid) is not None
-        await agent.end(LONG)
-        assert processes.start_of(pid) is None
-
-    asyncio.run(live())
+async def test_what_an_agent_started_is_ended_with_it(how: str, tmp_path: Path) -> None:
+    agent = await start(f"{LEFT_BEHIND[how]} sleep 600", tmp_path)
+    (pid,) = await pids_in(tmp_path, 1)
+    assert processes.start_of(pid) is not None
+    await agent.end(LONG)
+    assert processes.start_of(pid) is None
 
 
 @linux
 @pytest.mark.parametrize("how", ["in a session", "without a parent"])
-def test_what_an_agent_leaves_when_it_ends_by_itself_is_ended(how: str, tmp_path: Path) -> None:
-    async def live() -> None:
-        agent = await start(f"{LEFT_BEHIND[how]} while ! test -e pids; do sleep 0.01; done", tmp_path)
-        assert await agent.wait(LONG)
-        (pid,) = await pids_in(tmp_path, 1)
-        await agent.end(LONG)
-        assert processes.start_of(pid) is None
-
-    asyncio.run(live())
+async def test_what_an_agent_leaves_when_it_ends_by_itself_is_ended(how: str, tmp_path: Path) -> None:
+    agent = await start(f"{LEFT_BEHIND[how]} while ! test -e pids; do sleep 0.01; done", tmp_path)
+    assert await agent.wait(LONG)
+    (pid,) = await pids_in(tmp_path, 1)
+    await agent.end(LONG)
+    assert processes.start_of(pid) is None
 
 
 @linux
-def test_an_end_that_is_cancelled_ends_the_rest_all_the_same(tmp_path: Path) -> None:
-    async def live() -> None:
-        agent = await start(f"{LEFT_BEHIND['without a parent']} trap '' TERM; sleep 600 & wait; wait", tmp_path)
-        (pid,) = await pids_in(tmp_path, 1)
-        ending = asyncio.ensure_future(agent.end(LONG))
-        await asyncio.sleep(0.05)
-        ending.cancel()
-        await asyncio.wait([ending])
-        while processes.start_of(pid) is not None:
-            await asyncio.sleep(0.005)
-
-    asyncio.run(live())
+async def test_an_end_that_is_cancelled_ends_the_rest_all_the_same(tmp_path: Path) -> None:
+    agent = await start(f"{LEFT_BEHIND['without a parent']} trap '' TERM; sleep 600 & wait; wait", tmp_path)
+    (pid,) = await pids_in(tmp_path, 1)
+    ending = asyncio.ensure_future(agent.end(LONG))
+    await asyncio.sleep(0.05)
+    ending.cancel()
+    await asyncio.wait([ending])
+    while processes.start_of(pid) is not None:
+        await asyncio.sleep(0.005)
 
 
 # --- a subreaper, in a process of its own -----------------------------------------------------------------

@@ -145,14 +145,10 @@ def test_what_a_command_said_and_how_it_ended(tmp_path: Path) -> None:
     assert asyncio.run(run_to_end([path, "x"], ENVIRONMENT)) == Ran(3, "a\ufffdx", "words")
 
 
-def test_a_command_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
+async def test_a_command_that_does_not_end_is_ended_and_named(tmp_path: Path) -> None:
     path = script(tmp_path / "agent", "echo $$ > pid; exec sleep 600")
-
-    async def live() -> None:
-        with pytest.raises(AgentTimedOut, match=r"^`agent --help` did not finish within 0\.01 s"):
-            await run_to_end([path, "--help"], ENVIRONMENT, 0.01, str(tmp_path))
-
-    asyncio.run(live())
+    with pytest.raises(AgentTimedOut, match=r"^`agent --help` did not finish within 0\.01 s"):
+        await run_to_end([path, "--help"], ENVIRONMENT, 0.01, str(tmp_path))
 
 
 def test_a_command_that_says_things_for_ever_fills_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

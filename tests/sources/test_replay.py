@@ -217,17 +217,14 @@ def test_it_waits_before_it_speaks() -> None:
     assert batches == [[TextDelta("a")], [TextDelta("b")], [TextDelta("c"), RunFinished(duration_ms=5)]]
 
 
-def test_a_reader_that_leaves_ends_it() -> None:
-    async def first() -> Sequence[AgentEvent]:
-        sleeps = Sleeps()
-        source = ReplaySource([Recording("x", delta("a", 0) + delta("b", 40))], 1, is_demo=True, sleep=sleeps)
-        async with aclosing(source.events(TURN)) as batches:
-            await anext(batches)  # what is replayed
-            batch = await anext(batches)
-        assert sleeps.pauses == [0.0]
-        return batch
-
-    assert asyncio.run(first()) == [TextDelta("a")]
+async def test_a_reader_that_leaves_ends_it() -> None:
+    sleeps = Sleeps()
+    source = ReplaySource([Recording("x", delta("a", 0) + delta("b", 40))], 1, is_demo=True, sleep=sleeps)
+    async with aclosing(source.events(TURN)) as batches:
+        await anext(batches)  # what is replayed
+        batch = await anext(batches)
+    assert sleeps.pauses == [0.0]
+    assert batch == [TextDelta("a")]
 
 
 # --- what it says ---------------------------------------------------------------------------------------

@@ -790,16 +790,13 @@ def test_a_run_that_was_broken_off_goes_on_with_the_results_and_other_tools(tmp_
     lived(place, live)
 
 
-def test_a_call_that_comes_too_late_is_refused() -> None:
-    async def live() -> None:
-        held = HeldCalls(Runner())
-        held.end()
-        assert await held.call("add", {"a": 1}) == {
-            "content": [{"type": "text", "text": "The run is over."}],
-            "isError": True,
-        }
-
-    asyncio.run(live())
+async def test_a_call_that_comes_too_late_is_refused() -> None:
+    held = HeldCalls(Runner())
+    held.end()
+    assert await held.call("add", {"a": 1}) == {
+        "content": [{"type": "text", "text": "The run is over."}],
+        "isError": True,
+    }
 
 
 def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:

@@ -152,24 +152,20 @@ async def hanging(null: int) -> int:
     return await spawn(["/bin/sleep", "600"], "/", ENVIRONMENT, (None, null, null))
 
 
-def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(
+async def test_whoever_is_cancelled_waits_for_the_start_and_ends_the_process(
     monkeypatch: pytest.MonkeyPatch, null: int
 ) -> None:
     held = Held(monkeypatch)
-
-    async def live() -> None:
-        starting = asyncio.ensure_future(hanging(null))
-        for _ in range(3):  # however often
-            await asyncio.sleep(0)
-            starting.cancel()
+    starting = asyncio.ensure_future(hanging(null))
+    for _ in range(3):  # however often
         await asyncio.sleep(0)
-        assert not starting.done()
-        held.start()
-        await asyncio.wait([starting])
-        assert starting.cancelled()
-        held.assert_ended()
-
-    asyncio.run(live())
+        starting.cancel()
+    await asyncio.sleep(0)
+    assert not starting.done()
+    held.start()
+    await asyncio.wait([starting])
+    assert starting.cancelled()
+    held.assert_ended()
 
 
 def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
@@ -183,7 +179,7 @@ def test_a_process_that_starts_after_the_loop_was_closed_is_ended(monkeypatch: p
     starting._log_destroy_pending = False  # type: ignore[attr-defined] # its loop is closed: it cannot end
 
 
-def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
+async def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
     library, go_on = spawning._library(), threading.Event()
     if library is None:
         pytest.skip("this C library cannot do all that is needed")
@@ -198,15 +194,11 @@ def test_the_loop_goes_on_while_a_process_starts(monkeypatch: pytest.MonkeyPatch
 
     slow = spawning._Library(library.quick, Waiting(), library.attributes)  # type: ignore[arg-type]
     monkeypatch.setattr(spawning, "_library", lambda: slow)
-
-    async def live() -> None:
-        starting = asyncio.ensure_future(hanging(null))
-        asyncio.get_running_loop().call_later(0.01, go_on.set)
-        pid = await starting
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-    asyncio.run(live())
+    starting = asyncio.ensure_future(hanging(null))
+    asyncio.get_running_loop().call_later(0.01, go_on.set)
+    pid = await starting
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def test_a_forked_process_starts_threads_of_its_own() -> None:
@@ -225,7 +217,7 @@ def test_a_forked_process_starts_threads_of_its_own() -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_a_thread_survives_what_it_cannot_report(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
+async def test_a_thread_survives_what_it_cannot_report(monkeypatch: pytest.MonkeyPatch, null: int) -> None:
     """Or no process could be started any more."""
     if spawning._library() is None:
         pytest.skip("this C library cannot do all that is needed")
@@ -233,17 +225,14 @@ def test_a_thread_survives_what_it_cannot_report(monkeypatch: pytest.MonkeyPatch
     def no_memory(start: object) -> int:
         raise MemoryError
 
-    async def live() -> None:
-        for _ in range(2 * spawning._THREADS):
-            with monkeypatch.context() as patched:
-                patched.setattr(spawning._Start, "_started", no_memory)
-                with pytest.raises(MemoryError):
-                    await hanging(null)
-        pid = await hanging(null)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
-
-    asyncio.run(live())
+    for _ in range(2 * spawning._THREADS):
+        with monkeypatch.context() as patched:
+            patched.setattr(spawning._Start, "_started", no_memory)
+            with pytest.raises(MemoryError):
+                await hanging(null)
+    pid = await hanging(null)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def test_one_thread_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:

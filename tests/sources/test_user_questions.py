@@ -55,97 +55,77 @@ class Asked:
 
 
 @pytest.mark.parametrize(("text", "state"), [("So.", "completed"), (None, "unanswered")])
-def test_a_call_is_a_question_that_waits_until_it_is_answered(text: str | None, state: str) -> None:
-    async def live() -> None:
-        asked = Asked(WHY)
-        started = await asked.event()
-        assert isinstance(started, ToolStarted)
-        assert isinstance(started.action, Question)
-        assert (started.waits, started.action.questions[0].text) == (True, "Why?")
-        id = started.action.questions[0].id
-        answers = [ClarificationAnswer(question_id=id, selected_option_ids=[], text=text)] if text else None
-        asked.somebody.answers.set_result(answers)
-        ended = await asked.event()
-        assert isinstance(ended, ToolEnded)
-        assert (ended.call_id, ended.outcome.state) == (started.call_id, state)
-        assert await asked.call == NOBODY if text is None else (await asked.call).text == "Why?\n- So."
-
-    asyncio.run(live())
+async def test_a_call_is_a_question_that_waits_until_it_is_answered(text: str | None, state: str) -> None:
+    asked = Asked(WHY)
+    started = await asked.event()
+    assert isinstance(started, ToolStarted)
+    assert isinstance(started.action, Question)
+    assert (started.waits, started.action.questions[0].text) == (True, "Why?")
+    id = started.action.questions[0].id
+    answers = [ClarificationAnswer(question_id=id, selected_option_ids=[], text=text)] if text else None
+    asked.somebody.answers.set_result(answers)
+    ended = await asked.event()
+    assert isinstance(ended, ToolEnded)
+    assert (ended.call_id, ended.outcome.state) == (started.call_id, state)
+    assert await asked.call == NOBODY if text is None else (await asked.call).text == "Why?\n- So."
 
 
-def test_a_question_comes_after_what_the_agent_wrote_before_it() -> None:
+async def test_a_question_comes_after_what_the_agent_wrote_before_it() -> None:
     """That is known when the agent has reported the call, or should have."""
-
-    async def live() -> None:
-        tool = UserTool("user_1")
-        questions = UserQuestions(tool, Somebody())
-        call = asyncio.get_running_loop().create_task(tool.call("ask_user", WHY))
+    tool = UserTool("user_1")
+    questions = UserQuestions(tool, Somebody())
+    call = asyncio.get_running_loop().create_task(tool.call("ask_user", WHY))
+    await asyncio.sleep(0)
+    assert questions.among([], is_over=False) == []
+    questions.reported(1)
+    for _ in range(5):
         await asyncio.sleep(0)
-        assert questions.among([], is_over=False) == []
-        questions.reported(1)
-        for _ in range(5):
-            await asyncio.sleep(0)
-        assert len(questions.among([], is_over=False)) == 1
-        call.cancel()
-
-    asyncio.run(live())
+    assert len(questions.among([], is_over=False)) == 1
+    call.cancel()
 
 
-def test_an_agent_that_no_longer_waits_ends_its_question() -> None:
-    async def live() -> None:
-        asked = Asked(WHY)
-        await asked.event()
-        asked.call.cancel()
-        ended = await asked.event()
-        assert isinstance(ended, ToolEnded)
-        assert ended.outcome.state == "unanswered"
-        await asyncio.wait([asked.call])
-        assert asked.call.cancelled()
-        assert asked.somebody.was_cancelled
-
-    asyncio.run(live())
+async def test_an_agent_that_no_longer_waits_ends_its_question() -> None:
+    asked = Asked(WHY)
+    await asked.event()
+    asked.call.cancel()
+    ended = await asked.event()
+    assert isinstance(ended, ToolEnded)
+    assert ended.outcome.state == "unanswered"
+    await asyncio.wait([asked.call])
+    assert asked.call.cancelled()
+    assert asked.somebody.was_cancelled
 
 
-def test_the_end_of_the_turn_ends_what_is_open_and_asks_no_more() -> None:
-    async def live() -> None:
-        asked = Asked(WHY)
-        await asked.event()
-        late = asyncio.get_running_loop().create_task(asked.tool.call("ask_user", WHY))
-        await asyncio.sleep(0)
-        asked.questions.close()
-        assert await asked.call == NOBODY
-        assert asked.somebody.was_cancelled
-        asked.questions.reported(2)
-        assert await late == NOBODY
-        assert await asked.tool.call("ask_user", WHY) == NOBODY
-        assert asked.questions.among([], is_over=False) == []
-
-    asyncio.run(live())
+async def test_the_end_of_the_turn_ends_what_is_open_and_asks_no_more() -> None:
+    asked = Asked(WHY)
+    await asked.event()
+    late = asyncio.get_running_loop().create_task(asked.tool.call("ask_user", WHY))
+    await asyncio.sleep(0)
+    asked.questions.close()
+    assert await asked.call == NOBODY
+    assert asked.somebody.was_cancelled
+    asked.questions.reported(2)
+    assert await late == NOBODY
+    assert await asked.tool.call("ask_user", WHY) == NOBODY
+    assert asked.questions.among([], is_over=False) == []
 
 
-def test_an_agent_that_is_done_waits_for_nothing() -> None:
+async def test_an_agent_that_is_done_waits_for_nothing() -> None:
     """Its end may be read before the news that it has given a call up. The question ends before the run does."""
-
-    async def live() -> None:
-        asked, done = Asked(WHY), RunFinished()
-        started = await asked.event()
-        ended, last = asked.questions.among([done], is_over=True)
-        assert isinstance(ended, ToolEnded)
-        assert (ended.call_id, ended.outcome.state, last) == (started.call_id, "unanswered", done)
-        assert await asked.call == NOBODY
-        assert asked.questions.among([], is_over=False) == []
-
-    asyncio.run(live())
+    asked, done = Asked(WHY), RunFinished()
+    started = await asked.event()
+    ended, last = asked.questions.among([done], is_over=True)
+    assert isinstance(ended, ToolEnded)
+    assert (ended.call_id, ended.outcome.state, last) == (started.call_id, "unanswered", done)
+    assert await asked.call == NOBODY
+    assert asked.questions.among([], is_over=False) == []
 
 
-def test_a_call_without_a_question_is_not_shown() -> None:
-    async def live() -> None:
-        asked = Asked({})
-        assert await asked.call == INVALID
-        deep: dict[str, Any] = {}
-        for _ in range(5000):
-            deep = {"options": [deep]}
-        assert await asked.tool.call("ask_user", {"question": "Why?", "options": [deep]}) == INVALID
-        assert asked.questions.among([], is_over=False) == []
-
-    asyncio.run(live())
+async def test_a_call_without_a_question_is_not_shown() -> None:
+    asked = Asked({})
+    assert await asked.call == INVALID
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"options": [deep]}
+    assert await asked.tool.call("ask_user", {"question": "Why?", "options": [deep]}) == INVALID
+    assert asked.questions.among([], is_over=False) == []

@@ -93,16 +93,13 @@ def test_every_reader_sees_the_same_before_and_after(database: str) -> None:
     asyncio.run(live())
 
 
-def test_several_processes_fold_each_run_once(database: str) -> None:
-    async def live() -> None:
-        store = PostgresStore(database)
-        try:
-            for number in range(8):
-                await _run(store, f"run{number}", [deltas(1), deltas(2), deltas(3)])
-            assert sum(await asyncio.gather(*(_fold_all(database) for _ in range(3)))) == 8
-            for number in range(8):
-                assert len(await _pages(store, f"run{number}", 1)) == 4
-        finally:
-            await store.close()
-
-    asyncio.run(live())
+async def test_several_processes_fold_each_run_once(database: str) -> None:
+    store = PostgresStore(database)
+    try:
+        for number in range(8):
+            await _run(store, f"run{number}", [deltas(1), deltas(2), deltas(3)])
+        assert sum(await asyncio.gather(*(_fold_all(database) for _ in range(3)))) == 8
+        for number in range(8):
+            assert len(await _pages(store, f"run{number}", 1)) == 4
+    finally:
+        await store.close()

@@ -24,25 +24,19 @@ class _Sender(PostgresHints):
         await self.may_end.wait()
 
 
-def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_first_goes_out_at_once_and_the_others_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signals, "_SHORTEST_SECONDS", 0.0)
     monkeypatch.setattr(signals, "_LONGEST_SECONDS", 0.0)
-
-    async def live() -> None:
-        sender = _Sender()
-        sender.send("front", Hint("run", ["one"]))
-        await asyncio.sleep(0)
-        assert sender.sent == [['{"kind":"run","values":["one"]}']]
-        for run in ("two", "three", "two"):
-            sender.send("front", Hint("run", [run]))
-        sender.send("front", Hint("outcome", ["command"]))
-        sender.may_end.set()
-        await sender.close()
-        assert sender.sent[1:] == [
-            ['{"kind":"run","values":["two","three"]}', '{"kind":"outcome","values":["command"]}']
-        ]
-
-    asyncio.run(live())
+    sender = _Sender()
+    sender.send("front", Hint("run", ["one"]))
+    await asyncio.sleep(0)
+    assert sender.sent == [['{"kind":"run","values":["one"]}']]
+    for run in ("two", "three", "two"):
+        sender.send("front", Hint("run", [run]))
+    sender.send("front", Hint("outcome", ["command"]))
+    sender.may_end.set()
+    await sender.close()
+    assert sender.sent[1:] == [['{"kind":"run","values":["two","three"]}', '{"kind":"outcome","values":["command"]}']]
 
 
 def test_a_slow_database_is_asked_less_often() -> None:
@@ -53,32 +47,26 @@ def test_a_slow_database_is_asked_less_often() -> None:
     "payload",
     ['{"kind":"of a newer version","values":["x"]}', "not JSON", "[]", '{"kind":"run","values":7}', "[" * 5000, ""],
 )
-def test_what_is_no_hint_is_skipped_and_counted(database: str, payload: str) -> None:
-    async def live() -> None:
-        listener = PostgresHints(database)
-        async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
-            assert await anext(found) == Hint("all")
-            assert listener.is_listening
-            with psycopg.connect(database, autocommit=True) as beside:
-                for text in (payload, '{"kind":"queue","values":[],"added":1}'):
-                    beside.execute("SELECT pg_notify('cursor_gateway_runners', %s)", [text])
-            assert await anext(found) == Hint("queue", [])
-            assert (listener.skipped, listener.reconnections) == (1, 0)
-
-    asyncio.run(live())
+async def test_what_is_no_hint_is_skipped_and_counted(database: str, payload: str) -> None:
+    listener = PostgresHints(database)
+    async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
+        assert await anext(found) == Hint("all")
+        assert listener.is_listening
+        with psycopg.connect(database, autocommit=True) as beside:
+            for text in (payload, '{"kind":"queue","values":[],"added":1}'):
+                beside.execute("SELECT pg_notify('cursor_gateway_runners', %s)", [text])
+        assert await anext(found) == Hint("queue", [])
+        assert (listener.skipped, listener.reconnections) == (1, 0)
 
 
-def test_a_lost_connection_is_reported_and_opened_again(database: str, caplog: pytest.LogCaptureFixture) -> None:
-    async def live() -> None:
-        listener = PostgresHints(database)
-        async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
-            await anext(found)
-            with psycopg.connect(database, autocommit=True) as beside:
-                listens = "query LIKE 'LISTEN %' AND datname = current_database()"
-                beside.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listens}")
-            assert await anext(found) == Hint("all")
-            assert (listener.is_listening, listener.reconnections) == (True, 1)
-        assert not listener.is_listening
-
-    asyncio.run(live())
+async def test_a_lost_connection_is_reported_and_opened_again(database: str, caplog: pytest.LogCaptureFixture) -> None:
+    listener = PostgresHints(database)
+    async with aclosing(listener.listen("front")) as found, asyncio.timeout(60):
+        await anext(found)
+        with psycopg.connect(database, autocommit=True) as beside:
+            listens = "query LIKE 'LISTEN %' AND datname = current_database()"
+            beside.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {listens}")
+        assert await anext(found) == Hint("all")
+        assert (listener.is_listening, listener.reconnections) == (True, 1)
+    assert not listener.is_listening
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]

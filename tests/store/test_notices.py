@@ -95,21 +95,17 @@ def test_what_is_stored_again_is_one_notice(open_store: Open) -> None:
     live(open_store, work)
 
 
-def test_a_notice_survives_the_process_that_stored_it(open_store: Open) -> None:
+async def test_a_notice_survives_the_process_that_stored_it(open_store: Open) -> None:
     """Nothing is closed in between, as if it had been killed: also of a run whose file nobody has moved yet."""
-
-    async def work() -> None:
-        killed = open_store(announce)
-        await killed.begin_run(new_run(), deltas(1))
-        await killed.append(lease(), 2, [Done(envelope())], run_end())
-        other = open_store(announce)
-        if isinstance(other, SqliteStore):
-            await other.open(0)
-        assert await claimed(other) == [("run-end", "me completed None", 1)]
-        await other.close()
-        await killed.close()
-
-    asyncio.run(work())
+    killed = open_store(announce)
+    await killed.begin_run(new_run(), deltas(1))
+    await killed.append(lease(), 2, [Done(envelope())], run_end())
+    other = open_store(announce)
+    if isinstance(other, SqliteStore):
+        await other.open(0)
+    assert await claimed(other) == [("run-end", "me completed None", 1)]
+    await other.close()
+    await killed.close()
 
 
 def test_a_notice_is_claimed_by_one_process_until_its_time_is_over(open_store: Open) -> None:
@@ -189,22 +185,19 @@ def test_usage_is_summed_by_day_and_model_and_outlives_conversations(open_store:
     live(open_store, work)
 
 
-def test_a_damaged_file_keeps_its_usage_and_notices(tmp_path: Path) -> None:
-    async def work() -> None:
-        store = SqliteStore(tmp_path, announce)
-        await store.open(0)
-        for number in range(40):
-            await store.begin_run(new_run(f"run{number}", f"conv{number}", "word " * 400))
-            await store.append(lease(f"run{number}"), 1, [Done(envelope(f"run{number}"))], run_end(f"run{number}"))
-        await store.close()
-        path = tmp_path / FILE
-        data = bytearray(path.read_bytes())
-        data[:16] = bytes(16)
-        path.write_bytes(data)
-        mended = SqliteStore(tmp_path, announce)
-        assert "recovered" in (await mended.open(0) or "")
-        assert [one.runs for one in await mended.usage(ME, "1970-01-01")] == [40]
-        assert len(await mended.claim_notices(HOOK, 100, 0)) == 40
-        await mended.close()
-
-    asyncio.run(work())
+async def test_a_damaged_file_keeps_its_usage_and_notices(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path, announce)
+    await store.open(0)
+    for number in range(40):
+        await store.begin_run(new_run(f"run{number}", f"conv{number}", "word " * 400))
+        await store.append(lease(f"run{number}"), 1, [Done(envelope(f"run{number}"))], run_end(f"run{number}"))
+    await store.close()
+    path = tmp_path / FILE
+    data = bytearray(path.read_bytes())
+    data[:16] = bytes(16)
+    path.write_bytes(data)
+    mended = SqliteStore(tmp_path, announce)
+    assert "recovered" in (await mended.open(0) or "")
+    assert [one.runs for one in await mended.usage(ME, "1970-01-01")] == [40]
+    assert len(await mended.claim_notices(HOOK, 100, 0)) == 40
+    await mended.close()

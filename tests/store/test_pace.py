@@ -26,18 +26,14 @@ def test_the_first_turn_is_at_once_and_so_is_one_after_a_quiet_time(monkeypatch:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_the_other_turns_take_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_other_turns_take_an_interval(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_SECONDS", _SHORT)
-
-    async def test() -> None:
-        loop, one = asyncio.get_running_loop(), Pace()
+    loop, one = asyncio.get_running_loop(), Pace()
+    await one.turn()
+    began = loop.time()
+    for _ in range(3):
         await one.turn()
-        began = loop.time()
-        for _ in range(3):
-            await one.turn()
-        assert loop.time() - began >= 3 * _SHORT - 0.01  # clocks of event loops count milliseconds
-
-    asyncio.run(test())
+    assert loop.time() - began >= 3 * _SHORT - 0.01  # clocks of event loops count milliseconds
 
 
 def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,14 +53,10 @@ def test_nobody_in_a_hurry_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     asyncio.run(asyncio.wait_for(test(), 60))
 
 
-def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_turns_that_are_common_come_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pace, "_SECONDS", _LONG)
-
-    async def test() -> None:
-        one, other = Pace(is_common=True), Pace(is_common=True)
-        await one.turn()
-        await asyncio.sleep(0.002)
-        await other.turn()
-        assert one._next == other._next
-
-    asyncio.run(test())
+    one, other = Pace(is_common=True), Pace(is_common=True)
+    await one.turn()
+    await asyncio.sleep(0.002)
+    await other.turn()
+    assert one._next == other._next

@@ -383,76 +383,68 @@ def test_the_entries_of_one_owner_are_limited_in_bytes(tmp_path: Path, monkeypat
         database.close()
 
 
-def test_a_clusters_entries_of_one_owner_are_limited_in_bytes(database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_clusters_entries_of_one_owner_are_limited_in_bytes(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("cursor_gateway.store.postgres.cluster.MOST_BYTES", 101)
-
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            await cluster.join(MEMBER)
-            results = [await cluster.submit(command_of(new(f"run{number}", "ann", **_LARGE)), 0) for number in range(3)]
-            assert results == [Submitted(), Submitted(), Full()]
-            assert await cluster.submit(command_of(new("other", "bob", **_LARGE)), 0) == Submitted()
-            kept = [await cluster.queue.kept_request("run0", owner) for owner in ("ann", "bob")]
-            assert kept == [_LARGE["kept"], None]
-            (first,) = await cluster.claim(MEMBER, has_room=True, most=1, known=[])
-            run = replace(new_run(first.run_id, owner=first.owner), claim=Claim(first.id, first.epoch, first.run_id))
-            assert await store.begin_run(run) == Stored(0)
-            assert await cluster.queue.kept_request(first.run_id, first.owner) is None  # it is the run's now
-        finally:
-            await store.close()
-
-    asyncio.run(test())
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        await cluster.join(MEMBER)
+        results = [await cluster.submit(command_of(new(f"run{number}", "ann", **_LARGE)), 0) for number in range(3)]
+        assert results == [Submitted(), Submitted(), Full()]
+        assert await cluster.submit(command_of(new("other", "bob", **_LARGE)), 0) == Submitted()
+        kept = [await cluster.queue.kept_request("run0", owner) for owner in ("ann", "bob")]
+        assert kept == [_LARGE["kept"], None]
+        (first,) = await cluster.claim(MEMBER, has_room=True, most=1, known=[])
+        run = replace(new_run(first.run_id, owner=first.owner), claim=Claim(first.id, first.epoch, first.run_id))
+        assert await store.begin_run(run) == Stored(0)
+        assert await cluster.queue.kept_request(first.run_id, first.owner) is None  # it is the run's now
+    finally:
+        await store.close()
 
 
-def test_a_lower_claim_does_not_begin_the_run_of_an_entry(database: str) -> None:
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            await cluster.join(MEMBER)
-            await submit(cluster, new("run", "ann"))
-            (first,) = await cluster.claim(MEMBER, has_room=True, most=9, known=[])
-            await cluster.release(first.id, first.epoch)
-            (second,) = await cluster.claim(MEMBER, has_room=True, most=9, known=[])
-            late = replace(new_run("run", owner="ann"), claim=Claim(first.id, first.epoch, "run"))
-            assert await store.begin_run(late) == Superseded()
-            held = replace(late, claim=Claim(second.id, second.epoch, "run"))
-            assert await store.begin_run(held) == Stored(0)
-        finally:
-            await store.close()
-
-    asyncio.run(test())
+async def test_a_lower_claim_does_not_begin_the_run_of_an_entry(database: str) -> None:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        await cluster.join(MEMBER)
+        await submit(cluster, new("run", "ann"))
+        (first,) = await cluster.claim(MEMBER, has_room=True, most=9, known=[])
+        await cluster.release(first.id, first.epoch)
+        (second,) = await cluster.claim(MEMBER, has_room=True, most=9, known=[])
+        late = replace(new_run("run", owner="ann"), claim=Claim(first.id, first.epoch, "run"))
+        assert await store.begin_run(late) == Superseded()
+        held = replace(late, claim=Claim(second.id, second.epoch, "run"))
+        assert await store.begin_run(held) == Stored(0)
+    finally:
+        await store.close()
 
 
 @pytest.mark.parametrize(
     "what", ["no room", "another volume", "a label", "draining", "a full key", "later", "too late"]
 )
-def test_what_cannot_start_here_is_not_claimed(database: str, what: str) -> None:
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        member = replace(MEMBER, is_draining=what == "draining")
-        try:
-            await cluster.join(member)
-            entry = new("run", "ann", ttl_ms=0 if what == "too late" else TTL_MS)
-            if what == "later":
-                entry = replace(entry, run_at_ms=4_000_000_000_000)
-            await submit(
-                cluster,
-                entry,
-                volume="b" if what == "another volume" else None,
-                needs=["gpu"] if what == "a label" else [],
-            )
-            limit = 0
-            if what == "a full key":
-                limit = 1
-                assert await store.begin_run(new_run("other", owner="ann")) == Stored(0)
-            claim = cluster.claim(member, has_room=what != "no room", most=9, known=[], max_active=limit)
-            assert await claim == []
-            assert await cluster.queue.expire(LATE) == (what == "too late")
-        finally:
-            await store.close()
-
-    asyncio.run(test())
+async def test_what_cannot_start_here_is_not_claimed(database: str, what: str) -> None:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    member = replace(MEMBER, is_draining=what == "draining")
+    try:
+        await cluster.join(member)
+        entry = new("run", "ann", ttl_ms=0 if what == "too late" else TTL_MS)
+        if what == "later":
+            entry = replace(entry, run_at_ms=4_000_000_000_000)
+        await submit(
+            cluster,
+            entry,
+            volume="b" if what == "another volume" else None,
+            needs=["gpu"] if what == "a label" else [],
+        )
+        limit = 0
+        if what == "a full key":
+            limit = 1
+            assert await store.begin_run(new_run("other", owner="ann")) == Stored(0)
+        claim = cluster.claim(member, has_room=what != "no room", most=9, known=[], max_active=limit)
+        assert await claim == []
+        assert await cluster.queue.expire(LATE) == (what == "too late")
+    finally:
+        await store.close()

@@ -1,6 +1,5 @@
 """The roles of `deploy/postgres/roles.sql` can do what fronts and runners do, and no more."""
 
-import asyncio
 import os
 import re
 import shutil
@@ -38,31 +37,25 @@ def _as(role: str, url: str) -> str:
 @pytest.mark.parametrize(
     ("role", "law"), [*((FRONT, law) for law in list(LAWS)[::5]), *((RUNNER, law) for law in list(LAWS)[::7])]
 )
-def test_a_restricted_role_is_enough_for_a_history(role: str, law: str, restricted: str) -> None:
-    async def obey() -> None:
-        async with AsyncExitStack() as opened:
+async def test_a_restricted_role_is_enough_for_a_history(role: str, law: str, restricted: str) -> None:
+    async with AsyncExitStack() as opened:
 
-            async def open() -> SqlStore:
-                store = PostgresStore(_as(role, restricted))
-                opened.push_async_callback(store.close)
-                return store
+        async def open() -> SqlStore:
+            store = PostgresStore(_as(role, restricted))
+            opened.push_async_callback(store.close)
+            return store
 
-            await LAWS[law](open)
-
-    asyncio.run(obey())
+        await LAWS[law](open)
 
 
-def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str) -> None:
-    async def live() -> None:
-        owner, front, runner = (KeyTable(url) for url in (restricted, _as(FRONT, restricted), _as(RUNNER, restricted)))
-        try:
-            assert await owner.add("alice", "hash", KeyLimits(max_runs=1), 1)
-            assert (await front.valid()).owners == {"hash": "alice"}
-        finally:
-            for table in (owner, front, runner):
-                await table.close()
-
-    asyncio.run(live())
+async def test_a_front_reads_keys_and_a_runner_only_their_limits(restricted: str) -> None:
+    owner, front, runner = (KeyTable(url) for url in (restricted, _as(FRONT, restricted), _as(RUNNER, restricted)))
+    try:
+        assert await owner.add("alice", "hash", KeyLimits(max_runs=1), 1)
+        assert (await front.valid()).owners == {"hash": "alice"}
+    finally:
+        for table in (owner, front, runner):
+            await table.close()
     with psycopg.connect(_as(RUNNER, restricted), autocommit=True) as connection:
         assert connection.execute("SELECT name, revoked_ms, max_runs FROM api_keys").fetchall() == [("alice", None, 1)]
 

@@ -122,17 +122,14 @@ def test_large_messages_do_not_slow_down_what_is_stored_beside_them(tmp_path: Pa
     assert min(took) < 0.25
 
 
-def test_opening_tells_what_the_database_tells(tmp_path: Path) -> None:
-    async def live() -> None:
-        store = SqliteStore(tmp_path)
-        assert await store.open(0) is None
-        await store.close()
-        (tmp_path / FILE).write_bytes(b"no database" * 1000)
-        damaged = SqliteStore(tmp_path)
-        assert (await damaged.open(0) or "").startswith("The history")
-        await damaged.close()
-        (tmp_path / "file").write_text("")
-        with pytest.raises(SettingsError):
-            await SqliteStore(tmp_path / "file").open(0)
-
-    asyncio.run(live())
+async def test_opening_tells_what_the_database_tells(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path)
+    assert await store.open(0) is None
+    await store.close()
+    (tmp_path / FILE).write_bytes(b"no database" * 1000)
+    damaged = SqliteStore(tmp_path)
+    assert (await damaged.open(0) or "").startswith("The history")
+    await damaged.close()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SettingsError):
+        await SqliteStore(tmp_path / "file").open(0)

@@ -163,26 +163,22 @@ def test_an_edited_file_that_is_ignored_now_was_not_deleted(work: Path) -> None:
     assert ([file.path for file in step.files], step.unread) == ([".gitignore"], ["a.log"])
 
 
-def test_a_small_folder_is_looked_at_in_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_small_folder_is_looked_at_in_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a turn that changed nothing is over at once."""
     monkeypatch.setattr(module, "_QUICK_SECONDS", 10)
     monkeypatch.setattr(module, "_STOP_SECONDS", 10)
     (tmp_path / "a").write_text("1\n")
     aged(tmp_path)
-
-    async def live() -> None:
-        snapshots = Snapshots(str(tmp_path / "data"))
-        turns = [snapshots.turn("conv_1", f"chat_{number}", str(tmp_path)) for number in range(3)]
-        await turns[0].begin()
-        await turns[0].tree()
-        monkeypatch.setattr(asyncio, "to_thread", None)
-        for turn in turns[1:]:
-            await turn.begin()
-            assert (await turn.tree()).content("a") == b"1\n"
-            await turn.seen([_COMMAND])
-            assert turn.end() is None
-
-    asyncio.run(live())
+    snapshots = Snapshots(str(tmp_path / "data"))
+    turns = [snapshots.turn("conv_1", f"chat_{number}", str(tmp_path)) for number in range(3)]
+    await turns[0].begin()
+    await turns[0].tree()
+    monkeypatch.setattr(asyncio, "to_thread", None)
+    for turn in turns[1:]:
+        await turn.begin()
+        assert (await turn.tree()).content("a") == b"1\n"
+        await turn.seen([_COMMAND])
+        assert turn.end() is None
 
 
 def test_a_slow_disk_keeps_the_event_loop_waiting_less_and_less_often(

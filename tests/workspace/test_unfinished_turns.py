@@ -153,7 +153,7 @@ def test_a_deleted_conversation_has_none(work: Path) -> None:
     assert [turn for turn, _ in turns.cut_off(nobody)] == [SECOND]
 
 
-def test_a_conversation_that_is_deleted_while_its_turn_is_recovered_stays_deleted(
+async def test_a_conversation_that_is_deleted_while_its_turn_is_recovered_stays_deleted(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = str(work.parent / "data")
@@ -161,20 +161,16 @@ def test_a_conversation_that_is_deleted_while_its_turn_is_recovered_stays_delete
     dead.note(FIRST, scan(str(work)))
     dead.note(SECOND, scan(str(work)))
     (work / "notes.txt").write_text("after\n")
+    snapshots = Snapshots(data, "next")
 
-    async def test() -> None:
-        snapshots = Snapshots(data, "next")
+    def scan_slowly(folder: str) -> Tree:
+        UnfinishedTurns(data, "other").remove_turns_of("conv_1")  # by another gateway, which shares the folder
+        return scan(folder)
 
-        def scan_slowly(folder: str) -> Tree:
-            UnfinishedTurns(data, "other").remove_turns_of("conv_1")  # by another gateway, which shares the folder
-            return scan(folder)
-
-        monkeypatch.setattr("cursor_gateway.workspace.snapshots.scan", scan_slowly)
-        snapshots.recover(nobody)
-        await snapshots.settled("conv_1")
-        assert [bool(ChangeLog(data, f"conv_{number}").steps()) for number in (1, 2)] == [False, True]
-
-    asyncio.run(test())
+    monkeypatch.setattr("cursor_gateway.workspace.snapshots.scan", scan_slowly)
+    snapshots.recover(nobody)
+    await snapshots.settled("conv_1")
+    assert [bool(ChangeLog(data, f"conv_{number}").steps()) for number in (1, 2)] == [False, True]
 
 
 def test_without_snapshots_a_deleted_conversation_has_none_either(work: Path) -> None:
