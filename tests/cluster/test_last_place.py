@@ -11,7 +11,7 @@ from cursor_gateway.errors import TooManyRuns
 from cursor_gateway.store.base import Store
 from cursor_gateway.store.cluster import ClusterStore
 from cursor_gateway.store.postgres.keys import KeyLimits, KeyTable
-from tests.cluster.nodes import TIMING, Running, asked, front, live, node, runner
+from tests.cluster.nodes import TIMING, Running, asked, front, node, runner
 from tests.runs.scripted import STARTED, ScriptedSource, forever
 
 
@@ -30,50 +30,41 @@ async def start(one: Running, owner: str) -> None:
     await one.node.front.start(replace(asked(), owner=owner))
 
 
-def test_the_last_place_is_for_a_key_that_has_none(database: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        await add_keys(database, "greedy", "modest")
-        async with (
-            node(database, tmp_path, runner("a"), endless()),
-            node(database, tmp_path, runner("b"), endless()),
-            node(database, tmp_path, front()) as one,
-        ):
-            for _ in range(7):
-                await start(one, "greedy")
-            with pytest.raises(TooManyRuns):
-                await start(one, "greedy")
-            await start(one, "modest")
-
-    live(test())
+async def test_the_last_place_is_for_a_key_that_has_none(database: str, tmp_path: Path) -> None:
+    await add_keys(database, "greedy", "modest")
+    async with (
+        node(database, tmp_path, runner("a"), endless()),
+        node(database, tmp_path, runner("b"), endless()),
+        node(database, tmp_path, front()) as one,
+    ):
+        for _ in range(7):
+            await start(one, "greedy")
+        with pytest.raises(TooManyRuns):
+            await start(one, "greedy")
+        await start(one, "modest")
 
 
-def test_without_another_key_every_place_is_used(database: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        await add_keys(database, "greedy", "revoked")
-        table = KeyTable(database)
-        assert await table.revoke("revoked", 1)
-        await table.close()
-        async with (
-            node(database, tmp_path, runner("a"), endless()),
-            node(database, tmp_path, front()) as one,
-        ):
-            for _ in range(4):
-                await start(one, "greedy")
-
-    live(test())
+async def test_without_another_key_every_place_is_used(database: str, tmp_path: Path) -> None:
+    await add_keys(database, "greedy", "revoked")
+    table = KeyTable(database)
+    assert await table.revoke("revoked", 1)
+    await table.close()
+    async with (
+        node(database, tmp_path, runner("a"), endless()),
+        node(database, tmp_path, front()) as one,
+    ):
+        for _ in range(4):
+            await start(one, "greedy")
 
 
-def test_when_all_keys_have_a_place_the_last_one_is_for_any_of_them(database: str, tmp_path: Path) -> None:
-    async def test() -> None:
-        await add_keys(database, "greedy", "modest")
-        async with (
-            node(database, tmp_path, runner("a"), endless()),
-            node(database, tmp_path, front()) as one,
-        ):
-            for owner in ("modest", "greedy", "greedy", "greedy"):
-                await start(one, owner)
-
-    live(test())
+async def test_when_all_keys_have_a_place_the_last_one_is_for_any_of_them(database: str, tmp_path: Path) -> None:
+    await add_keys(database, "greedy", "modest")
+    async with (
+        node(database, tmp_path, runner("a"), endless()),
+        node(database, tmp_path, front()) as one,
+    ):
+        for owner in ("modest", "greedy", "greedy", "greedy"):
+            await start(one, owner)
 
 
 def test_who_keeps_a_place() -> None:

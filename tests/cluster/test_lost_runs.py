@@ -15,87 +15,75 @@ from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.store.base import Stored
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.cluster.nodes import ME, asked, front, live, node, runner, stop_beating, until
+from tests.cluster.nodes import ME, asked, front, node, runner, stop_beating, until
 from tests.runs.scripted import STARTED, ScriptedSource, forever, say
 from tests.store.making import new_run
 
 
-def test_a_run_that_its_process_gave_up_is_ended(database: str, tmp_path: Path) -> None:
+async def test_a_run_that_its_process_gave_up_is_ended(database: str, tmp_path: Path) -> None:
     """Its process lives, so no other one would end it."""
-
-    async def test() -> None:
-        source = ScriptedSource([[STARTED, *say("Hello")], forever()])
-        async with node(database, tmp_path, runner("one"), source) as one:
-            assert one.node.runner is not None
-            assert one.service is not None
-            driven = await one.service.start(asked())
-            lost = replace(new_run("lost"), instance="one")
-            await one.store.begin_run(lost)
-            suspects = await one.node.runner.end_lost_runs({driven.id})
-            assert suspects == {"lost"}
-            assert await one.node.runner.end_lost_runs(suspects) == {"lost"}
-            assert await one.node.runner.end_lost_runs(suspects) == set()
-            ended = await one.store.run("lost", lost.owner)
-            assert ended is not None
-            assert (ended.state, ended.failure_code, ended.epoch) == ("error", "runner_lost", 2)
-
-    live(test())
+    source = ScriptedSource([[STARTED, *say("Hello")], forever()])
+    async with node(database, tmp_path, runner("one"), source) as one:
+        assert one.node.runner is not None
+        assert one.service is not None
+        driven = await one.service.start(asked())
+        lost = replace(new_run("lost"), instance="one")
+        await one.store.begin_run(lost)
+        suspects = await one.node.runner.end_lost_runs({driven.id})
+        assert suspects == {"lost"}
+        assert await one.node.runner.end_lost_runs(suspects) == {"lost"}
+        assert await one.node.runner.end_lost_runs(suspects) == set()
+        ended = await one.store.run("lost", lost.owner)
+        assert ended is not None
+        assert (ended.state, ended.failure_code, ended.epoch) == ("error", "runner_lost", 2)
 
 
-def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
+async def test_a_takeover_ends_only_what_it_has_claimed(database: str) -> None:
     """A run may begin while its process is being taken over. Its writer has the same epoch as before, so whoever ended
     it without a claim would write into the middle of its log."""
-
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            await cluster.join(runner("one"))
-            with psycopg.connect(database) as beside:
-                beside.execute("INSERT INTO watchers (run_id, member, readers) VALUES ('other', 'one', 1)")
-                beside.commit()
-                beside.execute("SELECT FROM watchers WHERE member = 'one' FOR UPDATE")
-                taking = asyncio.create_task(cluster.take_over("one", 0, str.encode))
-                with psycopg.connect(database, autocommit=True) as looking:
-                    waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%watchers%'"
-                    while not looking.execute(waits).rowcount:
-                        await asyncio.sleep(0.01)
-                begun = await store.begin_run(replace(new_run("late"), instance="one"))
-            assert await taking == []
-            assert [run.epoch for run in await store.unfinished_runs("one")] == [1]
-            assert begun == Stored(0)
-            assert (await cluster.figures()).absent == ["one"]  # so it is taken over next
-        finally:
-            await cluster.hints.close()
-            await store.close()
-
-    live(test())
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        await cluster.join(runner("one"))
+        with psycopg.connect(database) as beside:
+            beside.execute("INSERT INTO watchers (run_id, member, readers) VALUES ('other', 'one', 1)")
+            beside.commit()
+            beside.execute("SELECT FROM watchers WHERE member = 'one' FOR UPDATE")
+            taking = asyncio.create_task(cluster.take_over("one", 0, str.encode))
+            with psycopg.connect(database, autocommit=True) as looking:
+                waits = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%watchers%'"
+                while not looking.execute(waits).rowcount:
+                    await asyncio.sleep(0.01)
+            begun = await store.begin_run(replace(new_run("late"), instance="one"))
+        assert await taking == []
+        assert [run.epoch for run in await store.unfinished_runs("one")] == [1]
+        assert begun == Stored(0)
+        assert (await cluster.figures()).absent == ["one"]  # so it is taken over next
+    finally:
+        await cluster.hints.close()
+        await store.close()
 
 
-def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
+async def test_a_process_that_wakes_up_shows_what_others_made_of_its_runs(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that saw the end elsewhere would be refused, if it were shown the run as this process left it."""
-
-    async def test() -> None:
-        source = ScriptedSource([[STARTED, *say("Hello")], forever()])
-        both = replace(runner("one"), role="all")
-        async with node(database, tmp_path, both, source) as one, node(database, tmp_path, front()) as other:
-            begun = await one.node.front.start(asked())
-            assert await one.node.front.find(begun.id, ME) is begun
-            stop_beating(one)
-            monkeypatch.setattr(Members, "beat_age", 100.0)
-            assert await one.node.front.find(begun.id, ME) is begun  # nobody has taken it
-            (silent,) = [member for member in await other.cluster.members() if member.id == "one"]
-            await other.node.members._take_over("one", silent.beat)
-            found = await one.node.front.find(begun.id, ME)
-            assert found.done is not None
-            assert found.count > begun.count
-
-    live(test())
+    source = ScriptedSource([[STARTED, *say("Hello")], forever()])
+    both = replace(runner("one"), role="all")
+    async with node(database, tmp_path, both, source) as one, node(database, tmp_path, front()) as other:
+        begun = await one.node.front.start(asked())
+        assert await one.node.front.find(begun.id, ME) is begun
+        stop_beating(one)
+        monkeypatch.setattr(Members, "beat_age", 100.0)
+        assert await one.node.front.find(begun.id, ME) is begun  # nobody has taken it
+        (silent,) = [member for member in await other.cluster.members() if member.id == "one"]
+        await other.node.members._take_over("one", silent.beat)
+        found = await one.node.front.find(begun.id, ME)
+        assert found.done is not None
+        assert found.count > begun.count
 
 
-def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
+async def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its outcome is stored with its beginning, so its client reads the run, and must not wait for a lease."""
@@ -103,20 +91,17 @@ def test_a_run_that_began_and_cannot_start_its_agent_ends_with_the_reason(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    async def test() -> None:
-        source = ScriptedSource([[STARTED, *say("Hello")]])
-        async with node(database, tmp_path, runner("one"), source), node(database, tmp_path, front()) as at_front:
-            monkeypatch.setattr(TurnBuilder, "initial", full)
-            continued = await at_front.node.front.take(asked())
-            await until(lambda: continued.run.done is not None)
-            assert continued.run.done is not None
-            assert continued.run.done.failure is not None
-            assert continued.run.done.failure.code == HostExhausted.code
-
-    live(test())
+    source = ScriptedSource([[STARTED, *say("Hello")]])
+    async with node(database, tmp_path, runner("one"), source), node(database, tmp_path, front()) as at_front:
+        monkeypatch.setattr(TurnBuilder, "initial", full)
+        continued = await at_front.node.front.take(asked())
+        await until(lambda: continued.run.done is not None)
+        assert continued.run.done is not None
+        assert continued.run.done.failure is not None
+        assert continued.run.done.failure.code == HostExhausted.code
 
 
-def test_a_run_whose_process_was_removed_while_it_began_starts_no_agent(
+async def test_a_run_whose_process_was_removed_while_it_began_starts_no_agent(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The answer to its beginning arrives when others have ended the run, and this process is a member again."""
@@ -129,22 +114,19 @@ def test_a_run_whose_process_was_removed_while_it_began_starts_no_agent(
         await answered.wait()
         return begun
 
-    async def test() -> None:
-        source = ScriptedSource([[STARTED, *say("Hello")]])
-        async with node(database, tmp_path, runner("one"), source) as one, node(database, tmp_path, front()) as other:
-            monkeypatch.setattr(PostgresStore, "begin_run", slowly)
-            continued = await other.node.front.take(asked())
-            await committed.wait()
-            (member,) = [member for member in await other.cluster.members() if member.id == "one"]
-            await other.node.members._take_over("one", member.beat)
-            await until(lambda: one.node.members.times_removed == 1)
-            while not any(member.id == "one" for member in await other.cluster.members()):
-                await asyncio.sleep(0.01)
-            answered.set()
-            await until(lambda: continued.run.done is not None)
-            monkeypatch.setattr(PostgresStore, "begin_run", begin)
-            again = await other.node.front.take(asked("again"))
-            await until(lambda: again.run.done is not None)
-            assert [turn.run_id for turn in source.turns] == [again.run.id]
-
-    live(test())
+    source = ScriptedSource([[STARTED, *say("Hello")]])
+    async with node(database, tmp_path, runner("one"), source) as one, node(database, tmp_path, front()) as other:
+        monkeypatch.setattr(PostgresStore, "begin_run", slowly)
+        continued = await other.node.front.take(asked())
+        await committed.wait()
+        (member,) = [member for member in await other.cluster.members() if member.id == "one"]
+        await other.node.members._take_over("one", member.beat)
+        await until(lambda: one.node.members.times_removed == 1)
+        while not any(member.id == "one" for member in await other.cluster.members()):
+            await asyncio.sleep(0.01)
+        answered.set()
+        await until(lambda: continued.run.done is not None)
+        monkeypatch.setattr(PostgresStore, "begin_run", begin)
+        again = await other.node.front.take(asked("again"))
+        await until(lambda: again.run.done is not None)
+        assert [turn.run_id for turn in source.turns] == [again.run.id]

@@ -16,7 +16,7 @@ from cursor_gateway.store.cluster import ClusterStore, Figures, Member
 from cursor_gateway.store.health import StoreHealth
 from cursor_gateway.store.postgres.cluster import PostgresCluster
 from cursor_gateway.store.postgres.store import PostgresStore
-from tests.cluster.nodes import live, runner
+from tests.cluster.nodes import runner
 
 
 class Listed:
@@ -184,45 +184,39 @@ def test_a_database_that_was_away_between_two_looks_starts_all_times_again(
     assert [now for now, dead in found.items() if dead] == [9, 10, 11, 12, 13]  # a lease after it was back
 
 
-def test_nobody_is_taken_over_by_who_saw_another_start_of_the_database(database: str) -> None:
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            await cluster.join(runner("one"))
-            server = (await cluster.figures()).server
-            assert await cluster.take_over("one", 0, str.encode, f"{server}1") is None
-            assert [member.id for member in await cluster.members()] == ["one"]
-            assert await cluster.take_over("one", 0, str.encode, server) == []
-            assert await cluster.take_over("one", None, str.encode, f"{server}1") is None
-        finally:
-            await cluster.hints.close()
-            await store.close()
-
-    live(test())
+async def test_nobody_is_taken_over_by_who_saw_another_start_of_the_database(database: str) -> None:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        await cluster.join(runner("one"))
+        server = (await cluster.figures()).server
+        assert await cluster.take_over("one", 0, str.encode, f"{server}1") is None
+        assert [member.id for member in await cluster.members()] == ["one"]
+        assert await cluster.take_over("one", 0, str.encode, server) == []
+        assert await cluster.take_over("one", None, str.encode, f"{server}1") is None
+    finally:
+        await cluster.hints.close()
+        await store.close()
 
 
-def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -> None:
-    async def test() -> None:
-        store = PostgresStore(database)
-        cluster = PostgresCluster(store)
-        try:
-            assert (await cluster.figures()).losses == 0
-            with psycopg.connect(database, autocommit=True) as beside:
-                beside.execute(
-                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
-                    "WHERE datname = current_database() AND pid <> pg_backend_pid()"
-                )
-            assert await cluster.members() == []
-            assert (await cluster.figures()).losses == 1
-            with pytest.raises(psycopg.ProgrammingError):
-                await store.connections.run(lambda connection: connection.execute("nonsense"))
-            assert (await cluster.figures()).losses == 1
-        finally:
-            await cluster.hints.close()
-            await store.close()
-
-    live(test())
+async def test_a_lost_connection_is_counted_although_a_retry_hides_it(database: str) -> None:
+    store = PostgresStore(database)
+    cluster = PostgresCluster(store)
+    try:
+        assert (await cluster.figures()).losses == 0
+        with psycopg.connect(database, autocommit=True) as beside:
+            beside.execute(
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        assert await cluster.members() == []
+        assert (await cluster.figures()).losses == 1
+        with pytest.raises(psycopg.ProgrammingError):
+            await store.connections.run(lambda connection: connection.execute("nonsense"))
+        assert (await cluster.figures()).losses == 1
+    finally:
+        await cluster.hints.close()
+        await store.close()
 
 
 @pytest.mark.parametrize(("needed", "is_said"), [(97, False), (98, True)])

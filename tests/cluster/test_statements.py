@@ -12,7 +12,7 @@ import pytest
 
 from cursor_gateway.cluster import asking, hub, runner
 from cursor_gateway.cluster.members import Timing
-from tests.cluster.nodes import asked, front, live, node, until
+from tests.cluster.nodes import asked, front, node, until
 from tests.cluster.nodes import runner as runner_member
 from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, say
 
@@ -56,29 +56,26 @@ def statements(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield seen
 
 
-def test_a_short_run_takes_few_statements(database: str, tmp_path: Path, statements: list[str]) -> None:
-    async def test() -> None:
-        says = [[STARTED, *say("Hello"), FINISHED]]
-        timing = Timing(beat_seconds=LATER, lease_seconds=5 * LATER)
-        async with (
-            node(database, tmp_path, runner_member("one", "shared"), ScriptedSource(says), timing),
-            node(database, tmp_path, runner_member("two", "shared"), ScriptedSource(says), timing),
-            node(database, tmp_path, front(), timing=timing) as serving,
-        ):
+async def test_a_short_run_takes_few_statements(database: str, tmp_path: Path, statements: list[str]) -> None:
+    says = [[STARTED, *say("Hello"), FINISHED]]
+    timing = Timing(beat_seconds=LATER, lease_seconds=5 * LATER)
+    async with (
+        node(database, tmp_path, runner_member("one", "shared"), ScriptedSource(says), timing),
+        node(database, tmp_path, runner_member("two", "shared"), ScriptedSource(says), timing),
+        node(database, tmp_path, front(), timing=timing) as serving,
+    ):
+        await _ask(serving.node)
+        statements.clear()
+        for _ in range(RUNS):
             await _ask(serving.node)
-            statements.clear()
-            for _ in range(RUNS):
-                await _ask(serving.node)
-            counted = Counter(_kind(statement) for statement in statements)
-            commits = counted["append"] + counted["end"]
-            assert counted.keys() <= STATEMENTS.keys(), statements
-            assert (counted["submit"], counted["begin"], counted["end"]) == (RUNS, RUNS, RUNS)
-            assert RUNS <= counted["claim"] <= RUNS + EARLIER  # and none by the other runner
-            assert counted["append"] <= RUNS
-            assert counted["look"] <= commits
-            assert counted["hint"] <= 2 * RUNS + commits + EARLIER
-
-    live(test())
+        counted = Counter(_kind(statement) for statement in statements)
+        commits = counted["append"] + counted["end"]
+        assert counted.keys() <= STATEMENTS.keys(), statements
+        assert (counted["submit"], counted["begin"], counted["end"]) == (RUNS, RUNS, RUNS)
+        assert RUNS <= counted["claim"] <= RUNS + EARLIER  # and none by the other runner
+        assert counted["append"] <= RUNS
+        assert counted["look"] <= commits
+        assert counted["hint"] <= 2 * RUNS + commits + EARLIER
 
 
 async def _ask(serving: Any) -> None:

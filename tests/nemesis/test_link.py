@@ -35,52 +35,43 @@ async def _value(connection: "AsyncConnection[tuple[object, ...]]") -> object:
     return row[0]
 
 
-def test_it_passes_on_and_when_cut_nothing_arrives_until_it_is_mended(postgres: Databases) -> None:
-    async def test() -> None:
-        async with _linked(postgres) as (link, url), await AsyncConnection.connect(url, autocommit=True) as connection:
-            assert await _value(connection) == "x" * 300_000
-            link.delay = 0.01
-            assert await _value(connection) == "x" * 300_000
-            link.cut()
-            late = asyncio.create_task(_value(connection))
-            connecting = asyncio.create_task(AsyncConnection.connect(url))
-            await asyncio.sleep(0.2)
-            assert not late.done()
-            assert not connecting.done()
-            link.mend()
-            assert await late == "x" * 300_000
-            await (await connecting).close()
-
-    _run(test())
+async def test_it_passes_on_and_when_cut_nothing_arrives_until_it_is_mended(postgres: Databases) -> None:
+    async with _linked(postgres) as (link, url), await AsyncConnection.connect(url, autocommit=True) as connection:
+        assert await _value(connection) == "x" * 300_000
+        link.delay = 0.01
+        assert await _value(connection) == "x" * 300_000
+        link.cut()
+        late = asyncio.create_task(_value(connection))
+        connecting = asyncio.create_task(AsyncConnection.connect(url))
+        await asyncio.sleep(0.2)
+        assert not late.done()
+        assert not connecting.done()
+        link.mend()
+        assert await late == "x" * 300_000
+        await (await connecting).close()
 
 
-def test_notifications_can_be_lost_alone(postgres: Databases) -> None:
-    async def test() -> None:
-        async with _linked(postgres) as (link, url), await AsyncConnection.connect(url, autocommit=True) as connection:
-            await connection.execute("LISTEN hints")
-            link.loses_notifications = True
-            await connection.execute("NOTIFY hints, 'lost'")
-            assert await _value(connection)
-            link.loses_notifications = False
-            await connection.execute("NOTIFY hints, 'heard'")
-            heard = [notify.payload async for notify in connection.notifies(timeout=5, stop_after=1)]
-            assert heard == ["heard"]
-            assert link.lost == 1
-
-    _run(test())
+async def test_notifications_can_be_lost_alone(postgres: Databases) -> None:
+    async with _linked(postgres) as (link, url), await AsyncConnection.connect(url, autocommit=True) as connection:
+        await connection.execute("LISTEN hints")
+        link.loses_notifications = True
+        await connection.execute("NOTIFY hints, 'lost'")
+        assert await _value(connection)
+        link.loses_notifications = False
+        await connection.execute("NOTIFY hints, 'heard'")
+        heard = [notify.payload async for notify in connection.notifies(timeout=5, stop_after=1)]
+        assert heard == ["heard"]
+        assert link.lost == 1
 
 
-def test_a_reset_ends_all_connections_and_new_ones_work(postgres: Databases) -> None:
-    async def test() -> None:
-        async with _linked(postgres) as (link, url):
-            connection = await AsyncConnection.connect(url, autocommit=True)
-            link.reset()
-            with pytest.raises(psycopg.OperationalError):
-                await _value(connection)
-            async with await AsyncConnection.connect(url, autocommit=True) as other:
-                assert await _value(other)
-
-    _run(test())
+async def test_a_reset_ends_all_connections_and_new_ones_work(postgres: Databases) -> None:
+    async with _linked(postgres) as (link, url):
+        connection = await AsyncConnection.connect(url, autocommit=True)
+        link.reset()
+        with pytest.raises(psycopg.OperationalError):
+            await _value(connection)
+        async with await AsyncConnection.connect(url, autocommit=True) as other:
+            assert await _value(other)
 
 
 def test_a_connection_can_be_lost_before_or_after_a_commit(postgres: Databases) -> None:

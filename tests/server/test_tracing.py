@@ -501,18 +501,14 @@ def test_a_mistake_of_tracing_breaks_no_run(monkeypatch: pytest.MonkeyPatch, cap
     assert {record.message for record in caplog.records} == {"tracing failed"}
 
 
-def test_what_is_not_known_is_passed_over() -> None:
+async def test_what_is_not_known_is_passed_over() -> None:
     memory, run = InMemory(), new_run()
     memory.tracing.asked("chat_2", TraceContext(caller_of("ab" * 16)["traceparent"]))
     memory.tracing.fault(run, ValueError())
     memory.tracing.ended(run)
     memory.tracing.repeated(AgentOverloaded("full").failure(), "laptop", "req_1")
-
-    async def write() -> None:
-        memory.tracing.wrote("chat_2", 1, (), 0)
-        await asyncio.sleep(0)
-
-    asyncio.run(write())
+    memory.tracing.wrote("chat_2", 1, (), 0)
+    await asyncio.sleep(0)
     for number in range(1001):
         memory.tracing.begun(f"chat_{number}", 0)
     assert len(memory.tracing._begun) == 1000

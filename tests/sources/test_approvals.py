@@ -1,7 +1,7 @@
 """The permissions of one turn: what is allowed at once, what a person decides, and what ends undecided."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -96,11 +96,6 @@ def ended(id: str) -> ToolEnded:
     return ToolEnded(id, Command(tool="run_terminal_cmd", command="touch a"), Outcome(state="failed", message="no"))
 
 
-def live(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], None]:
-    return lambda: asyncio.run(asyncio.wait_for(test(), 30))
-
-
-@live
 async def test_allowed_by_a_rule_nobody_is_asked() -> None:
     turn = Turn("Shell(touch)")
     turn.report(started("1"))
@@ -117,7 +112,6 @@ def test_calls_that_are_not_held_back_are_not_waited_for(monkeypatch: pytest.Mon
     asyncio.run(asyncio.wait_for(run(), 30))
 
 
-@live
 async def test_allowed_once_it_is_shown_then_and_asked_about_again() -> None:
     turn = Turn()
     turn.report(started("1"))
@@ -135,7 +129,6 @@ async def test_allowed_once_it_is_shown_then_and_asked_about_again() -> None:
     assert turn.outcomes[-1] == Outcome(state="rejected", code="NOT_ALLOWED", message="Not run: it was not allowed.")
 
 
-@live
 async def test_allowed_from_now_on_nobody_is_asked_again() -> None:
     turn = Turn()
     turn.report(started("1"))
@@ -146,7 +139,6 @@ async def test_allowed_from_now_on_nobody_is_asked_again() -> None:
     assert (await (await turn.ask(shell("touch b")))).permission == ALLOW
 
 
-@live
 async def test_undecided_it_can_be_allowed_afterwards() -> None:
     turn = Turn()
     turn.report(started("1"))
@@ -160,7 +152,6 @@ async def test_undecided_it_can_be_allowed_afterwards() -> None:
     assert command.permission.rules == ["Shell(touch)"]
 
 
-@live
 async def test_a_hook_that_leaves_takes_its_question_along() -> None:
     turn = Turn()
     turn.report(started("1"))
@@ -173,7 +164,6 @@ async def test_a_hook_that_leaves_takes_its_question_along() -> None:
     assert turn.outcomes[0].message.startswith("The agent no longer waits")
 
 
-@live
 async def test_when_the_turn_is_over_nothing_is_allowed() -> None:
     turn = Turn()
     turn.report(started("1"))
@@ -183,7 +173,6 @@ async def test_when_the_turn_is_over_nothing_is_allowed() -> None:
     assert (await turn.approvals.answer(shell("ls"), is_own=False)).permission == "deny"
 
 
-@live
 async def test_a_question_ends_with_the_turn() -> None:
     """Although the agent's hook may still wait."""
     turn = Turn()
@@ -197,7 +186,6 @@ async def test_a_question_ends_with_the_turn() -> None:
     assert len(turn.outcomes) == 1
 
 
-@live
 async def test_a_call_that_is_made_again_keeps_its_question() -> None:
     """Of another attempt; two calls of one attempt are two questions."""
     turn = Turn()
@@ -217,7 +205,6 @@ async def test_a_call_that_is_made_again_keeps_its_question() -> None:
     assert [id for id in turn.starts if "permission" not in id] == ["2", "3"]
 
 
-@live
 async def test_a_sub_agents_call_is_asked_about_below_it() -> None:
     turn = Turn()
     turn.report(ToolStarted("task", OtherTool(tool="task", arguments={}), payload={"type": "task"}))
@@ -229,7 +216,6 @@ async def test_a_sub_agents_call_is_asked_about_below_it() -> None:
     assert (await answer).permission == ALLOW
 
 
-@live
 async def test_a_tool_of_a_server_is_known_by_what_the_agent_reports() -> None:
     turn = Turn("Mcp(sums:add)")
     call = AskedCall("session", "MCP:add", {"a": 1}, "")
@@ -241,7 +227,6 @@ async def test_a_tool_of_a_server_is_known_by_what_the_agent_reports() -> None:
     assert (await answer).permission == "deny"
 
 
-@live
 async def test_a_call_that_may_be_of_several_servers_needs_permission_for_each() -> None:
     """The hook does not tell which one it asks about."""
     turn = Turn("Mcp(test:query)")
