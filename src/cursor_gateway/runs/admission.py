@@ -38,9 +38,9 @@ from cursor_gateway.model.requests import TraceContext
 from cursor_gateway.runs.handle import RunHandle, StoredRun, no_run
 from cursor_gateway.runs.machine import Timeouts
 from cursor_gateway.runs.prompts import TurnBuilder
-from cursor_gateway.runs.run import Observer, Run
+from cursor_gateway.runs.run import Observer, Run, RunContext
 from cursor_gateway.sources.base import Turn
-from cursor_gateway.sources.router import SourceOrRouter
+from cursor_gateway.sources.router import SourceOrRouter, routed
 from cursor_gateway.store.base import Store
 
 Verdict: TypeAlias = Literal["start", "wait", "own limit", "all taken", "kept for others"]
@@ -199,12 +199,11 @@ class Runs:
     def __init__(
         self, source: SourceOrRouter, limits: Timeouts, shares: Shares, observers: Sequence[Observer] = ()
     ) -> None:
-        self._source, self._limits, self._shares = source, limits, shares
+        self._context, self._shares = RunContext(routed(source), limits, tuple(observers)), shares
         self._reserved: Counter[str] = Counter()  # places of owners whose runs are about to start
         self._recent = Recent()
         self._queue: list[_Ticket] = []  # those that have waited longest come first
         self._looking: asyncio.TimerHandle | None = None
-        self._observers = tuple(observers)
         self._running: dict[str, Run] = {}
         self._unstored: dict[str, Run] = {}  # ended, and still only here
         self._retry: asyncio.Task[None] | None = None
@@ -335,7 +334,6 @@ class Runs:
         *,
         after: Run | None = None,
         ended: Callable[[], None] = lambda: None,
-        when_done: Callable[[Run], None] | None = None,
     ) -> None:
         self._running[run.id] = run
 
@@ -347,9 +345,7 @@ class Runs:
                 self._store_later(run)
             ended()
 
-        run.start(
-            turn, self._source, self._limits, self._observers, forget, turns=turns, after=after, when_done=when_done
-        )
+        run.start(turn, self._context, forget, turns=turns, after=after)
 
     @property
     def all(self) -> list[Run]:
@@ -364,11 +360,11 @@ class Runs:
             await asyncio.wait([asyncio.ensure_future(run.gone()) for run in running], timeout=_LAST_SECONDS)
 
     def notify_asked(self, run_id: str, trace: TraceContext) -> None:
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.asked(run_id, trace)
 
     def notify_repeated(self, failure: Failure, owner: str, request_id: str) -> None:
-        for observer in self._observers:
+        for observer in self._context.observers:
             observer.repeated(failure, owner, request_id)
 
     def find(self, id: str, owner: str) -> Run | None:

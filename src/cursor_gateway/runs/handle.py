@@ -27,12 +27,16 @@ class Fold(Protocol):
 class RunHandle:
     """Its subclasses define what raises `NotImplementedError`. No abstract class: `isinstance` would take longer."""
 
-    def __init__(self, info: RunInfo, owner: str, log: EventLog) -> None:
-        self.info, self.owner, self.log = info, owner, log
+    def __init__(self, info: RunInfo, log: EventLog) -> None:
+        self.info, self.log = info, log
 
     @property
     def id(self) -> str:
         return self.info.id
+
+    @property
+    def owner(self) -> str:
+        return self.log.run.owner
 
     @property
     def prompt(self) -> str:
@@ -261,7 +265,7 @@ class StoredRun(RunHandle):
     async def open(cls, store: Store, stored: RunRecord) -> "StoredRun":
         log = StoredLog(store, stored)
         await log.look()
-        return cls(run_info(log.run), log.run.owner, log)
+        return cls(run_info(log.run), log)
 
     def stop(self, why: GatewayError) -> None:
         """There is nothing here to stop."""

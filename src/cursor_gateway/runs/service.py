@@ -387,9 +387,9 @@ class LocalRunService:
         if request.offer is None:  # with the caller's tools the agent works elsewhere
             self.workspaces.check(conversation.workspace)
         try:
-            composed = await self.starter.compose(request, conversation, images)
+            composed = await self.starter.compose(request, conversation, images, partial(self._note_end, asked))
             refused = await self.starter.begin(composed, needs_lease=needs_lease)
-            return refused if refused is not None else self.starter.run(composed, partial(self._note_end, asked))
+            return refused if refused is not None else self.starter.run(composed)
         except OSError as error:
             raise unwritable(error) from error
 
@@ -433,7 +433,7 @@ class LocalRunService:
         failure = run.done.failure if run.done is not None else None
         if self._parts.account_errors is not None and asked is not None:
             self._parts.account_errors.record(asked, failure)
-        has_waited = run.machine.asks_others and run.log.state.paused_at > 0
+        has_waited = run.plan.asks_others and run.log.state.paused_at > 0
         self._questions.end(run.id, failure, is_unread=has_waited and run.log.readers == 0)
 
     def _asked(self, request: RunRequest) -> Asked | None:

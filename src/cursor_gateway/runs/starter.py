@@ -21,7 +21,6 @@ from cursor_gateway.model.requests import RunInfo
 from cursor_gateway.prompting.prompt import debug_preamble
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.calls import OpenCalls
 from cursor_gateway.runs.conversations import TOOLS, Conversations, new_conversation_id, unwritable, write_images
 from cursor_gateway.runs.handle import run_info, stored_state
 from cursor_gateway.runs.log import LiveLog
@@ -29,14 +28,13 @@ from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
 from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
 from cursor_gateway.runs.repeats import AccountErrors
-from cursor_gateway.runs.run import Run, TurnWatch
+from cursor_gateway.runs.run import Run, RunPlan, TurnWatch
 from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
 from cursor_gateway.sources.private_files import private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
-from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.store.base import (
     CONTINUATION,
     Idempotency,
@@ -123,7 +121,11 @@ class RunStarter:
         await self._parts.endpoint.close()
 
     async def compose(
-        self, request: RunRequest, conversation: Conversation, images: Sequence[tuple[Image, str]]
+        self,
+        request: RunRequest,
+        conversation: Conversation,
+        images: Sequence[tuple[Image, str]],
+        when_done: Callable[[Run], None],
     ) -> "ComposedRun":
         """The run with its prompts, and nothing of it has begun. Raises `OSError`."""
         continuation = await _continuation(request)
@@ -145,8 +147,8 @@ class RunStarter:
         folder = self._conversations.make_folder(conversation)
         new = self._new_run(request, info, conversation, continuation)
         log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
-        watch = self._watch(request, info, conversation)
-        run = self._run(request, info, log, scratch=f"{folder}/scratch", watch=watch)
+        plan = self._plan(request, self._watch(request, info, conversation), when_done)
+        run = Run(info, log, plan, caller=self._caller(request, info, folder))
         offered = None
         if request.offer is not None and run.caller is not None:
             offered = self._offered(request, request.offer, run, folder)
@@ -175,9 +177,9 @@ class RunStarter:
             raise
         return None
 
-    def run(self, composed: "ComposedRun", when_done: Callable[[Run], None]) -> Run:
+    def run(self, composed: "ComposedRun") -> Run:
         """Starts the run, whether or not it has begun in the store yet."""
-        self._start(composed, composed.turns.initial(), when_done)
+        self._start(composed, composed.turns.initial())
         composed.run.log.begin_soon()
         return composed.run
 
@@ -194,7 +196,7 @@ class RunStarter:
         new = self._new_run(request, info, conversation)
         log = LiveLog(self._store, new, self._parts.now_ms, self._parts.must_store_seconds)
         log.resume(Lease(stored.id, stored.epoch), state, stored.first_event_ms)
-        run = self._run(request, info, log, assembler=assembler)
+        run = Run(info, log, self._plan(request), caller=self._caller(request, info), assembler=assembler)
         turns = self._turns(request, run, _interrupted(conversation, state.text), images, folder, None)
         log.add(closing)
         self._start(ComposedRun(run, request, turns), turns.fresh())
@@ -210,49 +212,42 @@ class RunStarter:
         if self._parts.lost_agents is not None:
             await self._parts.lost_agents.end()
 
-    def _run(
+    def _plan(
         self,
         request: RunRequest,
-        info: RunInfo,
-        log: LiveLog,
-        *,
-        scratch: str = "",
-        assembler: Assembler | None = None,
         watch: TurnWatch | None = None,
-    ) -> Run:
+        when_done: Callable[[Run], None] = lambda run: None,
+    ) -> RunPlan:
         waits, is_others = self._parts.waits, asks_others(request, self._defaults)
         if is_others:
             waits = replace(waits, answer_seconds=self._defaults.wait_for_approval_seconds)
-        calls, caller = OpenCalls(), None
-        if request.offer is not None:
-            server = self._source.named(request.source).tools_server
-            caller = CallerTools(request.offer, calls, run_id=info.id, server=server, scratch=scratch)
-        return Run(
-            info,
-            request.owner,
-            log,
-            request.request_id,
+        return RunPlan(
+            request_id=request.request_id,
             waits=waits,
-            calls=calls,
-            caller=caller,
             asks_others=is_others,
-            assembler=assembler,
+            needs_readers=(request.when_client_leaves or self._defaults.when_client_leaves) == "cancel",
+            reconnect_seconds=self._defaults.reconnect_seconds if request.attempt != "only" else 0,
             watch=watch,
+            when_done=when_done,
         )
 
-    def _start(self, composed: "ComposedRun", turn: Turn, when_done: Callable[[Run], None] | None = None) -> None:
+    def _caller(self, request: RunRequest, info: RunInfo, folder: str = "") -> CallerTools | None:
+        if request.offer is None:
+            return None
+        server, scratch = self._source.named(request.source).tools_server, f"{folder}/scratch" if folder else ""
+        return CallerTools(request.offer, run_id=info.id, server=server, scratch=scratch)
+
+    def _start(self, composed: "ComposedRun", turn: Turn) -> None:
         run, request, turns = composed.run, composed.request, composed.turns
         conversation_id = turns.conversation.id
         quote(run.log, request, turn.workspace, self._defaults.mode)
-        run.reconnect_seconds = self._defaults.reconnect_seconds if request.attempt != "only" else 0
-        run.needs_readers = (request.when_client_leaves or self._defaults.when_client_leaves) == "cancel"
 
         def ended() -> None:
             self._conversations.end(conversation_id, run)
             self._withdraw(composed.offered)
 
         after = self._conversations.latest(conversation_id)
-        self._runs.start(run, turn, turns, after=after, ended=ended, when_done=when_done)
+        self._runs.start(run, turn, turns, after=after, ended=ended)
         self._conversations.begin(conversation_id, run)
 
     def _withdraw(self, offered: OfferedTools | None) -> None:
@@ -293,7 +288,6 @@ class RunStarter:
             person=None if asks_others(request, self._defaults) else approver,
             approver=approver,
             is_waiting=run.waits if approver is not None else never,
-            uses=run.uses,
             allow=self._allowed(request, conversation),
             owner=request.owner,
             next_folder=f"{self._conversations.directory}/{new_conversation_id()}",

@@ -109,7 +109,7 @@ def outcome(run: Run) -> RunOutcome:
 
 def start_of(run: Run) -> Literal["warm", "cold"]:
     """Warm: the agent was ready before the run."""
-    return "warm" if run.machine.is_warm else "cold"
+    return "warm" if run.is_warm else "cold"
 
 
 class RunLog:
@@ -117,7 +117,7 @@ class RunLog:
 
     def started(self, run: Run) -> None:
         turn = run.turn
-        facts: dict[str, object] = {"run_id": run.id, "request_id": run.request_id, "owner": run.owner}
+        facts: dict[str, object] = {"run_id": run.id, "request_id": run.plan.request_id, "owner": run.owner}
         facts |= {"model": turn.model, "mode": turn.mode, "workspace": turn.workspace}
         _write(logging.INFO, "run started", facts)
 
@@ -126,7 +126,7 @@ class RunLog:
         _write(logging.INFO, "first event", {"run_id": run.id, "seconds": seconds, "start": start_of(run)})
 
     def ended(self, run: Run) -> None:
-        status, seconds = outcome(run), round(run.ended_at - run.machine.started_at, 3)
+        status, seconds = outcome(run), round(run.seconds, 3)
         facts: dict[str, object] = {"run_id": run.id, "status": status, "seconds": seconds}
         if run.machine.source_failure is not None:
             facts |= {"fallback": run.fallback, "source_failed": run.machine.source_failure.message}
@@ -147,14 +147,14 @@ class RunLog:
             facts["cpu_seconds"] = round(run.use.cpu_seconds, 3)
             if run.use.memory_bytes is not None:
                 facts["memory_bytes"] = run.use.memory_bytes
-        facts["documents"] = run.log.state.documents
+        facts["documents"] = run.log.state.sequence - len(run.log.state.open)
         if not run.log.is_stored:
             facts["stored"] = False
         is_odd = status == "failed" or not run.log.is_stored
         _write(logging.WARNING if is_odd else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:
-        StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.request_id)
+        StructuredLog(run_id=run.id).error("mistake of the gateway", error, request_id=run.plan.request_id)
 
     def repeated(self, failure: Failure, owner: str, request_id: str) -> None:
         StructuredLog().info("failure repeated", request_id=request_id, owner=owner, code=failure.code)

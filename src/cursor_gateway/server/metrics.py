@@ -58,7 +58,7 @@ class Metrics:
     def ended(self, run: Run) -> None:
         self._running -= 1
         self._runs[(outcome(run),)] += 1
-        self._run.add(run.ended_at - run.machine.started_at)
+        self._run.add(run.seconds)
         if run.use is not None:
             self._cpu.add(run.use.cpu_seconds)
             if run.use.memory_bytes is not None:
