@@ -45,8 +45,8 @@ from cursor_gateway.model.changes import (
     TraceRequest,
 )
 from cursor_gateway.model.documents import Envelope
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import Image
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.runs.admission import KeyedLocks, Place, find_run
 from cursor_gateway.runs.answers import Answers
 from cursor_gateway.runs.budgets import Budgets, day_end, used_up

@@ -1,9 +1,10 @@
-"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes."""
+"""`cursor-gateway conversations`: list, search, show, export and delete conversations, and review their changes; and
+`links`: let others read them."""
 
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar, get_args
@@ -12,8 +13,9 @@ import click
 import msgspec
 from msgspec import UNSET
 
-from cursor_gateway.cli.assembly.local_client import AnyClient, find, newest, open_client, or_none
-from cursor_gateway.cli.assembly.remote import GatewayChoice, passed_on, place_options
+from cursor_gateway.cli.assembly.local_client import AnyClient, find, id_of, newest, open_client, or_none, sure_id
+from cursor_gateway.cli.assembly.remote import GatewayChoice, at_gateway, passed_on, place_options, url_option
+from cursor_gateway.cli.configuration import config, configuration
 from cursor_gateway.cli.output import (
     Trouble,
     aside,
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from cursor_gateway.client.asynchronous import AsyncClient
     from cursor_gateway.render.export import WholeConversation
 
 _Form: TypeAlias = Literal["markdown", "json", "text"]
@@ -535,3 +538,79 @@ def _is_sure(question: str, wanted: WantedChanges) -> bool:
     if sys.stdin is None or not sys.stdin.isatty():
         raise Trouble("this needs confirmation, but there is no terminal; add --yes.")
     return click.confirm(question, err=True)
+
+
+# --- links -------------------------------------------------------------------------------------------
+
+
+_conversation = click.argument("conversation", metavar="CONVERSATION")
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog="""\b
+    Examples:
+      cursor-gateway links
+      cursor-gateway links create last
+      cursor-gateway links revoke conv_1a2b3c4d
+
+    \b
+    In a pipe, one link per line: conversation, since when, title.""",
+)
+@config
+@url_option
+@click.pass_context
+def links(context: click.Context, config: str | None, url: str | None) -> int:
+    """List the conversations that have a read-only link."""
+    if passed_on(context):
+        return 0
+
+    async def listed(client: "AsyncClient") -> list[ConversationEntry]:
+        return [entry async for entry in client.links()]
+
+    found = _linked(config, url, listed)
+    for entry in found:
+        if sys.stdout.isatty():
+            id = click.style(sure_id(entry.id), bold=True)
+            click.echo(f"{id}  {visible_line(entry.title)}, since {entry.linked or ''}")
+        else:
+            click.echo("\t".join(map(visible_line, (entry.id, entry.linked or "", entry.title))))
+    if not found and sys.stdout.isatty():
+        click.echo("No conversation has a read-only link.")
+    return 0
+
+
+@links.command()
+@_conversation
+@config
+@url_option
+def create(conversation: str, config: str | None, url: str | None) -> int:
+    """Create a link with which anybody can read CONVERSATION: an id, its beginning, or `last`.
+
+    It is printed once, and replaces an earlier link of the conversation. Needs the setting `public_links`.
+    """
+
+    async def made(client: "AsyncClient") -> str:
+        return await client.create_link(await id_of(client, conversation))
+
+    click.echo(_linked(config, url, made))
+    return 0
+
+
+@links.command()
+@_conversation
+@config
+@url_option
+def revoke(conversation: str, config: str | None, url: str | None) -> int:
+    """Revoke the link to CONVERSATION: an id, its beginning, or `last`."""
+
+    async def revoked(client: "AsyncClient") -> None:
+        await client.revoke_link(await id_of(client, conversation))
+
+    _linked(config, url, revoked)
+    return 0
+
+
+def _linked(config: str | None, url: str | None, use: "Callable[[AsyncClient], Awaitable[_Result]]") -> _Result:
+    why = Trouble("no gateway is running, and links lead to one; start it with `cursor-gateway serve`.")
+    return at_gateway(configuration(config).settings, url, use, why)
