@@ -45,8 +45,8 @@ class Reconciler:
         if self.is_repetition(text):
             self._held, self.floor = text, 0
             return released
-        self.floor = 0 if self._earlier else self._segment_length()
         self.emitted.append(text)
+        self.floor = 0 if self._earlier else self._segment_length()  # of many deltas, soon longer than all of them
         return released + text
 
     def deltas(self, texts: list[str]) -> str:
@@ -60,8 +60,6 @@ class Reconciler:
                 emitted.append(rest)
                 break
             emitted.append(self.delta(text))
-            if self._held is None and not self._earlier:
-                self.floor = self._segment_length()  # soon longer than all of them
         return "".join(emitted)
 
     def is_repetition(self, text: str) -> bool:
