@@ -1,8 +1,9 @@
-"""Read request bodies and hold replies within the limits of size, time and memory; the name of the client."""
+"""Read request bodies and hold replies within the limits of size, time and memory; the order in which requests begin;
+the name of the client."""
 
 import asyncio
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, TypeAlias, TypeVar
@@ -90,6 +91,42 @@ def idempotency_key(request: Request) -> str | None:
 
 def json_response(value: Struct, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# --- beginning --------------------------------------------------------------------------------------
+
+
+class Starts:
+    """Requests that arrive together begin one after the other, each in a turn of the event loop of its own.
+
+    A request takes a few steps, each in a turn of the event loop. If hundreds of requests took theirs together, each of
+    these turns would be as long as hundreds of steps, and the events of streams that run already would wait for it. So
+    a turn has one first step, one second step, and so on; in between, events are read and sent.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_taken = False  # this turn of the event loop
+
+    async def turn(self) -> None:
+        """Returns at once if this turn of the event loop has had no start; else, after those who came before."""
+        loop = asyncio.get_running_loop()
+        if self._is_taken:
+            future = loop.create_future()
+            self._waiting.append(future)
+            await future
+        else:
+            self._is_taken = True
+            loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        while self._waiting:
+            future = self._waiting.popleft()
+            if not future.done():  # its client has not left
+                future.set_result(None)
+                asyncio.get_running_loop().call_soon(self._next)
+                return
+        self._is_taken = False
 
 
 # --- the program that sent a request ----------------------------------------------------------------

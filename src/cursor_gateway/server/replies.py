@@ -73,6 +73,7 @@ class RouteEndpoint:
     async def __call__(self, request: Request) -> ASGIApp:
         owner: str = request.state.owner
         body = await read_body(request, self._settings)
+        await self._reading.starts.turn()
         turn = self._reading.unread.turn(owner)
         asked = await parse_body(body, lambda body: self._route.read(body, request.headers), turn)
         if self._route.takes_dialect and request.scope.get("query_string"):
