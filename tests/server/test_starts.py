@@ -32,7 +32,7 @@ class Turns:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_each_has_a_turn_of_its_own_in_their_order(loop: Loop) -> None:
     async def start() -> None:
-        starts, turns = Starts(), Turns()
+        starts, turns = Starts(lambda: 0.0), Turns()
         begun: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:
@@ -44,6 +44,27 @@ def test_each_has_a_turn_of_its_own_in_their_order(loop: Loop) -> None:
         assert [number for _, number in begun] == list(range(20))
         assert len({turn for turn, _ in begun}) == 20
         assert begun[-1][0] - begun[1][0] == 18  # no turn is left out, except before the second
+
+    loop(start())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_long_turn_is_followed_by_several(loop: Loop) -> None:
+    """Or under a load that fills the loop, nobody could begin any more."""
+    now = 0.0
+
+    async def start() -> None:
+        nonlocal now
+        starts = Starts(lambda: now)
+        waiting = [asyncio.ensure_future(starts.turn()) for _ in range(10)]
+        await asyncio.sleep(0)
+        begun = []
+        for seconds in (0.001, 0.02, 0.001, 0.001):
+            now += seconds
+            await asyncio.sleep(0)
+            begun.append(len(waiting) - len(starts._waiting))
+        await asyncio.gather(*waiting)
+        assert begun == [2, 5, 6, 7]
 
     loop(start())
 
