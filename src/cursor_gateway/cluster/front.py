@@ -78,7 +78,7 @@ from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import ConversationRecord, RunRecord, Store
 from cursor_gateway.store.cluster import Alike, ClusterStore, CommandDone, Hint, Member, NewCommand, OverLimit
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry, Full
+from cursor_gateway.store.queue import Entry, Full, NamedWork
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -180,6 +180,9 @@ class ClusterWork:
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         return await self._cluster.queue.entries(owner, limit)
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        return await self._cluster.queue.named(beginning)
 
     async def forget(self, id: str, owner: str) -> bool:
         return await self._cluster.queue.forget(id, owner)

@@ -82,7 +82,7 @@ from cursor_gateway.store.base import (
     Superseded,
 )
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry
+from cursor_gateway.store.queue import Entry, NamedWork
 from cursor_gateway.workspace.files import find_files
 
 _POLL_SECONDS = 0.25  # for a run that another gateway drives
@@ -164,6 +164,9 @@ class LocalWork:
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         return await self._queue.stored.entries(owner, limit) if self._queue is not None else []
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        return await self._queue.stored.named(beginning) if self._queue is not None else []
 
     async def forget(self, id: str, owner: str) -> bool:
         return self._queue is not None and await self._queue.stored.forget(id, owner)

@@ -23,6 +23,7 @@ from cursor_gateway.model.requests import Fences, Include
 from cursor_gateway.store.base import Milliseconds
 
 KEPT_SECONDS = 24 * 3600  # an entry that failed
+LAST = "\x7f"  # after all other characters of ASCII
 MOST_BYTES = 256 * 1024 * 1024  # of one owner's entries that wait; the last of them may exceed it
 
 EntryState: TypeAlias = Literal["waiting", "claimed", "failed"]
@@ -58,6 +59,7 @@ class Entry(Struct, frozen=True, kw_only=True):
     run_id: str
     owner: str
     conversation_id: str
+    key: str | None = None
     body_hash: str
     priority: int
     state: EntryState
@@ -71,6 +73,16 @@ class Entry(Struct, frozen=True, kw_only=True):
     @property
     def is_scheduled(self) -> bool:
         return self.due_ms > self.created_ms
+
+
+class NamedWork(Struct, frozen=True, kw_only=True):
+    """An entry, or an active run, with its idempotency key."""
+
+    owner: str
+    key: str
+    run_id: str
+    state: EntryState | Literal["running"]
+    body_hash: str
 
 
 class ClaimedEntry(Struct, frozen=True):
@@ -119,6 +131,10 @@ class Queue(Protocol):
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         """One owner's, or all, that wait or have been claimed: first those that are due, by `order`."""
+        ...
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        """All whose keys begin with that, in ASCII; also entries that failed."""
         ...
 
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:

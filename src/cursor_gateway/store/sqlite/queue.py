@@ -7,11 +7,13 @@ from typing import Any
 from cursor_gateway.errors import Failure
 from cursor_gateway.store.queue import (
     KEPT_SECONDS,
+    LAST,
     MOST_BYTES,
     Candidate,
     ClaimedEntry,
     Entry,
     Full,
+    NamedWork,
     NewEntry,
     Put,
     QueueFigures,
@@ -23,8 +25,8 @@ from cursor_gateway.store.queue import (
 )
 
 _COLUMNS = """
-    id AS run_id, owner, conversation AS conversation_id, body_hash, priority, state, created_ms, due_ms, expires_ms,
-    about, failure
+    id AS run_id, owner, conversation AS conversation_id, dedupe AS key, body_hash, priority, state, created_ms, due_ms,
+    expires_ms, about, failure
 """
 _PUT = """
     INSERT OR IGNORE INTO queue (
@@ -67,6 +69,15 @@ _HELD = """
     SELECT conversations.owner, count(*) AS places
     FROM runs JOIN conversations ON conversations.key = runs.conversation
     WHERE runs.state = 'running' GROUP BY conversations.owner
+"""
+# Few runs are active, so their keys are looked up; there may be many keys.
+_NAMED = """
+    SELECT owner, dedupe AS key, id AS run_id, state, body_hash FROM queue
+    WHERE state <> 'begun' AND dedupe >= :beginning AND dedupe < :end
+    UNION ALL
+    SELECT idempotency.owner, idempotency.key, runs.id AS run_id, runs.state, idempotency.body_hash
+    FROM runs CROSS JOIN idempotency ON idempotency.run = runs.key
+    WHERE runs.state = 'running' AND idempotency.key >= :beginning AND idempotency.key < :end
 """
 _CLAIM = """
     UPDATE queue SET state = 'claimed', instance = :instance, epoch = :epoch + 1
@@ -132,6 +143,10 @@ class SqliteQueue:
         places = {id: place for place, id in enumerate(self._ordered())}
         found.sort(key=lambda one: (places.get(one.run_id, -1 if one.state == "claimed" else len(places)), one.due_ms))
         return found[:limit]
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        values = {"beginning": beginning, "end": beginning + LAST}
+        return [NamedWork(**row) for row in self._rows(_NAMED, values)]
 
     async def is_awaited(self, owner: str, conversation_id: str) -> bool:
         where = "owner = :owner AND conversation = :id AND state IN ('waiting', 'claimed') AND due_ms <= :now"
