@@ -5,25 +5,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from time import time_ns
 
 import pytest
 from msgspec.structs import replace
 
-from cursor_gateway.runs.admission import Runs, Shares
-from cursor_gateway.runs.conversations import Conversations
-from cursor_gateway.runs.queue import QueueLimits, RunQueue
-from cursor_gateway.runs.run_service import Defaults
-from cursor_gateway.runs.service import LocalRunService
-from cursor_gateway.runs.starter import RunParts
 from cursor_gateway.schedules import Schedule
 from cursor_gateway.server.schedules import Scheduler, schedule_of
-from cursor_gateway.sources.router import routed
 from cursor_gateway.store.queue import NamedWork
-from cursor_gateway.store.sqlite.store import SqliteStore
-from cursor_gateway.workspace.roots import Workspaces
 from tests.cluster.nodes import until
-from tests.runs.scripted import ENDLESS, FINISHED, STARTED, ScriptedSource, forever, say
+from tests.runs.gateways import Gateway, gateway
+from tests.runs.scripted import FINISHED, STARTED, ScriptedSource, forever, say
 
 ME = "me"
 HOURLY = Schedule(cron="0 * * * *", message="Tidy up.")
@@ -41,28 +32,11 @@ class Clock:
         return self.now
 
 
-class Gateway:
-    """One of several processes that share a history."""
+class Scheduled:
+    """A gateway and its schedules."""
 
-    def __init__(self, folder: Path, source: ScriptedSource, name: str = "one") -> None:
-        (folder / "work").mkdir(parents=True, exist_ok=True)
-        self.store = SqliteStore(folder)
-        runs, defaults = Runs(source, ENDLESS, Shares(max_runs=4)), Defaults(model="auto")
-        limits = QueueLimits(max_queued_per_key=3)
-        queue = RunQueue(self.store.queue, self.store, runs, limits, defaults, name, lambda instance: True)
-        self.service = LocalRunService(
-            RunParts(
-                routed(source),
-                runs,
-                self.store,
-                Conversations(self.store, folder / "conversations"),
-                Workspaces(folder / "work", []),
-                defaults,
-                name,
-                lambda: time_ns() // 1_000_000,
-                queue=queue,
-            )
-        )
+    def __init__(self, gateway: Gateway) -> None:
+        self.service = gateway.service
         self.reported: list[tuple[str, str]] = []
 
     def scheduler(self, clock: Clock, **schedules: Schedule) -> Scheduler:
@@ -79,16 +53,9 @@ class Gateway:
 
 
 @asynccontextmanager
-async def gateway(folder: Path, source: ScriptedSource, name: str = "one") -> AsyncIterator[Gateway]:
-    made = Gateway(folder, source, name)
-    await made.store.open(0)
-    assert made.service.queue is not None
-    made.service.queue.start(made.service.start_queued)
-    try:
-        yield made
-    finally:
-        await made.service.close()
-        await made.store.close()
+async def scheduled(folder: Path, source: ScriptedSource, name: str = "one") -> AsyncIterator[Scheduled]:
+    async with gateway(folder, source, name) as made:
+        yield Scheduled(made)
 
 
 def answering() -> ScriptedSource:
@@ -100,7 +67,7 @@ def key(name: str, due: datetime) -> str:
 
 
 async def test_the_next_request_waits_in_the_queue(tmp_path: Path) -> None:
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         scheduler, hour = one.scheduler(Clock(AHEAD), tidy=HOURLY), AHEAD.replace(minute=0) + timedelta(hours=1)
         seconds = await scheduler.look()
         await scheduler.look()
@@ -113,7 +80,7 @@ async def test_the_next_request_waits_in_the_queue(tmp_path: Path) -> None:
 
 async def test_it_starts_once_whoever_schedules_it(tmp_path: Path) -> None:
     source, clock = answering(), Clock(PAST)
-    async with gateway(tmp_path, source, "one") as one, gateway(tmp_path, source, "two") as two:
+    async with scheduled(tmp_path, source, "one") as one, scheduled(tmp_path, source, "two") as two:
         schedulers = [each.scheduler(clock, tidy=HOURLY) for each in (one, two, one, two)]
         for hours in range(3):
             clock.now = PAST + timedelta(hours=hours)
@@ -127,7 +94,7 @@ async def test_it_starts_once_whoever_schedules_it(tmp_path: Path) -> None:
 
 async def test_times_at_which_a_run_is_active_are_skipped(tmp_path: Path) -> None:
     source, clock = ScriptedSource([[STARTED, *say("partial")], forever()]), Clock(PAST)
-    async with gateway(tmp_path, source) as one:
+    async with scheduled(tmp_path, source) as one:
         scheduler = one.scheduler(clock, tidy=HOURLY)
         await scheduler.look()
         await until(lambda: len(source.turns) == 1)
@@ -150,7 +117,7 @@ async def test_times_at_which_a_run_is_active_are_skipped(tmp_path: Path) -> Non
 
 async def test_runs_overlap_if_that_is_wanted(tmp_path: Path) -> None:
     source, clock = ScriptedSource([[STARTED], forever()]), Clock(PAST)
-    async with gateway(tmp_path, source) as one:
+    async with scheduled(tmp_path, source) as one:
         scheduler = one.scheduler(clock, tidy=replace(HOURLY, overlaps=True))
         for hours in range(2):
             clock.now = PAST + timedelta(hours=hours)
@@ -160,7 +127,7 @@ async def test_runs_overlap_if_that_is_wanted(tmp_path: Path) -> None:
 
 
 async def test_a_time_that_was_cancelled_is_not_put_back(tmp_path: Path) -> None:
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         scheduler = one.scheduler(Clock(AHEAD), tidy=HOURLY)
         await scheduler.look()
         (work,) = await one.named()
@@ -174,7 +141,7 @@ async def test_a_time_that_was_cancelled_is_not_put_back(tmp_path: Path) -> None
 
 
 async def test_what_the_settings_no_longer_have_is_withdrawn(tmp_path: Path) -> None:
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         clock = Clock(AHEAD)
         await one.scheduler(clock, gone=HOURLY, same=HOURLY, changed=HOURLY).look()
         before = {schedule_of(work.key): work.run_id for work in await one.named()}
@@ -188,7 +155,7 @@ async def test_what_the_settings_no_longer_have_is_withdrawn(tmp_path: Path) -> 
 
 
 async def test_a_request_that_cannot_be_queued_is_reported_and_tried_again(tmp_path: Path) -> None:
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         names = ["a", "b", "c", "d", "elsewhere"]
         schedules = dict.fromkeys(names, HOURLY) | {"elsewhere": replace(HOURLY, workspace="/nowhere")}
         scheduler = one.scheduler(Clock(AHEAD), **schedules)
@@ -201,7 +168,7 @@ async def test_a_request_that_cannot_be_queued_is_reported_and_tried_again(tmp_p
 
 
 async def test_a_time_years_ahead_is_not_in_the_queue_yet(tmp_path: Path) -> None:
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         leap = Schedule(cron="0 0 29 2 *", message="Leap.")
         assert await one.scheduler(Clock(datetime(2097, 1, 1, tzinfo=UTC)), leap=leap).look() == 60
         assert not await one.named()
@@ -210,7 +177,7 @@ async def test_a_time_years_ahead_is_not_in_the_queue_yet(tmp_path: Path) -> Non
 
 async def test_one_key_has_nothing_of_anothers(tmp_path: Path) -> None:
     """A caller may choose a key that looks like one of a schedule."""
-    async with gateway(tmp_path, answering()) as one:
+    async with scheduled(tmp_path, answering()) as one:
         clock = Clock(AHEAD)
         await one.scheduler(clock, tidy=replace(HOURLY, key="other")).look()
         await one.scheduler(clock, tidy=HOURLY).look()

@@ -265,7 +265,7 @@ class LocalRunService:
         if held is None and queue is None and not interrupts:
             self.runs.check_free(request.owner)
         if queue is not None and await self._follows_queued(queue, request):
-            return await queue.put(given)
+            return await queue.put(given) or await self._join(request)
         conversation = await self._identify.conversation(request)
         images: list[tuple[Image, str]] | None = None
         place = held
@@ -274,7 +274,7 @@ class LocalRunService:
             while True:
                 if queue is not None and await self._must_queue(queue, conversation, request, place):
                     is_named = conversation.version and not request.has_full_history
-                    return await queue.put(given, conversation.id if is_named else "")
+                    return await queue.put(given, conversation.id if is_named else "") or await self._join(request)
                 if interrupts and (stopped := self._to_interrupt(conversation.id)) is not None:
                     if place is None and not stopped.is_waiting:
                         place = self.runs.inherit(stopped)

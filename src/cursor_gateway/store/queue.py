@@ -95,6 +95,10 @@ class Put(Struct, frozen=True):
     """The entry is stored."""
 
 
+class Begun(Struct, frozen=True):
+    """The same request has started a run since that was last checked; nothing was stored."""
+
+
 class Full(Struct, frozen=True):
     """The owner has as many entries as it may, or as large ones; nothing was stored."""
 
@@ -161,7 +165,7 @@ class Queue(Protocol):
 class LocalQueue(Queue, Protocol):
     """The queue of a store that processes of one machine share. A cluster claims entries with its commands."""
 
-    async def put(self, new: NewEntry) -> Put | Entry | Full:
+    async def put(self, new: NewEntry) -> Put | Entry | Begun | Full:
         """An `Entry`: one with the same key waits already."""
         ...
 
