@@ -58,15 +58,6 @@ def test_the_json_alone_is_the_last_text_and_everything_else_stays() -> None:
     assert end == done()
 
 
-def test_white_space_between_documents_is_not_shown_twice() -> None:
-    events: list[document_events.DocumentEvent] = [
-        document_events.DocumentStarted("doc_003", "terminal_command", 3, raw="\n"),
-        replace(HELD[-1], raw="\n"),
-        document_events.Paused(paused("k").envelope, raw="\n", goes_on=True),
-    ]
-    assert text_of(push(CheckedText(CHECK), [*events, *words("{}"), done()])) == "{}"
-
-
 def test_another_answer_is_asked_for_once() -> None:
     stage = CheckedText(CHECK)
     assert push(stage, [*HELD, *words("No."), done()]) == []
