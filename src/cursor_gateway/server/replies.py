@@ -37,7 +37,7 @@ from cursor_gateway.runs.identify import usage_at
 from cursor_gateway.runs.run_service import Asker, Continued, RunRequest, RunService, delete_answer
 from cursor_gateway.server.bodies import Handler, client_name, idempotency_key, parse_body, read_body, texts_of
 from cursor_gateway.server.guard import error_response
-from cursor_gateway.server.queue import check_priority
+from cursor_gateway.server.operations import check_priority
 from cursor_gateway.server.runs import Dialects, run_response
 from cursor_gateway.server.streaming import (
     CheckedRun,

@@ -276,7 +276,7 @@ class CheckedRun(RunHandle):
     """If the answer does not have the format, another run of the conversation repairs it: the reader sees one reply."""
 
     def __init__(self, run: RunHandle, request: RunRequest, check: Check, service: RunService) -> None:
-        super().__init__(run.info, run.owner, run.log)
+        super().__init__(run.info, run.log)
         self._first = run
         self._run = run  # or the one that repairs its answer
         self._request, self._check, self._service = request, check, service
