@@ -110,7 +110,7 @@ class EventStream:
         try:
             with DisconnectWatch(self._run, scope, receive, self._after) as reader:
                 reader.may_move = self._is_resumable and self._form is SSE
-                events = await self._next(reader, 0) if self._is_replay else await self._first_content(reader)
+                events = await self._replayed(reader, 0) if self._is_replay else await self._first_content(reader)
                 if reader.is_lost:
                     raise NotFound("The conversation of this run was deleted; start a new one.", param="id")
                 failure = None if self._is_replay else self._early_failure(reader, events)
@@ -127,9 +127,9 @@ class EventStream:
         """A continued reply starts with the ends of its caller's own calls, which are not output yet."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._reading.hold_seconds
-        events = await self._next(reader, self._reading.hold_seconds)
+        events = await reader.next(self._reading.hold_seconds)
         while not (reader.at_end or reader.has_left or any(map(_counts, events))) and (left := until - loop.time()) > 0:
-            events += await self._next(reader, left)
+            events += await reader.next(left)
         return events
 
     def _early_failure(self, reader: Reader, events: list[DocumentEvent]) -> Failure | None:
@@ -144,6 +144,7 @@ class EventStream:
             await self._run.entered()  # its id is in the headers
         await self._begin(send)
         loop, seconds = asyncio.get_running_loop(), self._reading.keep_alive_seconds
+        read = partial(self._replayed, reader) if self._is_replay else reader.next
         silent_since = loop.time()  # not only without events: a dialect omits some of them
         is_begun = False
         while not reader.has_left:
@@ -166,13 +167,13 @@ class EventStream:
                     cut_short(self._run, reader)
                 return
             if not events:
-                events = await self._next(reader, max(0.0, silent_since + seconds - loop.time()))
+                events = await read(max(0.0, silent_since + seconds - loop.time()))
         if reader.has_moved:
             await send({"type": "http.response.body", "body": _RECONNECT, "more_body": False})
 
-    async def _next(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
+    async def _replayed(self, reader: Reader, seconds: float) -> list[DocumentEvent]:
         """Stored events are read one after the other, for all streams of an owner: what is read is large."""
-        if not self._is_replay or reader.place >= self._run.count:
+        if reader.place >= self._run.count:
             return await reader.next(seconds)
         async with self._reading.unread.turn(self._run.owner):
             return await reader.next(seconds)
