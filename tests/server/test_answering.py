@@ -143,9 +143,9 @@ ANSWER = ClarificationAnswer(question_id="file", selected_option_ids=["b"])
 
 async def test_a_held_question_is_answered_in_the_same_run() -> None:
     run = asking()
-    questions = run.machine.questions
     answer = asyncio.ensure_future(run.answer("call_1", QUESTION))
     await until(lambda: run.is_waiting)
+    questions = run.questions
     assert (len(run.log.state.pauses), run.machine.calls.shown) == (1, ("call_1",))
     with pytest.raises(InvalidRequest, match="'other' is not open; choose from file"):
         questions.call_for([ClarificationAnswer(question_id="other", selected_option_ids=[])])

@@ -322,7 +322,7 @@ class OpenCalls:
     def resumed(self) -> None:
         """The agent's next turn has begun, with all that it was owed."""
         self._is_agent_gone = self._owes_turn = self._is_turn_due = False
-        for id in self.owed:
+        for id in self._calls:
             self._push(id, CallInput.RESUME)
 
     def expire(self) -> list[Action]:
@@ -349,7 +349,10 @@ class OpenCalls:
         return [_action(action, id) for action in actions]
 
     def _all(self, input: CallInput) -> list[Action]:
-        return [action for id in tuple(self._calls) for action in self._push(id, input)]
+        actions = list[Action]()
+        for id in self._calls:
+            actions += self._push(id, input)
+        return actions
 
     def _next(self, before: tuple[str, ...]) -> list[Action]:
         """What the run does now, if the calls that were open `before` are not all of them open any more."""

@@ -95,10 +95,6 @@ class RunHandle:
     def reader(self, after: int = 0) -> "Reader":
         return Reader(self, after)
 
-    def joined(self) -> None:
-        """A reader has started to read the run."""
-        self.log.joined()
-
     def left(self, place: int) -> None:
         """A reader has left; `place` is the number of the last event that it had."""
         self.log.left(place)
@@ -181,7 +177,7 @@ class Reader:
         self._rings_at = self._until = 0.0  # by the loop's clock
 
     def __enter__(self) -> "Reader":
-        self._run.joined()
+        self._log.joined()
         return self
 
     def __exit__(self, *_: object) -> None:

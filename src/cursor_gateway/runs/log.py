@@ -211,12 +211,12 @@ class LiveLog(EventLog):
     @property
     def is_complete(self) -> bool:
         """Nothing is left to be stored."""
-        return self.done is not None and (self._is_lost or self.stored == self.state.count)
+        return self.done is not None and (self._is_lost or self._kept[-1][0] == self.state.count)
 
     @property
     def is_stored(self) -> bool:
         """All of it, and its end."""
-        return self.done is not None and not self._is_lost and self.stored == self.state.count
+        return self.done is not None and not self._is_lost and self._kept[-1][0] == self.state.count
 
     # --- its beginning ------------------------------------------------------------------------------
 
@@ -283,8 +283,8 @@ class LiveLog(EventLog):
 
         `is_paced`: nobody waits for it, so it stores no more often than it has to.
         """
-        if not is_paced:
-            self.hurry()
+        if self._pace is not None and not is_paced:
+            self._pace.hurry()
         while self._flushing is not None:
             self._flushing.append(over := asyncio.get_running_loop().create_future())
             await over
@@ -408,16 +408,13 @@ class LiveLog(EventLog):
             needs_decision=words.needs_decision,
             answer=self.state.text,
             session_id=self.session_id,
-            title=self._title_change(),
+            title=TitleChange(made_title(self.run.messages), title_of(self.title)) if self.title else None,
             fingerprint=self._fingerprint(done),
             first_event_ms=self._first_event_ms,
             ended_ms=self._now_ms(),
             begun=self.run,
             frees_key=done.failure is not None and done.failure.is_transient,
         )
-
-    def _title_change(self) -> TitleChange | None:
-        return TitleChange(made_title(self.run.messages), title_of(self.title)) if self.title else None
 
     def _fingerprint(self, done: Done) -> str | None:
         """The fingerprint of the messages that the caller will send next. None keeps the old one: a turn that never

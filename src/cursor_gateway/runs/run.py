@@ -4,7 +4,7 @@ and its timers do becomes an input of the machine; the commands that it returns 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -35,12 +35,14 @@ from cursor_gateway.runs.machine import (
     Timer,
     WaitLimits,
 )
-from cursor_gateway.runs.prompts import TurnBuilder
 from cursor_gateway.sources.base import AgentUse, Turn, never
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.stages.assembler import Assembler
 from cursor_gateway.stages.run_state import RunState
 from cursor_gateway.store.base import Fenced, NewRun
+
+if TYPE_CHECKING:
+    from cursor_gateway.runs.starter import TurnBuilder
 
 
 class Observer(Protocol):
@@ -175,7 +177,7 @@ class Run(RunHandle):
     @property
     def use(self) -> AgentUse | None:
         """Of all its agents that have ended; None: unknown."""
-        if not (uses := self.turn.uses):
+        if self._turn is None or not (uses := self._turn.uses):
             return None
         peaks = [use.memory_bytes for use in uses if use.memory_bytes is not None]
         return AgentUse(
@@ -195,7 +197,7 @@ class Run(RunHandle):
         context: RunContext,
         ended: Callable[[], None] = lambda: None,
         *,
-        turns: TurnBuilder | None = None,
+        turns: "TurnBuilder | None" = None,
         after: "Run | None" = None,
     ) -> None:
         """Returns at once; the agent starts when the previous run, `after`, has ended completely. `turns` makes the
@@ -259,22 +261,16 @@ class Run(RunHandle):
                     self.faulted(error)
                     failure = _FAULT.failure()
                 self._uncancel(was_cancelled)
-                self._agent_ended(failure, time())
-                await self._flush()
+                await self._carry_out(machine.agent_ended(failure, time()))
         finally:
-            self._end_watch()
-            self._do(machine.broken_off(time()))
-            await self._flush()
+            if machine.stage is not Stage.OVER or self.log.waiting:
+                await self._carry_out(machine.broken_off(time()))
 
-    def _agent_ended(self, failure: Failure | None, now: float) -> None:
-        commands = self.machine.agent_ended(failure, now)
-        if self.machine.stage is Stage.OVER:
-            self._end_watch()
-        self._do(commands)
-
-    def _end_watch(self) -> None:
-        if self.plan.watch is not None:
+    async def _carry_out(self, commands: Sequence[Command]) -> None:
+        if self.machine.stage is Stage.OVER and self.plan.watch is not None:
             self.plan.watch.end()
+        self._do(commands)
+        await self._flush()
 
     def _uncancel(self, was_cancelled: bool) -> None:
         """The task has done what it was cancelled for: its agent is gone. Somebody else may have cancelled it, too.
@@ -292,7 +288,7 @@ class Run(RunHandle):
 
     async def _take_turn(self, source: SourceRouter) -> None:
         """Reads one agent until it is gone; where there is none, waits for what it is to be started with."""
-        machine, log, watch, loop = self.machine, self.log, self.plan.watch, asyncio.get_running_loop()
+        machine, watch, loop = self.machine, self.plan.watch, asyncio.get_running_loop()
         if self._due is None:
             self._due = loop.create_future()
         start = self._due if isinstance(self._due, Start) else await self._due
@@ -308,10 +304,8 @@ class Run(RunHandle):
                     finally:
                         self.is_storing = False
                 commands = machine.agent_said(batch, loop.time())
-                if commands:
-                    self._do(commands)
-                    is_first = not self.first_event_at and log.state.count > 0
-                    if is_first:
+                if self._do(commands):
+                    if is_first := not self.first_event_at:
                         self.first_event_at = machine.heard_at
                     self.is_storing = True
                     try:
@@ -337,12 +331,14 @@ class Run(RunHandle):
 
     # --- commands -----------------------------------------------------------------------------------
 
-    def _do(self, commands: Sequence[Command]) -> None:
-        """What is appended is visible after the next flush."""
+    def _do(self, commands: Sequence[Command]) -> bool:
+        """Whether something was appended, which is visible after the next flush."""
+        has_appended = False
         for command in commands:
             match command:
                 case Append(events=events):
                     self.log.add(events)
+                    has_appended = True
                 case GiveAnswer(id=id, answer=answer):
                     held = self._held.get(id)
                     if held is not None and not held.done():
@@ -363,6 +359,7 @@ class Run(RunHandle):
                     self.log.session_id, self.is_warm = session_id or self.log.session_id, is_warm
                 case TitleGiven(title=title):
                     self.log.title = title
+        return has_appended
 
     def _end_agent(self) -> None:
         """The task itself sees that its machine does not listen any more. One that is cancelled before it begins would
@@ -373,8 +370,7 @@ class Run(RunHandle):
 
     def _take(self, commands: Sequence[Command]) -> None:
         """For inputs that come from outside, and cannot wait."""
-        self._do(commands)
-        if any(isinstance(command, Append) for command in commands):
+        if self._do(commands):
             self.flush_soon()
 
     def flush_soon(self, *, is_paced: bool = False) -> None:

@@ -2,6 +2,7 @@
 folder."""
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -16,25 +17,32 @@ from msgspec.structs import replace
 
 from cursor_gateway.errors import StoreUnavailable
 from cursor_gateway.model.caller_tools import Offer, preamble, usable
-from cursor_gateway.model.messages import AssistantMessage, Image, Message, UserMessage
+from cursor_gateway.model.messages import AssistantMessage, Image, Instructions, Message, UserMessage, place_images
 from cursor_gateway.model.requests import RunInfo
-from cursor_gateway.prompting.prompt import debug_preamble
+from cursor_gateway.prompting.prompt import bare, debug_preamble, render
 from cursor_gateway.runs.admission import Runs
 from cursor_gateway.runs.caller_tools import CallerTools
-from cursor_gateway.runs.conversations import TOOLS, Conversations, new_conversation_id, unwritable, write_images
+from cursor_gateway.runs.conversations import (
+    TOOLS,
+    Conversation,
+    Conversations,
+    new_conversation_id,
+    unwritable,
+    write_images,
+)
 from cursor_gateway.runs.handle import run_info, stored_state
 from cursor_gateway.runs.log import LiveLog
 from cursor_gateway.runs.machine import WaitLimits
 from cursor_gateway.runs.permissions import Permissions
-from cursor_gateway.runs.prompts import Conversation, Prompts, TurnBuilder
 from cursor_gateway.runs.repeats import AccountErrors
 from cursor_gateway.runs.run import Run, RunPlan, TurnWatch
 from cursor_gateway.runs.run_service import Defaults, RunRequest, asks_others, body_hash, continuation_of, quote
 from cursor_gateway.sources.base import TOOLS_SERVER, OfferedTools, Source, Turn, never
 from cursor_gateway.sources.ledger import LostAgents
-from cursor_gateway.sources.private_files import private_folder, write_private
+from cursor_gateway.sources.private_files import data_of, private_folder, write_private
 from cursor_gateway.sources.router import SourceRouter
 from cursor_gateway.sources.tool_endpoint import ToolEndpoint
+from cursor_gateway.stages.tokens import estimate_tokens_by_sample
 from cursor_gateway.store.base import (
     CONTINUATION,
     Idempotency,
@@ -58,8 +66,110 @@ _GO_ON = (
     "work may be done. Look at the state of the files before you repeat anything, then continue."
 )
 
+_NEW_FILE = os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _SHORT_REQUEST = 64 * 1024  # bytes: a longer one is stored by a thread, after the run has begun
 _LARGE_REQUEST = 256 * 1024  # bytes of its body
+
+
+class TurnBuilder(Struct, frozen=True, kw_only=True):
+    """How one run asks its agent, at first and whenever the agent has to be started again."""
+
+    conversation: Conversation
+    turn: Turn  # with all but the prompt and the session
+    preamble: Callable[[str | None], Sequence[str]]  # what holds for this run, by the source that is asked
+    images: Sequence[tuple[Image, str]]  # and their files; their messages are counted as the request has them
+    prompts: "Prompts"
+    knows_session: bool  # the agent still has the conversation's session
+
+    def with_source(self, source: str | None) -> "TurnBuilder":
+        """The same for another source, which has no session."""
+        return replace(self, turn=replace(self.turn, source=source), knows_session=False)
+
+    @property
+    def known_tokens(self) -> int:
+        """About the size of the session."""
+        return estimate_tokens_by_sample("\n".join(message.text for message in self.conversation.known))
+
+    def initial(self) -> Turn:
+        if not self.knows_session:
+            return self.fresh()
+        conversation = self.conversation
+        prompt = self.prompts.next(self._messages(conversation.new, conversation.given_known))
+        return replace(self.turn, prompt=prompt, session_id=conversation.session_id)
+
+    def fresh(self, more: Sequence[Message] = ()) -> Turn:
+        """For an agent without a session: the whole conversation, and what has happened in the run since."""
+        conversation = self.conversation
+        said = [*conversation.known, *conversation.new, *more]
+        prompt = self.prompts.initial(self._messages(said, conversation.given_known - len(conversation.known)))
+        return replace(self.turn, prompt=prompt, session_id=None)
+
+    def resumed(
+        self, source: SourceRouter, session_id: str | None, new: Sequence[Message], more: Sequence[Message]
+    ) -> Turn:
+        """In the middle of the run: only the `new` messages if the agent still has its session, else everything."""
+        turn = replace(self.turn, session_id=session_id)
+        if session_id is None or not source.has_session(turn):
+            return self.fresh(more)
+        return replace(turn, prompt=self.prompts.next([*map(Instructions, self.preamble(self.turn.source)), *new]))
+
+    def _messages(self, said: Sequence[Message], first: int) -> list[Message]:
+        """`first` is the place in the request of the first of these messages."""
+        instructions = [Instructions(text) for text in self.preamble(self.turn.source)]
+        if not self.images:
+            return [*instructions, *said]
+        shown = [(replace(image, message=image.message - first), path) for image, path in self.images]
+        shown = [(image, path) for image, path in shown if 0 <= image.message < len(said)]
+        placed = place_images(said, [image for image, _ in shown], [path for _, path in shown])
+        return [*instructions, *placed]
+
+
+class Prompts:
+    """The prompts of one conversation. A file in its folder records that the agent's session has only seen bare
+    messages. Once it has seen sections, a bare message could pretend to be one, so all messages are fenced from then
+    on.
+    """
+
+    def __init__(self, secret: bytes, folder: str) -> None:
+        """`secret` is the gateway's, so that no one else can predict a marker."""
+        self._secret, self._is_bare = secret, f"{folder}/bare"
+        self._shared = f"{data_of(folder)}/.bare"
+
+    def initial(self, messages: Sequence[Message]) -> str:
+        """For a session that begins with it."""
+        if (prompt := bare(messages)) is not None:
+            self._set_bare()
+            return prompt
+        self._set_fenced()
+        return render(messages, self._secret)
+
+    def next(self, messages: Sequence[Message]) -> str:
+        """For a session that continues."""
+        if (prompt := bare(messages)) is not None and os.path.exists(self._is_bare):
+            return prompt
+        self._set_fenced()
+        return render(messages, token_bytes(), goes_on=True)
+
+    def _set_bare(self) -> None:
+        """The file is a link to one that all conversations share, as far as possible: a link takes a tenth of the time
+        of a new file. A file may have some ten thousand links, then a new one is shared."""
+        try:
+            os.link(self._shared, self._is_bare)
+        except FileExistsError:
+            pass
+        except OSError:
+            try:
+                os.close(os.open(self._is_bare, _NEW_FILE, 0o600))
+            except OSError:
+                return  # then the next prompt is fenced
+            with suppress(OSError):
+                os.unlink(self._shared)
+            with suppress(OSError):
+                os.link(self._is_bare, self._shared)
+
+    def _set_fenced(self) -> None:
+        with suppress(FileNotFoundError):
+            os.unlink(self._is_bare)
 
 
 class ComposedRun(Struct, frozen=True):
@@ -240,6 +350,8 @@ class RunStarter:
     def _start(self, composed: "ComposedRun", turn: Turn) -> None:
         run, request, turns = composed.run, composed.request, composed.turns
         conversation_id = turns.conversation.id
+        if request.offer is not None or turn.approver is not None:  # then it may wait
+            self._runs.make_room(request.owner)
         quote(run.log, request, turn.workspace, self._defaults.mode)
 
         def ended() -> None:
@@ -260,7 +372,7 @@ class RunStarter:
             return None
         return self._parts.snapshots.turn(conversation.id, info.id, conversation.workspace)
 
-    def can_ask(self, request: RunRequest) -> bool:
+    def _can_ask(self, request: RunRequest) -> bool:
         """Whether its agent can ask the caller or others, and wait."""
         wanted = asks_others(request, self._defaults) or request.may_be_asked
         return wanted is not False and self._source.may_ask(request.source, wanted)
@@ -274,7 +386,7 @@ class RunStarter:
         folder: str,
         offered: OfferedTools | None,
     ) -> TurnBuilder:
-        info, approver = run.info, run if self.can_ask(request) else None
+        info, approver = run.info, run if self._can_ask(request) else None
         turn = Turn(
             run_id=info.id,
             source=request.source,
@@ -285,7 +397,7 @@ class RunStarter:
             folder=folder,
             session_id=conversation.session_id,
             offered=offered,
-            person=None if asks_others(request, self._defaults) else approver,
+            person=None if run.plan.asks_others else approver,
             approver=approver,
             is_waiting=run.waits if approver is not None else never,
             allow=self._allowed(request, conversation),

@@ -101,10 +101,11 @@ def _write(level: int, event: str, facts: dict[str, object], error: BaseExceptio
 
 
 def outcome(run: Run) -> RunOutcome:
-    failure = run.done.failure if run.done is not None else None
-    if run.done is not None and failure is None:
+    if (done := run.done) is None:
+        return "failed"
+    if done.failure is None:
         return "completed"
-    return "cancelled" if failure is not None and failure.code == "cancelled" else "failed"
+    return "cancelled" if done.failure.code == "cancelled" else "failed"
 
 
 def start_of(run: Run) -> Literal["warm", "cold"]:
@@ -132,25 +133,25 @@ class RunLog:
             facts |= {"fallback": run.fallback, "source_failed": run.machine.source_failure.message}
             if run.machine.source_failure.details:
                 facts["source_details"] = run.machine.source_failure.details
-        if run.done is not None:
-            usage = run.done.envelope.usage
-            if run.done.failure is not None:
-                facts |= _why(run.done.failure)
+        if (done := run.done) is not None:
+            usage = done.envelope.usage
+            if done.failure is not None:
+                facts |= _why(done.failure)
             facts["prompt_tokens"], facts["completion_tokens"] = usage.prompt_tokens, usage.completion_tokens
             if isinstance(usage.cached_tokens, int):
                 facts["cached_tokens"] = usage.cached_tokens
             if isinstance(usage.cost, float):
                 facts["cost"] = usage.cost
-            if isinstance(recording := run.done.envelope.metadata.recording, ReplayedRecording):
+            if isinstance(recording := done.envelope.metadata.recording, ReplayedRecording):
                 facts["recording"], facts["chosen"] = recording.name, recording.reason
-        if run.use is not None:
-            facts["cpu_seconds"] = round(run.use.cpu_seconds, 3)
-            if run.use.memory_bytes is not None:
-                facts["memory_bytes"] = run.use.memory_bytes
+        if (use := run.use) is not None:
+            facts["cpu_seconds"] = round(use.cpu_seconds, 3)
+            if use.memory_bytes is not None:
+                facts["memory_bytes"] = use.memory_bytes
         facts["documents"] = run.log.state.sequence - len(run.log.state.open)
-        if not run.log.is_stored:
+        if not (is_stored := run.log.is_stored):
             facts["stored"] = False
-        is_odd = status == "failed" or not run.log.is_stored
+        is_odd = status == "failed" or not is_stored
         _write(logging.WARNING if is_odd else logging.INFO, "run ended", facts)
 
     def fault(self, run: Run, error: Exception) -> None:

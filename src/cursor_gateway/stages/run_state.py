@@ -183,6 +183,8 @@ class RunState(Struct):
 
     @property
     def last_reply(self) -> str:
+        if not self.pauses:
+            return self.text
         before = next((pause.said for pause in reversed(self.pauses) if not pause.event.goes_on), 0)
         return "".join(self.said[before:])
 
