@@ -409,6 +409,19 @@ def test_each_limit_ends_a_run_that_would_never_end(loop: Loop, script: list[Ste
     loop(live())
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_limit_of_no_time_at_all_ends_a_run(loop: Loop) -> None:
+    """A loop may call back at once instead of setting a timer."""
+
+    async def live() -> None:
+        run = new_run()
+        begin(run, ScriptedSource([forever()]), limits=limits(first_event_seconds=0.0))
+        await run.gone()
+        assert code(run) == "agent_timed_out"
+
+    loop(live())
+
+
 @pytest.mark.parametrize(
     "end", [[RunFinished()], [RunFailed(failure=AgentOverloaded("busy").failure())], AgentOverloaded("busy"), None]
 )
