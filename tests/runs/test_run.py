@@ -340,10 +340,14 @@ async def test_nothing_is_left_of_a_run_that_never_started() -> None:
     assert run.log.events == []
 
 
-async def test_a_loop_that_ends_takes_the_run_with_it() -> None:
+def test_a_loop_that_ends_takes_the_run_with_it() -> None:
     run, source = new_run(), ScriptedSource([say("Half"), forever()])
-    begin(run, source)
-    await turns_of_the_loop()
+
+    async def live() -> None:
+        begin(run, source)
+        await turns_of_the_loop()
+
+    asyncio.run(live())
     assert (code(run), source.ended) == ("cancelled", 1)
 
 
