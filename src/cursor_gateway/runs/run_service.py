@@ -16,8 +16,8 @@ from cursor_gateway.model.caller_tools import Tool, ToolResult
 from cursor_gateway.model.changes import ReviewRequest, ReviewResult
 from cursor_gateway.model.costs import Budget, Prices
 from cursor_gateway.model.documents import Envelope, Mode, Usage
+from cursor_gateway.model.health import RunnerEntry
 from cursor_gateway.model.messages import AssistantMessage, Message, ToolMessage
-from cursor_gateway.model.queue import RunnerEntry
 from cursor_gateway.model.requests import NOT_STORED, AgentRequest, Fences, TraceContext, WhenBusy, WhenClientLeaves
 from cursor_gateway.prompting.fingerprints import Scope, answered, fingerprint
 from cursor_gateway.runs.conversations import ImagePlace
@@ -26,7 +26,7 @@ from cursor_gateway.runs.log import LiveLog, Quoted
 from cursor_gateway.sources.base import Model, SourceState
 from cursor_gateway.store.base import CONTINUATION, Claim, ConversationRecord, Store
 from cursor_gateway.store.health import Figure
-from cursor_gateway.store.queue import Entry
+from cursor_gateway.store.queue import Entry, NamedWork
 
 LARGEST_KEPT = 4 * 1024 * 1024  # bytes of a request; the answer to a larger one cannot be looked up
 
@@ -224,6 +224,10 @@ class Work(Protocol):
 
     async def entries(self, owner: str | None, limit: int) -> list[Entry]:
         """Of one owner's requests that wait, or of all; the next one first."""
+        ...
+
+    async def named(self, beginning: str) -> list[NamedWork]:
+        """What waits or is active, and has an idempotency key that begins with that."""
         ...
 
     async def forget(self, id: str, owner: str) -> bool:

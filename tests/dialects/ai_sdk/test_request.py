@@ -8,7 +8,8 @@ import pytest
 from cursor_gateway.dialects.ai_sdk.request import UiChat, read_chat
 from cursor_gateway.dialects.ui_requests import UiAnswer
 from cursor_gateway.errors import InvalidRequest
-from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers
+from cursor_gateway.model.answers import Permission, PermissionDecisions, PlanDecision, QuestionAnswers, SeveralAnswers
+from cursor_gateway.model.documents import ClarificationAnswer
 from cursor_gateway.model.messages import AssistantMessage, Instructions, ToolCall, ToolMessage, UserMessage
 
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -62,13 +63,6 @@ def test_images_are_read() -> None:
         chat({"role": "user", "parts": [{"type": "file", "url": "https://example.org/a.png"}]})
 
 
-def test_what_the_agent_did_and_asked_is_not_quoted() -> None:
-    own = {**tool(), "type": "dynamic-tool", "toolName": "look", "providerExecuted": True}
-    asked = tool("ask_question", ASKED, output={"answers": [{"questionId": "q"}]})
-    read = chat(HI, said(STEP, own, asked, {"type": "data-plan", "data": {}}, {"type": "text", "text": "Done."}), HI)
-    assert read.messages == [UserMessage("Hi"), AssistantMessage("Done."), UserMessage("Hi")]
-
-
 def test_results_of_the_pages_tools_are_quoted() -> None:
     parts = [
         tool(output={"b": 2}),
@@ -86,15 +80,6 @@ def test_results_of_the_pages_tools_are_quoted() -> None:
     ]
     assert (read.continued_message, read.question_id, read.follows) == ("chat_0a1b", "", None)
     assert chat(HI, said(tool(state="output-error"))).messages[-1].text == "The tool failed."
-
-
-@pytest.mark.parametrize(
-    ("more", "question"),
-    [({"trigger": "regenerate-message"}, ""), ({"id": ""}, ""), ({"trigger": "submit-message"}, "c1 m1")],
-)
-def test_the_same_message_is_the_same_question(more: Any, question: str) -> None:
-    assert chat(HI, **more).question_id == question
-    assert chat({**HI, "id": ""}).question_id == ""
 
 
 def approval(name: str, approved: bool | None, id: str = ASKED, **more: Any) -> dict[str, Any]:
@@ -126,6 +111,18 @@ def test_answers_to_questions_are_answers() -> None:
     assert isinstance(answer.given, QuestionAnswers)
     with pytest.raises(InvalidRequest, match=r"messages\[1\].parts\[0\].output"):
         chat(HI, said(tool("ask_question", ASKED, output="yes")))
+
+
+def test_one_message_may_answer_all_that_a_run_asks() -> None:
+    question = tool("ask_question", ASKED, output={"answers": [{"questionId": "q"}]})
+    answer = chat(HI, said(STEP, question, approval("request_permission", True, "chat_0a1b.doc_003"))).answer
+    given = SeveralAnswers(
+        [
+            PermissionDecisions({"doc_003": Permission("once")}),
+            QuestionAnswers([ClarificationAnswer(question_id="q", selected_option_ids=[])]),
+        ]
+    )
+    assert answer == UiAnswer("chat_0a1b", given)
 
 
 def test_what_was_answered_before_is_no_answer() -> None:
