@@ -68,7 +68,7 @@ class McpEndpoint:
     async def message(self, request: HttpRequest) -> ASGIApp:
         """One message of a host."""
         body = await read_body(request, self._settings)
-        turn = self._reading.unread.turn(request.state.owner)
+        turn = partial(self._reading.unread.turn, request.state.owner)
         message: messages.Message | None = None
         try:
             message = await parse_body(body, messages.read_message, turn)

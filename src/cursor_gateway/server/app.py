@@ -198,6 +198,8 @@ class Routes:
     def _find(self, scope: Scope) -> tuple[Methods, dict[str, str]]:
         path: str = scope["path"]
         raw: bytes = scope.get("raw_path") or b""
+        if b"%" not in raw and path in self._fixed:
+            return self._fixed[path], {}
         parts = [unquote(part) for part in raw.decode("ascii").split("/")] if b"%" in raw else path.split("/")
         if path in self._fixed and len(parts) == path.count("/") + 1:
             return self._fixed[path], {}

@@ -22,7 +22,7 @@ from cursor_gateway.keys import LOCAL_OWNER, KeyRing
 from cursor_gateway.model.costs import Budget, Prices, cost_of, total_cost
 from cursor_gateway.model.health import Health, HealthRuns, HealthSource, QueuedRequest, QueueReport
 from cursor_gateway.model.history import UsageReport, UsedByModel, UsedInPeriod, UsedOnDay
-from cursor_gateway.runs.budgets import EVERY_KEY, day_end, month_end
+from cursor_gateway.runs.admission import EVERY_KEY, day_end, month_end
 from cursor_gateway.runs.run_service import RunService
 from cursor_gateway.server.bodies import json_response
 from cursor_gateway.server.guard import error_response
