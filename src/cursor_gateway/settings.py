@@ -350,10 +350,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
 
 
-def subset(settings: Settings, kind: type[T], **others: object) -> T:
-    """A struct, most of whose fields are settings with the same names; the rest are `others`, or have defaults."""
-    names = set(kind.__struct_fields__) & set(Settings.__struct_fields__)
-    return kind(**{name: getattr(settings, name) for name in names} | others)
+def subset(settings: Settings, kind: type[T]) -> T:
+    """A struct whose fields are all settings, with the same names."""
+    return kind(**{field.name: getattr(settings, field.name) for field in msgspec.structs.fields(kind)})
 
 
 # --- what there is to set -------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from msgspec import Struct
 from cursor_gateway.cli.configuration import data_dir
 from cursor_gateway.demo import recordings
 from cursor_gateway.errors import AgentError, AgentMissing, SettingsError, WorkspaceForbidden
-from cursor_gateway.settings import Settings, subset
+from cursor_gateway.settings import Settings
 from cursor_gateway.sources.base import Source
 from cursor_gateway.sources.cli.source import CliOptions, CursorCliSource
 from cursor_gateway.sources.cli.spares import SpareOptions
@@ -145,14 +145,16 @@ def _acp(basis: Basis, cli: CursorCliSource) -> Source:
     from cursor_gateway.sources.acp.source import AcpOptions, CursorAcpSource
 
     settings, folder = basis.settings, (basis.directory / "acp").resolve()
-    options = subset(
-        settings,
-        AcpOptions,
+    options = AcpOptions(
         user=agent_user(settings),
         command=_command(settings),
         environment=settings.agent_environment,
         pool=PoolOptions(max_processes=settings.max_agents),
         spare_seconds=settings.spare_seconds if settings.spare_agents else 0.0,
+        grace_seconds=settings.grace_seconds,
+        max_output_bytes=settings.max_output_bytes,
+        permissions=settings.permissions,
+        allow=settings.allow,
         may_prepare=may_prepare(settings),
     )
     endpoint = ToolEndpoint(settings.progress_seconds)
@@ -164,31 +166,43 @@ def _sdk(basis: Basis) -> Source:
     from cursor_gateway.sources.sdk.source import CursorSdkSource, SdkOptions
 
     settings = basis.settings
-    bridge = subset(
-        settings,
-        BridgeOptions,
+    bridge = BridgeOptions(
         command=settings.sdk_bridge,
         environment=settings.agent_environment,
+        http1=settings.http1,
+        grace_seconds=settings.grace_seconds,
         max_descriptors=most_descriptors(resource.getrlimit(resource.RLIMIT_NOFILE)[1]),
     )
-    folder = (basis.directory / "sdk").resolve()
-    options = subset(settings, SdkOptions, folder=folder, bridge=bridge, loads_settings=settings.sdk_settings)
+    options = SdkOptions(
+        folder=(basis.directory / "sdk").resolve(),
+        bridge=bridge,
+        force=settings.force,
+        permissions=settings.permissions,
+        allow=settings.allow,
+        loads_settings=settings.sdk_settings,
+        sandbox=settings.sandbox,
+        models_seconds=settings.models_seconds,
+        max_output_bytes=settings.max_output_bytes,
+    )
     return CursorSdkSource(options, basis.environ, basis.ledger, monotonic)
 
 
 def _cli(basis: Basis) -> CursorCliSource:
     settings = basis.settings
-    spares = subset(settings, SpareOptions, most=settings.spare_agents, seconds=settings.spare_seconds)
-    options = subset(
-        settings,
-        CliOptions,
+    options = CliOptions(
         program=settings.agent_program,
         version=settings.agent_version,
         user=agent_user(settings),
         command=_command(settings),
         environment=settings.agent_environment,
+        allow=settings.allow,
+        max_output_bytes=settings.max_output_bytes,
+        grace_seconds=settings.grace_seconds,
+        models_seconds=settings.models_seconds,
         hooks=hook_options(settings, basis.environ),
-        spares=spares,
+        spares=SpareOptions(
+            most=settings.spare_agents, seconds=settings.spare_seconds, grace_seconds=settings.grace_seconds
+        ),
         may_prepare=may_prepare(settings),
     )
     recorder = None
@@ -214,7 +228,13 @@ def may_prepare(settings: Settings) -> Callable[[str], bool]:
 
 
 def _command(settings: Settings) -> CommandOptions:
-    return subset(settings, CommandOptions, headers=settings.agent_headers)
+    return CommandOptions(
+        trust=settings.trust,
+        force=settings.force,
+        headers=settings.agent_headers,
+        sandbox=settings.sandbox,
+        http1=settings.http1,
+    )
 
 
 def hook_options(settings: Settings, environ: Mapping[str, str]) -> "HookOptions | None":
